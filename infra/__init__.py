@@ -1,0 +1,1 @@
+"""The real parts tailrace stands on, and how they start: prerequisites, jars, Kafka."""
