@@ -1,0 +1,90 @@
+"""Events of the namespace tailrace.dispatcher: generated from the .avsc files beside this one by `make schemas`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..body import Body
+from ..types import EntryPoint, JobGraph, JobStatus, Origin
+
+__all__ = [
+    "CancelJob",
+    "JobGraphBuilt",
+    "JobGraphFailed",
+    "JobReachedTerminalState",
+    "ShutDownCluster",
+    "SubmissionRefused",
+    "SubmitJob",
+]
+
+
+class CancelJob(Body, frozen=True, gc=False, kw_only=True):
+    """A client asks for a job to be cancelled."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.CancelJob"
+    job_id: str
+    """The job."""
+
+
+class JobGraphBuilt(Body, frozen=True, gc=False, kw_only=True):
+    """The program that an entry point names has built its graph."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.JobGraphBuilt"
+    job_id: str
+    """The job."""
+    job_graph: JobGraph
+    """The graph."""
+
+
+class JobGraphFailed(Body, frozen=True, gc=False, kw_only=True):
+    """The program that an entry point names does not exist, or raised while it built its graph."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.JobGraphFailed"
+    job_id: str
+    """The job."""
+    reason: str
+    """What it raised and where."""
+
+
+class JobReachedTerminalState(Body, frozen=True, gc=False, kw_only=True):
+    """The JobMaster has ended the job."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.JobReachedTerminalState"
+    job_id: str
+    """The job."""
+    status: JobStatus
+    """FINISHED, CANCELED or FAILED."""
+    reason: str | None = None
+    """Why it failed."""
+
+
+class ShutDownCluster(Body, frozen=True, gc=False, kw_only=True):
+    """A client asks for the cluster to end: jobs are cancelled, TaskExecutors disconnected."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.ShutDownCluster"
+    reason: str
+    """Why."""
+
+
+class SubmissionRefused(Body, frozen=True, gc=False, kw_only=True):
+    """A record of the submissions topic could not be read or was not allowed; a dead letter follows."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SubmissionRefused"
+    source: Origin
+    """The record."""
+    reason: str
+    """Why it was refused."""
+
+
+class SubmitJob(Body, frozen=True, gc=False, kw_only=True):
+    """A client asks for a job to be run: a JobGraph, or an entry point that builds one."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SubmitJob"
+    job_id: str
+    """The job's id, chosen by the client: 1 to 64 letters, digits, '-' or '_'."""
+    job_graph: JobGraph | None = None
+    """The translated program; null where an entry point is given."""
+    entry_point: EntryPoint | None = None
+    """The program by name; null where a JobGraph is given."""
+    parallelism: int | None = None
+    """Default parallelism for an entry point; null for the program's own."""

@@ -1,0 +1,142 @@
+"""Events of the namespace tailrace.resource_manager: generated from the .avsc files beside this one by `make schemas`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..body import Body
+from ..types import HardwareDescription, JobStatus, ResourceProfile, SlotID, SlotStatus
+
+__all__ = [
+    "CancelSlotRequest",
+    "DisconnectJobManager",
+    "DisconnectTaskManager",
+    "NotifySlotAvailable",
+    "RegisterJobManager",
+    "RegisterTaskExecutor",
+    "RequestSlot",
+    "SendSlotReport",
+    "ShutDownCluster",
+    "SlotRequestAccepted",
+    "SlotRequestRejected",
+]
+
+
+class CancelSlotRequest(Body, frozen=True, gc=False, kw_only=True):
+    """A JobMaster does not want the slot any more."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.CancelSlotRequest"
+    allocation_id: str
+    """The request."""
+    reason: str
+    """Why."""
+
+
+class DisconnectJobManager(Body, frozen=True, gc=False, kw_only=True):
+    """A JobMaster leaves because its job has ended."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.DisconnectJobManager"
+    job_id: str
+    """The job."""
+    status: JobStatus
+    """How the job ended."""
+
+
+class DisconnectTaskManager(Body, frozen=True, gc=False, kw_only=True):
+    """A TaskExecutor says that it leaves."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.DisconnectTaskManager"
+    resource_id: str
+    """The TaskExecutor."""
+    reason: str
+    """Why."""
+
+
+class NotifySlotAvailable(Body, frozen=True, gc=False, kw_only=True):
+    """A slot has become free (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.NotifySlotAvailable"
+    instance_id: str
+    """The TaskExecutor's InstanceID."""
+    slot_id: SlotID
+    """The slot."""
+    old_allocation_id: str
+    """The allocation that held it."""
+
+
+class RegisterJobManager(Body, frozen=True, gc=False, kw_only=True):
+    """A JobMaster registers for its job."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.RegisterJobManager"
+    job_id: str
+    """The job."""
+
+
+class RegisterTaskExecutor(Body, frozen=True, gc=False, kw_only=True):
+    """A TaskExecutor registers (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.RegisterTaskExecutor"
+    address: str
+    """The TaskExecutor's host and process."""
+    resource_id: str
+    """Its ResourceID."""
+    data_port: int
+    """Port for data, 0 where data travels through Kafka only."""
+    hardware: HardwareDescription
+    """The machine."""
+    total_profile: ResourceProfile
+    """All that its slots offer together."""
+
+
+class RequestSlot(Body, frozen=True, gc=False, kw_only=True):
+    """A JobMaster asks for a slot."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.RequestSlot"
+    job_id: str
+    """The job."""
+    allocation_id: str
+    """Identifies the request: sent again, it is not fulfilled twice (document 004)."""
+    resource_profile: ResourceProfile | None = None
+    """What the slot must offer at least; null: any (UNKNOWN)."""
+
+
+class SendSlotReport(Body, frozen=True, gc=False, kw_only=True):
+    """The slots of a registered TaskExecutor (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SendSlotReport"
+    resource_id: str
+    """The TaskExecutor."""
+    instance_id: str
+    """The InstanceID that its registration was given."""
+    slots: tuple[SlotStatus, ...]
+    """Every slot."""
+
+
+class ShutDownCluster(Body, frozen=True, gc=False, kw_only=True):
+    """The Dispatcher has no job left and asks the ResourceManager to end the cluster."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.ShutDownCluster"
+    reason: str
+    """Why."""
+
+
+class SlotRequestAccepted(Body, frozen=True, gc=False, kw_only=True):
+    """The TaskExecutor has allocated the slot that was requested."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SlotRequestAccepted"
+    allocation_id: str
+    """The allocation."""
+    slot_id: SlotID
+    """The slot."""
+
+
+class SlotRequestRejected(Body, frozen=True, gc=False, kw_only=True):
+    """The TaskExecutor could not allocate the slot that was requested."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SlotRequestRejected"
+    allocation_id: str
+    """The allocation."""
+    slot_id: SlotID
+    """The slot."""
+    reason: str
+    """Why."""

@@ -1,0 +1,144 @@
+"""Events of the namespace tailrace.task_executor: generated from the .avsc files beside this one by `make schemas`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..body import Body
+from ..types import JobGraph, ResourceProfile, SlotID
+
+__all__ = [
+    "CancelTask",
+    "DisconnectJobManager",
+    "DisconnectResourceManager",
+    "FreeSlot",
+    "JobManagerRegistrationSuccess",
+    "RequestSlot",
+    "SlotsAccepted",
+    "SlotsRejected",
+    "SubmitTask",
+    "TaskExecutorRegistrationRejection",
+    "TaskExecutorRegistrationSuccess",
+]
+
+
+class CancelTask(Body, frozen=True, gc=False, kw_only=True):
+    """Stop an Execution."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.CancelTask"
+    job_id: str
+    """The job."""
+    execution_attempt_id: str
+    """The Execution."""
+
+
+class DisconnectJobManager(Body, frozen=True, gc=False, kw_only=True):
+    """The JobMaster ends the connection for its job (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.DisconnectJobManager"
+    job_id: str
+    """The job."""
+    reason: str
+    """Why."""
+
+
+class DisconnectResourceManager(Body, frozen=True, gc=False, kw_only=True):
+    """The ResourceManager ends the connection: the TaskExecutor shuts down."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.DisconnectResourceManager"
+    reason: str
+    """Why."""
+
+
+class FreeSlot(Body, frozen=True, gc=False, kw_only=True):
+    """The slot is not needed any more."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.FreeSlot"
+    allocation_id: str
+    """The allocation."""
+    reason: str
+    """Why."""
+
+
+class JobManagerRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):
+    """The JobMaster knows the TaskExecutor and tells it about the job, once."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.JobManagerRegistrationSuccess"
+    job_id: str
+    """The job."""
+    job_graph: JobGraph
+    """The job's information, needed to run any of its tasks."""
+
+
+class RequestSlot(Body, frozen=True, gc=False, kw_only=True):
+    """The ResourceManager asks for a slot on behalf of a job."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.RequestSlot"
+    slot_id: SlotID
+    """The slot."""
+    job_id: str
+    """The job."""
+    allocation_id: str
+    """The allocation."""
+    resource_profile: ResourceProfile | None = None
+    """What was asked for; null: any (UNKNOWN)."""
+    reason: str
+    """Why this slot was chosen."""
+
+
+class SlotsAccepted(Body, frozen=True, gc=False, kw_only=True):
+    """The JobMaster takes the slots that were offered."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.SlotsAccepted"
+    job_id: str
+    """The job."""
+    allocation_ids: tuple[str, ...]
+    """The allocations."""
+
+
+class SlotsRejected(Body, frozen=True, gc=False, kw_only=True):
+    """The JobMaster does not take the slots that were offered."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.SlotsRejected"
+    job_id: str
+    """The job."""
+    allocation_ids: tuple[str, ...]
+    """The allocations."""
+    reason: str
+    """Why."""
+
+
+class SubmitTask(Body, frozen=True, gc=False, kw_only=True):
+    """Run an Execution in a slot."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.SubmitTask"
+    job_id: str
+    """The job."""
+    vertex_id: str
+    """The JobVertex."""
+    subtask_index: int
+    """The subtask, from 0."""
+    attempt_number: int
+    """The attempt, from 0."""
+    execution_attempt_id: str
+    """The Execution."""
+    allocation_id: str
+    """The slot's allocation."""
+    deployed_with: tuple[int, ...]
+    """All subtasks of the vertex that this TaskExecutor gets in this deployment, this one included: they share a query."""
+
+
+class TaskExecutorRegistrationRejection(Body, frozen=True, gc=False, kw_only=True):
+    """The ResourceManager does not take the TaskExecutor."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.TaskExecutorRegistrationRejection"
+    reason: str
+    """Why, and what to do."""
+
+
+class TaskExecutorRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):
+    """The ResourceManager has registered the TaskExecutor."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.TaskExecutorRegistrationSuccess"
+    instance_id: str
+    """The InstanceID of this registration."""

@@ -1,0 +1,251 @@
+"""Shared types: generated from the .avsc files beside this one by `make schemas`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import ClassVar
+
+import msgspec
+
+__all__ = [
+    "EntryPoint",
+    "ExecutionState",
+    "HardwareDescription",
+    "Header",
+    "JobEdge",
+    "JobGraph",
+    "JobStatus",
+    "JobVertex",
+    "OperatorConfig",
+    "Origin",
+    "Partitioner",
+    "ResourceProfile",
+    "SlotID",
+    "SlotOffer",
+    "SlotStatus",
+]
+
+
+class EntryPoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A program named instead of shipped: a function that builds and executes a job."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.EntryPoint"
+    target: str
+    """module:function, importable where the jobmanager runs; the function takes the arguments as strings."""
+    arguments: tuple[str, ...]
+    """The arguments."""
+
+
+class ExecutionState(StrEnum):
+    """The states of an Execution, as Flink has them."""
+
+    CREATED = "CREATED"
+    SCHEDULED = "SCHEDULED"
+    DEPLOYING = "DEPLOYING"
+    INITIALIZING = "INITIALIZING"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    CANCELING = "CANCELING"
+    CANCELED = "CANCELED"
+    FAILED = "FAILED"
+
+
+class HardwareDescription(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The machine that a TaskExecutor runs on (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.HardwareDescription"
+    cpu_cores: int
+    """Number of CPU cores."""
+    physical_memory: int
+    """Physical memory, bytes."""
+    jvm_heap: int
+    """Maximum heap of the TaskExecutor's JVM, bytes."""
+    managed_memory: int
+    """Managed memory, bytes."""
+
+
+class JobStatus(StrEnum):
+    """The states of a job, as Flink has them."""
+
+    INITIALIZING = "INITIALIZING"
+    CREATED = "CREATED"
+    RUNNING = "RUNNING"
+    FAILING = "FAILING"
+    FAILED = "FAILED"
+    CANCELLING = "CANCELLING"
+    CANCELED = "CANCELED"
+    FINISHED = "FINISHED"
+    RESTARTING = "RESTARTING"
+    SUSPENDED = "SUSPENDED"
+
+
+class OperatorConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One operator of a chain."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.OperatorConfig"
+    operator_id: str
+    """16 bytes in hexadecimal, the same for an unchanged program (document 002)."""
+    name: str
+    """The name shown to people."""
+    kind: str
+    """Which operator of the runtime this is, such as flat_map or window_reduce."""
+    parameters: str
+    """The operator's settings, a JSON object."""
+    code: bytes
+    """The user's functions, pickled by cloudpickle; empty where there are none. Read only where the job's tasks run."""
+    location: str | None = None
+    """file:line of the user's program that made the operator."""
+
+
+class Origin(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Where, outside the log, an event was first written."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.Origin"
+    topic: str
+    """The Kafka topic."""
+    partition: int
+    """The partition of the topic."""
+    offset: int
+    """The offset in the partition."""
+
+
+class Partitioner(StrEnum):
+    """How the records of an edge are distributed over the subtasks of the receiving vertex."""
+
+    FORWARD = "FORWARD"
+    HASH = "HASH"
+    REBALANCE = "REBALANCE"
+    RESCALE = "RESCALE"
+    BROADCAST = "BROADCAST"
+    GLOBAL = "GLOBAL"
+    SHUFFLE = "SHUFFLE"
+    CUSTOM = "CUSTOM"
+
+
+class ResourceProfile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What a slot offers or a request wants (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.ResourceProfile"
+    cpu_cores: float
+    """CPU cores, possibly fractional."""
+    heap_memory_mb: int
+    """Task heap memory, MiB."""
+    direct_memory_mb: int
+    """Direct memory, MiB."""
+    native_memory_mb: int
+    """Native memory, MiB."""
+    network_memory_mb: int
+    """Memory for input and output, MiB."""
+    managed_memory_mb: int
+    """Managed memory, MiB."""
+    extended_resources: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Further resources by name, such as gpu."""
+
+
+class SlotID(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Identifies a slot of a TaskExecutor."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.SlotID"
+    resource_id: str
+    """The ResourceID of the TaskExecutor."""
+    slot_number: int
+    """The slot's number there, from 0."""
+
+
+class Header(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The first field of every event: who says this to whom, when, and because of what."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.Header"
+    event_id: str
+    """Unique: derived from cluster, sender, decided_at and a counter by the services; chosen by clients."""
+    time: int
+    """When the sender decided this, by the sender's clock, in microseconds since the epoch."""
+    sender: str
+    """The address of the role that says this, such as dispatcher, job_master/<job id>, task_executor/<resource id> or client/<name>."""
+    sender_epoch: int
+    """The leader epoch under which the sender speaks; 0 for clients, which have none."""
+    recipient: str
+    """The address of the role that this is said to; * for everyone."""
+    cause: int | None = None
+    """The log offset of the event that made the sender say this; null where the cause lies outside the log."""
+    decided_at: int | None = None
+    """The log offset up to which the sender had folded the log when it decided; null for clients."""
+    origin: Origin | None = None
+    """For a request that came in from outside: where it was first written; set by the Dispatcher on admission."""
+    traceparent: str | None = None
+    """W3C trace context of the request that this belongs to."""
+
+
+class JobEdge(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Connects an IntermediateDataSet to the vertex that consumes it; a channel topic in the physical plan."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.JobEdge"
+    data_set_id: str
+    """The IntermediateDataSet, and the last part of the channel topic's name."""
+    source_vertex_id: str
+    """The vertex that produces the data set."""
+    target_vertex_id: str
+    """The vertex that consumes it."""
+    partitioner: Partitioner
+    """How records are distributed."""
+    code: bytes
+    """Key selector or custom partitioner, pickled by cloudpickle; empty where there is none."""
+
+
+class JobVertex(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A chain of operators that runs as one task in each of its subtasks (document 002)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.JobVertex"
+    vertex_id: str
+    """The operator id of the chain's head."""
+    name: str
+    """The operators' names, joined by ' -> '."""
+    operators: tuple[OperatorConfig, ...]
+    """The chain, head first."""
+    parallelism: int
+    """Number of subtasks."""
+    max_parallelism: int
+    """Number of key groups."""
+    slot_sharing_group: str
+    """Subtasks of vertices in the same group may share a slot."""
+
+
+class SlotOffer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A slot that a TaskExecutor offers to a JobMaster."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.SlotOffer"
+    allocation_id: str
+    """The AllocationID under which the slot was requested."""
+    slot_number: int
+    """The slot's number at the TaskExecutor."""
+    resource_profile: ResourceProfile
+    """What the slot offers."""
+
+
+class SlotStatus(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One slot in a slot report (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.SlotStatus"
+    slot_id: SlotID
+    """Which slot."""
+    resource_profile: ResourceProfile
+    """What the slot offers."""
+    allocation_id: str | None = None
+    """The allocation that holds the slot; null when it is free."""
+    job_id: str | None = None
+    """The job that the slot is allocated to; null when it is free."""
+
+
+class JobGraph(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A program, translated and chained: what is submitted (documents 002 and 004)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.JobGraph"
+    name: str
+    """The job's name."""
+    vertices: tuple[JobVertex, ...]
+    """In topological order, sources first."""
+    edges: tuple[JobEdge, ...]
+    """All edges between vertices."""
+    configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Settings of the job."""
