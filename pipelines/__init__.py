@@ -1,0 +1,1 @@
+"""What job authors write against (`api`), how it is translated (`graph`), and what runs it (`runtime`)."""

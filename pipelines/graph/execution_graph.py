@@ -1,0 +1,256 @@
+"""The ExecutionGraph: a JobGraph multiplied by its parallelism (document 002). Pure frozen data.
+
+Every JobVertex becomes an ExecutionJobVertex with one ExecutionVertex per subtask, every JobEdge an
+IntermediateResult. A result is a Kafka topic with a partition for each *receiving* subtask, so an
+ExecutionEdge joins one partition with its one consumer and the group of its producers. The group is a
+`range` of subtasks, shared by all consumers of an all-to-all edge: an edge between 10,000 and 10,000
+subtasks takes 10,000 objects, not 10^8 (Flink's ConsumedPartitionGroup, FLINK-21110).
+
+Subtask i of each vertex of a slot sharing group runs in slot i of the group.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from ...schemas.types import JobEdge, JobGraph, JobVertex, Partitioner
+from .key_groups import key_groups_of_subtask
+
+POINTWISE = frozenset({Partitioner.FORWARD, Partitioner.RESCALE})
+"""Partitioners that join each subtask with a few neighbours; all others join all with all."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ExecutionVertex:
+    """One subtask of a job: an execution attempt is one try to run it."""
+
+    vertex_id: str
+    subtask_index: int
+
+    def __str__(self) -> str:
+        return f"{self.vertex_id}_{self.subtask_index}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SharedSlot:
+    """The slot that one subtask of each vertex of a group runs in (Flink's ExecutionSlotSharingGroup)."""
+
+    slot_sharing_group: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class IntermediateResultPartition:
+    """One partition of a channel topic: what one consumer reads."""
+
+    data_set_id: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionEdge:
+    """A partition, the subtask that consumes it, and the subtasks of the source vertex that write to it."""
+
+    partition: IntermediateResultPartition
+    consumer: ExecutionVertex
+    producer_vertex_id: str
+    producer_subtasks: range
+
+    def producers(self) -> Iterator[ExecutionVertex]:
+        """The producing subtasks, by index."""
+        return (ExecutionVertex(self.producer_vertex_id, index) for index in self.producer_subtasks)
+
+
+@dataclass(frozen=True, slots=True)
+class IntermediateResult:
+    """What one vertex sends to another: a JobEdge at its parallelism."""
+
+    edge: JobEdge
+    producer_parallelism: int
+    consumer_parallelism: int
+    _everyone: range = field(repr=False, compare=False)
+
+    @property
+    def data_set_id(self) -> str:
+        """The IntermediateDataSet."""
+        return self.edge.data_set_id
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether a producer writes to some partitions only."""
+        return self.edge.partitioner in POINTWISE
+
+    def partitions(self) -> Iterator[IntermediateResultPartition]:
+        """All partitions, by number."""
+        return (
+            IntermediateResultPartition(self.data_set_id, index) for index in range(self.consumer_parallelism)
+        )
+
+    def producers_of(self, partition: int) -> range:
+        """The subtasks of the source vertex that write to a partition; the same object for all, if all do."""
+        if not self.pointwise:
+            return self._everyone
+        first = partition * self.producer_parallelism // self.consumer_parallelism
+        last = (partition + 1) * self.producer_parallelism // self.consumer_parallelism
+        return range(first, max(last, first + 1))
+
+    def partitions_of(self, producer: int) -> range:
+        """The partitions that a subtask of the source vertex writes to."""
+        if not self.pointwise:
+            return range(self.consumer_parallelism)
+        n, m = self.producer_parallelism, self.consumer_parallelism
+        if m <= n:
+            # The inverse of producers_of: the last partition whose range begins at or before the producer.
+            index = ((producer + 1) * m - 1) // n
+            return range(index, index + 1)
+        return range(-(-producer * m // n), -(-(producer + 1) * m // n))
+
+    def edge_of(self, partition: int) -> ExecutionEdge:
+        """The ExecutionEdge of a partition."""
+        return ExecutionEdge(
+            IntermediateResultPartition(self.data_set_id, partition),
+            ExecutionVertex(self.edge.target_vertex_id, partition),
+            self.edge.source_vertex_id,
+            self.producers_of(partition),
+        )
+
+
+@dataclass(frozen=True)
+class ExecutionJobVertex:
+    """A vertex with its subtasks and what it consumes and produces."""
+
+    job_vertex: JobVertex
+    inputs: tuple[IntermediateResult, ...]
+    produced: tuple[IntermediateResult, ...]
+
+    @property
+    def vertex_id(self) -> str:
+        """The vertex."""
+        return self.job_vertex.vertex_id
+
+    @property
+    def parallelism(self) -> int:
+        """Number of subtasks."""
+        return self.job_vertex.parallelism
+
+    @cached_property
+    def task_vertices(self) -> tuple[ExecutionVertex, ...]:
+        """The subtasks, by index."""
+        return tuple(ExecutionVertex(self.vertex_id, index) for index in range(self.parallelism))
+
+    def key_groups_of(self, subtask: int) -> range:
+        """The key groups that a subtask owns."""
+        return key_groups_of_subtask(subtask, self.job_vertex.max_parallelism, self.parallelism)
+
+    def inputs_of(self, subtask: int) -> tuple[ExecutionEdge, ...]:
+        """What a subtask consumes: one edge per input."""
+        return tuple(result.edge_of(subtask) for result in self.inputs)
+
+
+@dataclass(frozen=True)
+class ExecutionGraph:
+    """A job's subtasks and channels. Vertices in topological order, sources first."""
+
+    job_id: str
+    name: str
+    vertices: Mapping[str, ExecutionJobVertex]
+    results: Mapping[str, IntermediateResult]
+
+    @staticmethod
+    def attach(job_id: str, graph: JobGraph) -> ExecutionGraph:
+        """Multiplies a valid JobGraph out; see `validation` for graphs from outside.
+
+        Raises ValueError if an edge names an unknown vertex or the vertices form a cycle.
+        """
+        parallelism = {vertex.vertex_id: vertex.parallelism for vertex in graph.vertices}
+        everyone = {vertex_id: range(count) for vertex_id, count in parallelism.items()}
+        produced: dict[str, list[IntermediateResult]] = {vertex_id: [] for vertex_id in parallelism}
+        consumed: dict[str, list[IntermediateResult]] = {vertex_id: [] for vertex_id in parallelism}
+        results = {}
+        for edge in graph.edges:
+            source, target = edge.source_vertex_id, edge.target_vertex_id
+            if source not in parallelism or target not in parallelism:
+                raise ValueError(f"edge {edge.data_set_id} joins {source} and {target}, not both of the job")
+            result = IntermediateResult(edge, parallelism[source], parallelism[target], everyone[source])
+            results[edge.data_set_id] = result
+            produced[source].append(result)
+            consumed[target].append(result)
+        return ExecutionGraph(
+            job_id,
+            graph.name,
+            MappingProxyType(
+                {
+                    vertex.vertex_id: ExecutionJobVertex(
+                        vertex, tuple(consumed[vertex.vertex_id]), tuple(produced[vertex.vertex_id])
+                    )
+                    for vertex in topological_order(graph)
+                }
+            ),
+            MappingProxyType(results),
+        )
+
+    def execution_vertices(self) -> Iterator[ExecutionVertex]:
+        """Every subtask of the job, sources first."""
+        for vertex in self.vertices.values():
+            yield from vertex.task_vertices
+
+    def execution_edges(self) -> Iterator[ExecutionEdge]:
+        """Every edge of the job: one per partition of each result."""
+        for result in self.results.values():
+            yield from map(result.edge_of, range(result.consumer_parallelism))
+
+    @cached_property
+    def slot_sharing_groups(self) -> Mapping[str, int]:
+        """Group -> slots it needs: the largest parallelism among its vertices."""
+        groups: dict[str, int] = {}
+        for vertex in self.vertices.values():
+            group = vertex.job_vertex.slot_sharing_group
+            groups[group] = max(groups.get(group, 0), vertex.parallelism)
+        return MappingProxyType(groups)
+
+    def required_slots(self) -> int:
+        """How many slots the job needs to run all its subtasks at once."""
+        return sum(self.slot_sharing_groups.values())
+
+    def shared_slots(self) -> Mapping[SharedSlot, tuple[ExecutionVertex, ...]]:
+        """The slots that the job needs, and the subtasks that run in each."""
+        slots: dict[SharedSlot, list[ExecutionVertex]] = {
+            SharedSlot(group, index): []
+            for group, count in self.slot_sharing_groups.items()
+            for index in range(count)
+        }
+        for vertex in self.execution_vertices():
+            slots[self.slot_of(vertex)].append(vertex)
+        return {slot: tuple(vertices) for slot, vertices in slots.items()}
+
+    def slot_of(self, vertex: ExecutionVertex) -> SharedSlot:
+        """The slot that a subtask runs in."""
+        group = self.vertices[vertex.vertex_id].job_vertex.slot_sharing_group
+        return SharedSlot(group, vertex.subtask_index)
+
+
+def topological_order(graph: JobGraph) -> tuple[JobVertex, ...]:
+    """The vertices, each after all it consumes from. Raises ValueError on a cycle."""
+    vertices = {vertex.vertex_id: vertex for vertex in graph.vertices}
+    waits_for = dict.fromkeys(vertices, 0)
+    targets: dict[str, list[str]] = {vertex_id: [] for vertex_id in vertices}
+    for edge in graph.edges:
+        waits_for[edge.target_vertex_id] += 1
+        targets[edge.source_vertex_id].append(edge.target_vertex_id)
+    ready = deque(vertex_id for vertex_id, count in waits_for.items() if count == 0)
+    order = []
+    while ready:
+        vertex_id = ready.popleft()
+        order.append(vertices[vertex_id])
+        for target in targets[vertex_id]:
+            waits_for[target] -= 1
+            if waits_for[target] == 0:
+                ready.append(target)
+    if len(order) < len(vertices):
+        stuck = sorted(vertices[vertex_id].name for vertex_id, count in waits_for.items() if count > 0)
+        raise ValueError(f"the vertices {', '.join(stuck)} form a cycle, or follow one")
+    return tuple(order)

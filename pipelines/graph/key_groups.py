@@ -1,0 +1,105 @@
+"""Key groups: which subtask a key belongs to, in every process and for ever.
+
+A key's canonical MessagePack form is hashed by CRC-32 into one of `max_parallelism` key groups; a subtask
+owns a contiguous range of groups. Flink's formulas (KeyGroupRangeAssignment), so that state moves by
+whole groups when the parallelism changes.
+
+Keys that Python holds equal have the same canonical form: 1, 1.0 and True are one key, as they are in a
+dict. Python's own `hash` is never used: it differs between processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import uuid
+import zlib
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from typing import Any
+
+import msgspec
+
+DEFAULT_LOWER_BOUND = 128
+UPPER_BOUND = 1 << 15
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class UnstableKey(TypeError):
+    """A key has no form that is the same in every process."""
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """Flink's default number of key groups: 128, or more from 86 subtasks on, a power of two up to 32768."""
+    wanted = parallelism + parallelism // 2
+    return min(max(1 << (wanted - 1).bit_length(), DEFAULT_LOWER_BOUND), UPPER_BOUND)
+
+
+def key_group_of(key: Any, max_parallelism: int) -> int:
+    """The key group of a key, 0 <= group < max_parallelism. Raises UnstableKey."""
+    return zlib.crc32(_encode(key if type(key) is str else _canonical(key))) % max_parallelism
+
+
+def subtask_of_key_group(key_group: int, max_parallelism: int, parallelism: int) -> int:
+    """The subtask that owns a key group."""
+    return key_group * parallelism // max_parallelism
+
+
+def subtask_of(key: Any, max_parallelism: int, parallelism: int) -> int:
+    """The subtask that a record with this key goes to, 0 <= subtask < parallelism. Raises UnstableKey."""
+    return key_group_of(key, max_parallelism) * parallelism // max_parallelism
+
+
+def subtasks_of(keys: Iterable[Any], max_parallelism: int, parallelism: int) -> list[int]:
+    """`subtask_of` for many keys at once; equal keys are hashed once. Keys must be hashable."""
+    known: dict[Any, int] = {}
+    result = []
+    for key in keys:
+        subtask = known.get(key)
+        if subtask is None:
+            subtask = known[key] = subtask_of(key, max_parallelism, parallelism)
+        result.append(subtask)
+    return result
+
+
+def key_groups_of_subtask(subtask: int, max_parallelism: int, parallelism: int) -> range:
+    """The key groups that a subtask owns: contiguous, and over all subtasks every group once."""
+    start = (subtask * max_parallelism + parallelism - 1) // parallelism
+    end = ((subtask + 1) * max_parallelism - 1) // parallelism + 1
+    return range(start, end)
+
+
+def _canonical(key: Any) -> Any:
+    """A form that MessagePack writes alike for keys that are equal."""
+    match key:
+        case enum.Enum() if not isinstance(key, (str, int)):
+            return [type(key).__name__, key.name]
+        case str():
+            return str.__str__(key)
+        case None | bytes():
+            return key
+        case int():
+            number = int(key)
+            return number if -(1 << 63) <= number < 1 << 64 else str(number).encode()
+        case float():
+            return _canonical(int(key)) if key.is_integer() else float(key)
+        case tuple():
+            return [_canonical(item) for item in key]
+        case frozenset():
+            return sorted(_encode(_canonical(item)) for item in key)
+        case uuid.UUID():
+            return key.bytes
+        case datetime():
+            return (key.astimezone(UTC) if key.tzinfo else key).isoformat()
+        case date():
+            return key.isoformat()
+        case _ if dataclasses.is_dataclass(key) and not isinstance(key, type):
+            return [_canonical(getattr(key, f.name)) for f in dataclasses.fields(key) if f.compare]
+        case _ if hasattr(key, "__index__"):
+            return _canonical(key.__index__())
+        case _:
+            raise UnstableKey(
+                f"a key of type {type(key).__name__} has no form that is the same in every process:"
+                " let the key selector return str, int, float, bool, bytes, None, or a tuple of them"
+            )

@@ -1,0 +1,82 @@
+"""The physical plan: the names of what a job has in Kafka. The only place that spells them.
+
+A channel is an IntermediateDataSet as a topic, with a partition for each receiving subtask. A changelog
+holds the state of a vertex, with a partition for each of its subtasks; only vertices with a stateful
+operator have one. The output topic holds what the job prints, in one partition.
+
+Channels and changelogs belong to the run of a job and go with it; the output stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...schemas.types import JobGraph, JobVertex
+from .operators import traits_of
+
+TOPIC_NAME_LIMIT = 249
+"""The longest topic name that Kafka takes."""
+
+
+def channel_topic(cluster: str, job: str, data_set_id: str) -> str:
+    """The channel of a JobEdge: partition i is read by subtask i of its target vertex."""
+    return f"{cluster}.job.{job}.{data_set_id}"
+
+
+def changelog_topic(cluster: str, job: str, vertex_id: str) -> str:
+    """The changelog of a vertex: partition i holds the state of subtask i."""
+    return f"{cluster}.job.{job}.{vertex_id}.changelog"
+
+
+def output_topic(cluster: str, job: str) -> str:
+    """What the job's print sinks wrote: one JSON message per record."""
+    return f"{cluster}.job.{job}.output"
+
+
+def consumer_group(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
+    """The consumer group under which a subtask commits the offsets of its channels."""
+    return f"{cluster}.{job}.{vertex_id}.{subtask}"
+
+
+def transactional_id(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
+    """Of an ExecutionVertex, not of an attempt: a new attempt's init_transactions fences the old one's."""
+    return f"{cluster}.{job}.{vertex_id}.{subtask}"
+
+
+def has_changelog(vertex: JobVertex) -> bool:
+    """Whether an operator of the vertex keeps state."""
+    return any(traits_of(operator.kind).stateful for operator in vertex.operators)
+
+
+def has_output(graph: JobGraph) -> bool:
+    """Whether the job prints."""
+    return any(traits_of(o.kind).prints for vertex in graph.vertices for o in vertex.operators)
+
+
+def channels(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
+    """Channel topic -> number of partitions, the parallelism of the receiving vertex."""
+    parallelism = {vertex.vertex_id: vertex.parallelism for vertex in graph.vertices}
+    return {
+        channel_topic(cluster, job, edge.data_set_id): parallelism[edge.target_vertex_id]
+        for edge in graph.edges
+    }
+
+
+def changelogs(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
+    """Changelog topic -> number of partitions, the parallelism of the vertex."""
+    return {
+        changelog_topic(cluster, job, vertex.vertex_id): vertex.parallelism
+        for vertex in graph.vertices
+        if has_changelog(vertex)
+    }
+
+
+def topics(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
+    """Everything that has to exist before the job's tasks are deployed: topic -> number of partitions."""
+    output = {output_topic(cluster, job): 1} if has_output(graph) else {}
+    return {**temporary_topics(cluster, job, graph), **output}
+
+
+def temporary_topics(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
+    """Those of `topics` that are deleted when the job has ended."""
+    return {**channels(cluster, job, graph), **changelogs(cluster, job, graph)}

@@ -1,0 +1,573 @@
+"""Record types: how the records of a stream are laid out in Arrow columns.
+
+A stream's record type is read from type hints or declared. `str`, `int`, `float`, `bool` and `bytes` are
+one column; a tuple, a NamedTuple or a dataclass is one column per field, nested ones are structs.
+Whatever has no such layout is pickled, record by record, into one binary column: always right, never
+fast.
+
+A record comes back as it went in. Values that are not of their type are refused (`RecordTypeError`)
+rather than converted, and a dataclass that its fields alone cannot rebuild (`__post_init__`, `InitVar`,
+its own `__init__`) is pickled. Classes travel as cloudpickle bytes inside the type's JSON form and are
+loaded when the first record is rebuilt, so that reading a type never runs code. Integers are 64 bits
+wide.
+
+A column is named after its field, `f0`, `f1`, ... in tuples, and `value` where there is only one; columns
+that others put beside them need names that are no Python identifiers.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import inspect
+import operator
+import pickle
+import types
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class RecordTypeError(TypeError):
+    """A value does not fit its declared record type, or a record type's JSON form is not one."""
+
+
+class RecordType(ABC):
+    """How the records of a stream are laid out. Frozen; equal types lay out equally."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(hint: object) -> RecordType:
+        """The record type of a type hint, or of a record type itself; what has no layout is pickled."""
+        return _of(hint, frozenset())
+
+    @staticmethod
+    def from_json(form: object) -> RecordType:
+        """Reads what `to_json` gave. Loads no classes. Raises RecordTypeError."""
+        try:
+            return _from_json(form)
+        except (KeyError, ValueError, TypeError, RecursionError) as error:
+            raise RecordTypeError(f"{str(form)[:80]!r} is not a record type: {error}") from error
+
+    def columns(self) -> tuple[tuple[str, RecordType], ...]:
+        """Name and type of each column of a record."""
+        return (("value", self),)
+
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of a batch of records: one field per column."""
+        import pyarrow as pa
+
+        return pa.schema([_arrow_field(name, of) for name, of in self.columns()])
+
+    def to_columns(self, values: Sequence[Any]) -> list[pa.Array]:
+        """The records as arrays, one per column, each as long as `values`. Raises RecordTypeError."""
+        return [self.encode(values)]
+
+    def from_columns(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[Any]:
+        """The records that `to_columns` laid out."""
+        (column,) = columns
+        return self.decode(_whole(column))
+
+    @abstractmethod
+    def to_json(self) -> Any:
+        """What JSON can hold and `from_json` reads. Classes are pickled by cloudpickle, in base64."""
+
+    @abstractmethod
+    def arrow_type(self) -> pa.DataType:
+        """The Arrow type of the values in one array."""
+
+    @abstractmethod
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        """The values as one array. Raises RecordTypeError."""
+
+    @abstractmethod
+    def decode(self, array: pa.Array) -> list[Any]:
+        """The values of an array that `encode` made."""
+
+
+ScalarKind = Literal["str", "int", "float", "bool", "bytes"]
+
+_ARROW_NAMES: Mapping[str, str] = {
+    "str": "string",
+    "int": "int64",
+    "float": "float64",
+    "bool": "bool_",
+    "bytes": "binary",
+}
+_EXACT: Mapping[str, frozenset[type]] = {
+    "str": frozenset({str}),
+    "int": frozenset({int}),
+    "float": frozenset({float, int}),
+    "bool": frozenset({bool}),
+    "bytes": frozenset({bytes}),
+}
+# What turns a value of a subclass (a StrEnum, True as an int, a numpy number) into the plain type.
+_PLAIN: Mapping[str, tuple[Callable[[Any], bool], Callable[[Any], Any]]] = {
+    "str": (lambda v: isinstance(v, str), lambda v: str.__str__(v)),
+    "int": (lambda v: hasattr(v, "__index__"), operator.index),
+    "float": (lambda v: isinstance(v, float) or hasattr(v, "__index__"), float),
+    "bool": (lambda v: type(v).__name__ in ("bool", "bool_"), bool),
+    "bytes": (lambda v: isinstance(v, (bytes, bytearray)), bytes),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(RecordType):
+    """A plain value in a column of its own Arrow type."""
+
+    kind: ScalarKind
+
+    def __str__(self) -> str:
+        return self.kind
+
+    def to_json(self) -> Any:
+        return self.kind
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return getattr(pa, _ARROW_NAMES[self.kind])()
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        import pyarrow as pa
+
+        if not _EXACT[self.kind].issuperset(map(type, values)):
+            values = [self._plain(value) for value in values]
+        try:
+            return pa.array(values, self.arrow_type())
+        except (pa.ArrowException, OverflowError, UnicodeError) as error:
+            raise RecordTypeError(f"a value does not fit in {self}: {error}") from error
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        if self.kind in ("int", "float"):  # several times as fast as to_pylist
+            values: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+            return values
+        return list(array.to_pylist())
+
+    def _plain(self, value: Any) -> Any:
+        fits, convert = _PLAIN[self.kind]
+        if not fits(value):
+            raise _misfit(value, self)
+        return convert(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Pickled(RecordType):
+    """Any value, pickled into a binary column."""
+
+    def __str__(self) -> str:
+        return "pickled"
+
+    def to_json(self) -> Any:
+        return "pickled"
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.binary()
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        import pyarrow as pa
+
+        return pa.array([_dumps(value) for value in values], pa.binary())
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return [pickle.loads(data) for data in array.to_pylist()]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalOf(RecordType):
+    """None, or a value of another type."""
+
+    item: RecordType
+
+    def __str__(self) -> str:
+        return f"{self.item} | None"
+
+    def to_json(self) -> Any:
+        return {"kind": "optional", "of": self.item.to_json()}
+
+    def arrow_type(self) -> pa.DataType:
+        return self.item.arrow_type()
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        import pyarrow as pa
+
+        present = [value for value in values if value is not None]
+        array = self.item.encode(present)
+        if len(present) == len(values):
+            return array
+        position = iter(range(len(present)))
+        return array.take(
+            pa.array([None if value is None else next(position) for value in values], pa.int64())
+        )
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        present = iter(self.item.decode(array.drop_null()))
+        return [next(present) if valid else None for valid in array.is_valid().to_pylist()]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf(RecordType):
+    """A list of values of one type."""
+
+    item: RecordType
+
+    def __str__(self) -> str:
+        return f"list[{self.item}]"
+
+    def to_json(self) -> Any:
+        return {"kind": "list", "of": self.item.to_json()}
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.list_(_arrow_field("item", self.item))
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        import pyarrow as pa
+
+        for value in values:
+            if type(value) is not list:
+                raise _misfit(value, self)
+        offsets = [0]
+        for value in values:
+            offsets.append(offsets[-1] + len(value))
+        items = self.item.encode([item for value in values for item in value])
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, type=self.arrow_type())
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        items = self.item.decode(array.flatten())
+        result, start = [], 0
+        for length in array.value_lengths().to_pylist():
+            result.append(items[start : start + length])
+            start += length
+        return result
+
+
+class _Composite(RecordType):
+    """What the types with several columns share."""
+
+    __slots__ = ()
+
+    def to_columns(self, values: Sequence[Any]) -> list[pa.Array]:
+        self._check(values)
+        return [of.encode(self._column(values, i)) for i, (_, of) in enumerate(self.columns())]
+
+    def from_columns(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> list[Any]:
+        own = self.columns()
+        if len(columns) != len(own):
+            raise RecordTypeError(f"{self} has {len(own)} columns, not {len(columns)}")
+        decoded = [of.decode(_whole(column)) for (_, of), column in zip(own, columns, strict=True)]
+        return self._rows(decoded)
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.struct([_arrow_field(name, of) for name, of in self.columns()])
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        import pyarrow as pa
+
+        return pa.StructArray.from_arrays(self.to_columns(values), fields=list(self.arrow_type()))
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        return self.from_columns(array.flatten())
+
+    @abstractmethod
+    def _check(self, values: Sequence[Any]) -> None: ...
+
+    @abstractmethod
+    def _column(self, values: Sequence[Any], index: int) -> list[Any]: ...
+
+    @abstractmethod
+    def _rows(self, columns: list[list[Any]]) -> list[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TupleOf(_Composite):
+    """A tuple of one or more values, each of its own type."""
+
+    items: tuple[RecordType, ...]
+
+    def __str__(self) -> str:
+        return f"tuple[{', '.join(map(str, self.items))}]"
+
+    def columns(self) -> tuple[tuple[str, RecordType], ...]:
+        return tuple((f"f{i}", of) for i, of in enumerate(self.items))
+
+    def to_json(self) -> Any:
+        return {"kind": "tuple", "of": [item.to_json() for item in self.items]}
+
+    def _check(self, values: Sequence[Any]) -> None:
+        width = len(self.items)
+        for value in values:
+            if type(value) is not tuple or len(value) != width:
+                raise _misfit(value, self)
+
+    def _column(self, values: Sequence[Any], index: int) -> list[Any]:
+        return [value[index] for value in values]
+
+    def _rows(self, columns: list[list[Any]]) -> list[Any]:
+        return list(zip(*columns, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ClassOf(_Composite):
+    """A dataclass or NamedTuple, one column per field."""
+
+    name: str
+    form: Literal["dataclass", "named_tuple"]
+    fields: tuple[tuple[str, RecordType], ...]
+    # The class itself, or its cloudpickle bytes where it came from elsewhere.
+    source: type | bytes = field(compare=False, repr=False)
+
+    FORMS: ClassVar[frozenset[str]] = frozenset({"dataclass", "named_tuple"})
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def cls(self) -> type:
+        """The class; runs the job's code where it has to be loaded first."""
+        return self.source if isinstance(self.source, type) else _load_class(self.source)
+
+    def columns(self) -> tuple[tuple[str, RecordType], ...]:
+        return self.fields
+
+    def to_json(self) -> Any:
+        return {
+            "kind": self.form,
+            "name": self.name,
+            "fields": [[name, of.to_json()] for name, of in self.fields],
+            "class": base64.b64encode(_class_bytes(self.source)).decode("ascii"),
+        }
+
+    def _check(self, values: Sequence[Any]) -> None:
+        cls = self.cls
+        for value in values:
+            if type(value) is not cls:
+                raise _misfit(value, self)
+
+    def _column(self, values: Sequence[Any], index: int) -> list[Any]:
+        return list(map(operator.attrgetter(self.fields[index][0]), values))
+
+    def _rows(self, columns: list[list[Any]]) -> list[Any]:
+        cls = self.cls
+        if self.form == "dataclass" and any(f.kw_only for f in dataclasses.fields(cls)):
+            names = [name for name, _ in self.fields]
+            return [cls(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+        return list(map(cls, *columns))
+
+
+PICKLED = Pickled()
+
+
+class Types:
+    """Declared record types, by the names PyFlink has for them; a plain Python type will do as well."""
+
+    @staticmethod
+    def STRING() -> RecordType:
+        """`str`."""
+        return Scalar("str")
+
+    @staticmethod
+    def LONG() -> RecordType:
+        """`int`, 64 bits."""
+        return Scalar("int")
+
+    @staticmethod
+    def INT() -> RecordType:
+        """`int`, 64 bits, as LONG."""
+        return Scalar("int")
+
+    @staticmethod
+    def DOUBLE() -> RecordType:
+        """`float`, 64 bits."""
+        return Scalar("float")
+
+    @staticmethod
+    def FLOAT() -> RecordType:
+        """`float`, 64 bits, as DOUBLE."""
+        return Scalar("float")
+
+    @staticmethod
+    def BOOLEAN() -> RecordType:
+        """`bool`."""
+        return Scalar("bool")
+
+    @staticmethod
+    def BYTES() -> RecordType:
+        """`bytes`."""
+        return Scalar("bytes")
+
+    @staticmethod
+    def TUPLE(items: Iterable[object]) -> RecordType:
+        """`tuple[...]`, of types or record types, one or more."""
+        of = tuple(RecordType.of(item) for item in items)
+        return TupleOf(of) if of else PICKLED
+
+    @staticmethod
+    def LIST(item: object) -> RecordType:
+        """`list[item]`."""
+        return ListOf(RecordType.of(item))
+
+    @staticmethod
+    def OPTIONAL(item: object) -> RecordType:
+        """`item | None`."""
+        return _optional(RecordType.of(item))
+
+    @staticmethod
+    def POJO(cls: type) -> RecordType:
+        """A dataclass or NamedTuple. Raises RecordTypeError where its fields alone cannot rebuild it."""
+        found = RecordType.of(cls)
+        if not isinstance(found, ClassOf):
+            raise RecordTypeError(
+                f"{cls!r} is no dataclass or NamedTuple that its fields alone rebuild:"
+                " use Types.PICKLED_BYTE_ARRAY()"
+            )
+        return found
+
+    @staticmethod
+    def PICKLED_BYTE_ARRAY() -> RecordType:
+        """Anything that can be pickled."""
+        return PICKLED
+
+
+_SCALARS: Mapping[type, ScalarKind] = {str: "str", int: "int", float: "float", bool: "bool", bytes: "bytes"}
+
+
+def _of(hint: object, within: frozenset[type]) -> RecordType:
+    """`within` holds the classes being looked at, for classes whose fields refer to themselves."""
+    if isinstance(hint, RecordType):
+        return hint
+    if isinstance(hint, typing.NewType):
+        return _of(hint.__supertype__, within)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Annotated:
+        return _of(arguments[0], within)
+    if origin is typing.Union or origin is types.UnionType:
+        present = [argument for argument in arguments if argument is not type(None)]
+        return _optional(_of(present[0], within)) if len(present) == 1 and len(arguments) == 2 else PICKLED
+    if origin is tuple and arguments and arguments[-1] is not Ellipsis and arguments != ((),):
+        return TupleOf(tuple(_of(argument, within) for argument in arguments))
+    if origin is list and arguments:
+        return ListOf(_of(arguments[0], within))
+    if isinstance(hint, type) and origin is None and hint not in within:
+        if hint in _SCALARS:
+            return Scalar(_SCALARS[hint])
+        return _of_class(hint, within | {hint})
+    return PICKLED
+
+
+def _of_class(cls: type, within: frozenset[type]) -> RecordType:
+    if issubclass(cls, tuple) and (names := cls.__dict__.get("_fields")) and "__new__" in cls.__dict__:
+        form: Literal["dataclass", "named_tuple"] = "named_tuple"
+    elif _rebuilt_by_its_fields(cls) and (names := tuple(f.name for f in dataclasses.fields(cls))):
+        form = "dataclass"
+    else:
+        return PICKLED
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except (NameError, TypeError, AttributeError):  # a hint that only type checkers can resolve
+        hints = {}
+    fields = tuple((name, _of(hints.get(name), within)) for name in names)
+    return ClassOf(cls.__name__, form, fields, cls)
+
+
+def _rebuilt_by_its_fields(cls: type) -> bool:
+    """Whether the class, called with its fields' values, makes an equal object and runs no user code."""
+    parameters = cls.__dict__.get("__dataclass_params__")
+    if parameters is None or not parameters.init or hasattr(cls, "__post_init__"):
+        return False
+    generated = getattr(cls.__dict__["__init__"], "__code__", None)
+    if (
+        generated is None
+        or generated.co_filename != "<string>"
+        or any("__new__" in vars(base) for base in cls.__mro__[:-1])
+    ):
+        return False
+    return sorted(inspect.signature(cls).parameters) == sorted(f.name for f in dataclasses.fields(cls))
+
+
+def _optional(item: RecordType) -> RecordType:
+    """Pickled values hold None by themselves, and `T | None | None` is `T | None`."""
+    return item if isinstance(item, (Pickled, OptionalOf)) else OptionalOf(item)
+
+
+def _from_json(form: Any) -> RecordType:
+    match form:
+        case "str" | "int" | "float" | "bool" | "bytes":
+            return Scalar(form)
+        case "pickled":
+            return PICKLED
+        case {"kind": "optional", "of": item}:
+            return _optional(_from_json(item))
+        case {"kind": "list", "of": item}:
+            return ListOf(_from_json(item))
+        case {"kind": "tuple", "of": [_, *_] as items}:
+            return TupleOf(tuple(map(_from_json, items)))
+        case {
+            "kind": "dataclass" | "named_tuple" as kind,
+            "name": str(name),
+            "fields": [_, *_] as fields,
+            "class": str(code),
+        }:
+            own = tuple((str(field_name), _from_json(of)) for field_name, of in fields)
+            return ClassOf(name, kind, own, base64.b64decode(code, validate=True))
+        case _:
+            raise ValueError("its kind is unknown or a part is missing")
+
+
+def _arrow_field(name: str, of: RecordType) -> pa.Field:
+    import pyarrow as pa
+
+    return pa.field(name, of.arrow_type(), nullable=isinstance(of, OptionalOf))
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    import pyarrow as pa
+
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _misfit(value: Any, of: RecordType) -> RecordTypeError:
+    text = repr(value)
+    shown = text if len(text) <= 60 else f"{text[:57]}..."
+    return RecordTypeError(
+        f"a record or field is declared {of} but is {type(value).__name__}: {shown};"
+        " correct the type hint, or declare another output_type"
+    )
+
+
+def _dumps(value: Any) -> bytes:
+    """Pickles by reference where that can be read elsewhere, else the class by value with it."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        import cloudpickle
+
+        return bytes(cloudpickle.dumps(value))
+
+
+def _class_bytes(source: type | bytes) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    import cloudpickle
+
+    return bytes(cloudpickle.dumps(source))
+
+
+@functools.lru_cache(maxsize=1024)
+def _load_class(code: bytes) -> type:
+    cls = pickle.loads(code)
+    if not isinstance(cls, type):
+        raise RecordTypeError(f"the class of a record type is no class but {type(cls).__name__}")
+    return cls
