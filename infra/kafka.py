@@ -1,0 +1,362 @@
+"""A real Kafka of one node (KRaft), started on free loopback ports over a data directory.
+
+For tests, the demo and a cluster on one machine; anything larger brings its own Kafka by address. What is
+written survives `stop`, `kill` and a restart on the same directory. `kafka.json` in that directory says
+which process serves it and where, so that another process can attach, and so that a restart takes the
+earlier port again where it is still free: clients that know the address find the broker where it was.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+import psutil
+
+from .jars import kafka_classpath
+from .prerequisites import find_java
+from .processes import OwnedProcess
+
+HOST: Final = "127.0.0.1"
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 20.0
+
+# A port can be taken between our look and the broker's bind; another is chosen as often.
+_ATTEMPTS: Final = 3
+
+_SETTINGS: Final[Mapping[str, str]] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    # One node holds the only replica of everything. Few partitions: each costs its coordinator a load.
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    # The log is the database, and committed offsets are a job's progress: nothing goes away by itself.
+    "log.retention.ms": "-1",
+    "log.retention.bytes": "-1",
+    "offsets.retention.minutes": "2147483647",
+    # Latency before batching: with one node there is nobody to share an append with.
+    "group.initial.rebalance.delay.ms": "0",
+    "controller.quorum.append.linger.ms": "0",
+    # A small process: the cleaner's default buffer alone is 128 MiB.
+    "log.cleaner.dedupe.buffer.size": "8388608",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+    # The transactions of a dead writer hold readers up until they are aborted: look for them often.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    # A broker that was killed may register again only when its last session has run out (9 s by default).
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "250",
+}
+
+_LOGGING: Final = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
+)
+
+
+class KafkaUnavailable(Exception):
+    """The embedded Kafka did not start or is not running; the text says why and where its log is."""
+
+
+class KafkaRecord(msgspec.Struct, frozen=True):
+    """`kafka.json`: the process that serves a data directory, and its address.
+
+    `created` is the process's start (seconds since the epoch, as psutil gives it): with it a pid that
+    the system has given to another process since is not mistaken for the broker.
+    """
+
+    pid: int
+    bootstrap_servers: str
+    created: float
+
+
+class EmbeddedKafka:
+    """One Kafka node. As a context manager it is started on entry and stopped on exit."""
+
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        *,
+        heap: str = "512m",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`data_dir` holds everything; without one a temporary directory, removed by `stop`, does.
+
+        `heap` is the JVM's -Xmx; `settings` are added to the broker's own, and win.
+        """
+        self._temporary = data_dir is None
+        self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-kafka-"))).absolute()
+        self._heap = heap
+        self._settings = dict(settings or {})
+        self._owned: OwnedProcess | None = None
+        self._record: KafkaRecord | None = None
+
+    @classmethod
+    def attach(cls, data_dir: Path) -> Self:
+        """The broker that another process started over `data_dir`.
+
+        Raises KafkaUnavailable if none is running there.
+        """
+        kafka = cls(data_dir)
+        record = _read_record(kafka._record_path)
+        if record is None or _process_of(record) is None:
+            raise KafkaUnavailable(f"no Kafka is running over {data_dir}: start the cluster first")
+        kafka._record = record
+        return kafka
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` for clients. Raises KafkaUnavailable before the first start."""
+        return self._started_record().bootstrap_servers
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id. Raises KafkaUnavailable before the first start."""
+        return self._started_record().pid
+
+    @property
+    def log_path(self) -> Path:
+        """The file with what the broker says (not its data)."""
+        return self.data_dir / "kafka.log"
+
+    def is_running(self) -> bool:
+        """Whether the broker's process is alive."""
+        if self._owned is not None:
+            return self._owned.poll() is None
+        return self._record is not None and _process_of(self._record) is not None
+
+    def start(self, *, detached: bool = False, timeout_s: float = START_TIMEOUT_S) -> Self:
+        """Starts the broker and returns when it answers; `detached`, it outlives this process.
+
+        Raises KafkaUnavailable with the last lines of its log if it does not come up, or if one is
+        running over this directory already; JarsUnavailable, MissingPrerequisite.
+        """
+        earlier = _read_record(self._record_path)
+        if earlier is not None and _process_of(earlier) is not None:
+            raise KafkaUnavailable(
+                f"a Kafka is running over {self.data_dir} already (pid {earlier.pid}, {earlier.bootstrap_servers})"
+            )
+        deadline = time.monotonic() + timeout_s
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        java, classpath = find_java(), os.pathsep.join(map(str, kafka_classpath()))
+        wanted = 0 if earlier is None else int(earlier.bootstrap_servers.rpartition(":")[2])
+        for attempt in range(_ATTEMPTS):
+            port, controller_port = _free_ports(wanted)
+            self._write_properties(port, controller_port)
+            self._format(java, classpath)
+            log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+            self._launch(java, classpath, port, detached=detached)
+            try:
+                self._wait_until_it_answers(deadline)
+                return self
+            except KafkaUnavailable as error:
+                self.kill()
+                text = self._log_since(log_start)
+                if "BindException" in text and attempt + 1 < _ATTEMPTS:
+                    wanted = 0
+                    continue
+                raise KafkaUnavailable(
+                    f"{error}; its log, {self.log_path}, ends with:\n{_tail(text)}"
+                ) from None
+            except BaseException:
+                self.kill()
+                raise
+        raise AssertionError("unreachable: every attempt returns or raises")
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Ends the broker in order (SIGKILL after `timeout_s` seconds) and returns when it is gone.
+
+        The data stays, unless the directory is a temporary one. Stopping what is not running is fine.
+        """
+        if self._owned is not None:
+            self._owned.stop(timeout_s)
+            self._owned = None
+        elif self._record is not None and (process := _process_of(self._record)) is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.terminate()
+                try:
+                    process.wait(timeout_s)
+                except psutil.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+        if self._temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def kill(self) -> None:
+        """SIGKILL, as in a crash; returns when it is gone. The data stays."""
+        if self._owned is not None:
+            self._owned.kill()
+            self._owned = None
+        elif self._record is not None and (process := _process_of(self._record)) is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+                process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: alive for the system, dead for its clients, until `resume`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self if self.is_running() else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def _record_path(self) -> Path:
+        return self.data_dir / "kafka.json"
+
+    @property
+    def _properties_path(self) -> Path:
+        return self.data_dir / "server.properties"
+
+    def _started_record(self) -> KafkaRecord:
+        if self._record is None:
+            raise KafkaUnavailable(f"the Kafka over {self.data_dir} has not been started")
+        return self._record
+
+    def _write_properties(self, port: int, controller_port: int) -> None:
+        properties = {
+            **_SETTINGS,
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+            "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+            "log.dirs": str(self.data_dir / "data"),
+            **self._settings,
+        }
+        escaped = (f"{key}={value}".replace("\\", "\\\\") for key, value in properties.items())
+        self._properties_path.write_text("\n".join(escaped) + "\n")
+
+    def _format(self, java: str, classpath: str) -> None:
+        if (self.data_dir / "data" / "meta.properties").exists():
+            return
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        command = self._java(java, classpath, "64m")
+        command += ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise KafkaUnavailable(
+                f"Kafka's StorageTool could not format {self.data_dir / 'data'}:\n{_tail(done.stdout + done.stderr)}"
+            )
+
+    def _launch(self, java: str, classpath: str, port: int, *, detached: bool) -> None:
+        command = [*self._java(java, classpath, self._heap), "kafka.Kafka", str(self._properties_path)]
+        self._owned = OwnedProcess(command, log=self.log_path, cwd=self.data_dir, detached=detached)
+        self._record = KafkaRecord(
+            pid=self._owned.pid,
+            bootstrap_servers=f"{HOST}:{port}",
+            created=psutil.Process(self._owned.pid).create_time(),
+        )
+        fresh = self._record_path.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(self._record))
+        fresh.replace(self._record_path)
+
+    def _java(self, java: str, classpath: str, heap: str) -> list[str]:
+        return [java, f"-Xmx{heap}", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] + [
+            "-Xshare:auto",
+            "-Djava.awt.headless=true",
+            *_LOGGING,
+            "-cp",
+            classpath,
+        ]
+
+    def _wait_until_it_answers(self, deadline: float) -> None:
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        host, _, port = self.bootstrap_servers.partition(":")
+        while not _accepts(host, int(port)):
+            self._must_live(deadline)
+            time.sleep(0.02)
+        # Its complaints while the broker is on its way up are of no use to anyone.
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        while True:
+            self._must_live(deadline)
+            with contextlib.suppress(KafkaException):
+                if admin.list_topics(timeout=1.0).brokers:
+                    return
+
+    def _must_live(self, deadline: float) -> None:
+        if self._owned is not None and (code := self._owned.poll()) is not None:
+            raise KafkaUnavailable(f"Kafka ended with exit code {code} before it answered")
+        if time.monotonic() > deadline:
+            raise KafkaUnavailable("Kafka did not answer in time")
+
+    def _log_since(self, start: int) -> str:
+        with self.log_path.open("rb") as log:
+            log.seek(start)
+            return log.read().decode(errors="replace")
+
+
+def _read_record(path: Path) -> KafkaRecord | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=KafkaRecord)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def _process_of(record: KafkaRecord) -> psutil.Process | None:
+    try:
+        process = psutil.Process(record.pid)
+        same = abs(process.create_time() - record.created) < 0.5 and process.status() != psutil.STATUS_ZOMBIE
+        return process if same else None
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _free_ports(wanted: int) -> tuple[int, int]:
+    """Two free ports, the first of them `wanted` where that is free."""
+    with socket.socket() as first, socket.socket() as second:
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            first.bind((HOST, wanted))
+        except OSError:
+            first.bind((HOST, 0))
+        second.bind((HOST, 0))
+        return first.getsockname()[1], second.getsockname()[1]
+
+
+def _accepts(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def _tail(text: str, lines: int = 8) -> str:
+    """The lines of a log that say what went wrong: its last ones, without stack frames."""
+    telling = [line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))]
+    return "\n".join(f"  {line[:300]}" for line in telling[-lines:])

@@ -1,0 +1,116 @@
+"""What must be on the machine before anything can be installed: Python, Java, make.
+
+Runs with the bare system Python, before the virtual environment exists: it imports nothing but the
+standard library, and its syntax is old enough that an old Python can read it and say what is wrong.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+PYTHON_MINIMUM = (3, 11)
+JAVA_MINIMUM = 17
+
+# How each missing part is installed, by package manager; the first one found on the machine is named.
+INSTALL = (
+    (
+        "apt-get",
+        {"python": "python3 python3-venv", "venv": "python3-venv", "java": "openjdk-17-jre-headless"},
+    ),
+    ("dnf", {"python": "python3.11", "venv": "python3-libs", "java": "java-17-openjdk-headless"}),
+    ("pacman", {"python": "python", "venv": "python", "java": "jre17-openjdk-headless"}),
+    ("apk", {"python": "python3", "venv": "python3", "java": "openjdk17-jre-headless"}),
+    ("brew", {"python": "python@3.11", "venv": "python@3.11", "java": "openjdk@17"}),
+)
+VERBS = {"apt-get": "install -y", "dnf": "install -y", "pacman": "-S", "apk": "add", "brew": "install"}
+
+
+class MissingPrerequisite(Exception):
+    """A part of the machine that tailrace needs is absent or too old; the text says how to install it."""
+
+
+def install_command(part):  # type: (str) -> str
+    """The command that installs `part` (python, venv, java, make) on this machine."""
+    for manager, packages in INSTALL:
+        if shutil.which(manager):
+            sudo = "" if manager == "brew" or os.geteuid() == 0 else "sudo "
+            return f"{sudo}{manager} {VERBS[manager]} {packages.get(part, part)}"
+    return f"your system's package manager ({part})"
+
+
+def find_java():  # type: () -> str
+    """The path of a Java that is new enough, from JAVA_HOME or PATH, as Spark looks for it.
+
+    Raises MissingPrerequisite, with the command that installs one.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if not java or not os.access(java, os.X_OK):
+        where = f"JAVA_HOME={home} has no bin/java" if home else "no java on the PATH"
+        raise MissingPrerequisite(
+            "Java {} or newer is missing ({}): install it with `{}`".format(
+                JAVA_MINIMUM, where, install_command("java")
+            )
+        )
+    found = subprocess.run([java, "-version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    text = found.stdout.decode("utf-8", "replace")
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    if match is None or int(match.group(1)) < JAVA_MINIMUM:
+        raise MissingPrerequisite(
+            "Java {} or newer is needed and {} is {}: install it with `{}`".format(
+                JAVA_MINIMUM,
+                java,
+                match.group(1) if match else "not a Java that tells its version",
+                install_command("java"),
+            )
+        )
+    return java
+
+
+def check_python():  # type: () -> None
+    """Raises MissingPrerequisite if the running Python is too old or cannot make virtual environments."""
+    if sys.version_info[:2] < PYTHON_MINIMUM:
+        raise MissingPrerequisite(
+            "Python {} or newer is needed and {} is {}: install it with `{}`, or name one: make PYTHON=...".format(
+                ".".join(map(str, PYTHON_MINIMUM)),
+                sys.executable,
+                ".".join(map(str, sys.version_info[:3])),
+                install_command("python"),
+            )
+        )
+    try:
+        import ensurepip
+        import venv
+
+        del ensurepip, venv
+    except ImportError:
+        raise MissingPrerequisite(
+            "{} cannot make virtual environments: install what it lacks with `{}`".format(
+                sys.executable, install_command("venv")
+            )
+        ) from None
+
+
+def check_make():  # type: () -> None
+    """Raises MissingPrerequisite if there is no make."""
+    if not shutil.which("make"):
+        raise MissingPrerequisite("make is missing: install it with `{}`".format(install_command("make")))
+
+
+def main():  # type: () -> int
+    """Names everything that is missing, one line each; 0 if nothing is."""
+    missing = []
+    for check in (check_python, find_java, check_make):
+        try:
+            check()
+        except MissingPrerequisite as error:
+            missing.append(str(error))
+    for line in missing:
+        print(f"tailrace: {line}", file=sys.stderr)
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

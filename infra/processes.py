@@ -1,0 +1,97 @@
+"""Child processes that do not outlive their owner.
+
+An owner that is killed cannot clean up, so something else must notice: a *guard*, a small shell that
+waits on a pipe whose other end only the owner holds. When the owner dies, however it dies, the kernel
+closes the pipe and the guard ends the child. Children have a session of their own, so that Ctrl-C in a
+terminal reaches the owner alone, which then stops them in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# SIGTERM first, for an orderly end; SIGKILL after ten seconds for what does not heed it.
+_GUARD = """
+if read -r _; then exit 0; fi
+kill -TERM "$1" 2>/dev/null || exit 0
+i=0
+while [ $i -lt 100 ] && kill -0 "$1" 2>/dev/null; do sleep 0.1; i=$((i + 1)); done
+kill -KILL "$1" 2>/dev/null
+exit 0
+"""
+
+
+class OwnedProcess:
+    """A child process with its output in a file, ended when its owner ends unless `detached`."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        detached: bool = False,
+    ) -> None:
+        """Starts it; stdout and stderr are appended to `log`. Raises OSError if it cannot be started."""
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=None if env is None else dict(env),
+                cwd=cwd,
+                start_new_session=True,
+            )
+        self._guard: subprocess.Popen[bytes] | None = None
+        if not detached:
+            self._guard = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, "tailrace-guard", str(self._process.pid)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=os.sep,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """The exit code, negative for a signal, or None while it runs."""
+        code = self._process.poll()
+        if code is not None:
+            self._dismiss_guard()
+        return code
+
+    def stop(self, timeout_s: float) -> None:
+        """Ends it: SIGTERM, then SIGKILL after `timeout_s` seconds; returns when it is gone."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._dismiss_guard()
+
+    def kill(self) -> None:
+        """SIGKILL, at once; returns when it is gone."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._dismiss_guard()
+
+    def _dismiss_guard(self) -> None:
+        # Only now that the child has been waited for may its pid be reused, so the guard must not fire.
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            with contextlib.suppress(OSError):
+                guard.communicate(b"done\n", timeout=5)
