@@ -15,7 +15,6 @@ import hashlib
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ class JarsUnavailable(Exception):
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: $TAILRACE_CACHE_DIR, else $XDG_CACHE_HOME/tailrace, else ~/.cache/tailrace."""
+    """Where downloads are kept: TAILRACE_CACHE_DIR, else XDG_CACHE_HOME/tailrace, else ~/.cache/tailrace."""
     if own := os.environ.get("TAILRACE_CACHE_DIR"):
         return Path(own).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")
@@ -112,10 +111,9 @@ def _ivy_file(jars: JarSet) -> str:
     transitive = str(jars.transitive).lower()
 
     def dependency(c: Coordinate) -> str:
-        return (
-            f"<dependency org={quoteattr(c.organisation)} name={quoteattr(c.name)} rev={quoteattr(c.revision)}"
-            f' transitive="{transitive}" conf="default->default"/>'
-        )
+        org, name, rev = map(quoteattr, (c.organisation, c.name, c.revision))
+        how = f'transitive="{transitive}" conf="default->default"'
+        return f"<dependency org={org} name={name} rev={rev} {how}/>"
 
     return (
         '<ivy-module version="2.0"><info organisation="tailrace" module='
@@ -129,9 +127,7 @@ def _ivy_file(jars: JarSet) -> str:
 def _run_ivy(jars: JarSet, work: Path) -> None:
     ivy = next(pyspark_jars_dir().glob("ivy-*.jar"), None)
     if ivy is None:
-        raise JarsUnavailable(
-            f"no ivy-*.jar in {pyspark_jars_dir()}: is pyspark whole? run `make clean setup`"
-        )
+        raise JarsUnavailable(f"no ivy-*.jar in {pyspark_jars_dir()}: reinstall pyspark")
     settings = os.environ.get("TAILRACE_IVY_SETTINGS")
     command = [find_java(), "-cp", str(ivy), "org.apache.ivy.Main"]
     command += ["-settings", settings] if settings else []
@@ -191,21 +187,3 @@ def _failure(jars: JarSet, lines: list[str]) -> str:
         f"the jars of {jars.name} could not be resolved ({reason}): check that this machine reaches a Maven"
         " repository, or set TAILRACE_IVY_SETTINGS to an Ivy settings file that names your mirror"
     )
-
-
-def main() -> int:
-    """Resolves every set and prints where it is."""
-    from .prerequisites import MissingPrerequisite
-
-    try:
-        for jars in versions.ALL:
-            resolve(jars)
-            print(folder_of(jars))
-    except (JarsUnavailable, MissingPrerequisite) as error:
-        print(f"tailrace: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import hashlib
 import os
 import shutil
 import signal
@@ -18,7 +19,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -26,9 +27,10 @@ from typing import Final, Self
 import msgspec
 import psutil
 
-from .jars import kafka_classpath
+from .jars import cache_dir, folder_of, kafka_classpath
 from .prerequisites import find_java
 from .processes import OwnedProcess
+from .versions import KAFKA
 
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0
@@ -73,6 +75,25 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "broker.heartbeat.interval.ms": "250",
 }
 
+# As Kafka itself would make them: name, the setting with the number of partitions, topic configuration.
+_INTERNAL_TOPICS: Final = (
+    (
+        "__consumer_offsets",
+        "offsets.topic.num.partitions",
+        {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
+    ),
+    (
+        "__transaction_state",
+        "transaction.state.log.num.partitions",
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "segment.bytes": "104857600",
+            "unclean.leader.election.enable": "false",
+        },
+    ),
+)
+
 _LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -105,15 +126,17 @@ class EmbeddedKafka:
         *,
         heap: str = "512m",
         settings: Mapping[str, str] | None = None,
+        jvm_options: Sequence[str] = (),
     ) -> None:
         """`data_dir` holds everything; without one a temporary directory, removed by `stop`, does.
 
-        `heap` is the JVM's -Xmx; `settings` are added to the broker's own, and win.
+        `heap` is the JVM's -Xmx; `settings` and `jvm_options` are added to the broker's own, and win.
         """
         self._temporary = data_dir is None
         self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-kafka-"))).absolute()
         self._heap = heap
         self._settings = dict(settings or {})
+        self._jvm_options = tuple(jvm_options)
         self._owned: OwnedProcess | None = None
         self._record: KafkaRecord | None = None
 
@@ -160,7 +183,8 @@ class EmbeddedKafka:
         earlier = _read_record(self._record_path)
         if earlier is not None and _process_of(earlier) is not None:
             raise KafkaUnavailable(
-                f"a Kafka is running over {self.data_dir} already (pid {earlier.pid}, {earlier.bootstrap_servers})"
+                f"a Kafka is running over {self.data_dir} already (pid {earlier.pid},"
+                f" {earlier.bootstrap_servers}): attach to it, or stop it first"
             )
         deadline = time.monotonic() + timeout_s
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -267,12 +291,12 @@ class EmbeddedKafka:
         command += ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise KafkaUnavailable(
-                f"Kafka's StorageTool could not format {self.data_dir / 'data'}:\n{_tail(done.stdout + done.stderr)}"
-            )
+            said = _tail(done.stdout + done.stderr)
+            raise KafkaUnavailable(f"Kafka could not format {self.data_dir / 'data'}; it said:\n{said}")
 
     def _launch(self, java: str, classpath: str, port: int, *, detached: bool) -> None:
-        command = [*self._java(java, classpath, self._heap), "kafka.Kafka", str(self._properties_path)]
+        command = [*self._java(java, classpath, self._heap), *self._jvm_options]
+        command += ["kafka.Kafka", str(self._properties_path)]
         self._owned = OwnedProcess(command, log=self.log_path, cwd=self.data_dir, detached=detached)
         self._record = KafkaRecord(
             pid=self._owned.pid,
@@ -284,29 +308,42 @@ class EmbeddedKafka:
         fresh.replace(self._record_path)
 
     def _java(self, java: str, classpath: str, heap: str) -> list[str]:
-        return [java, f"-Xmx{heap}", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] + [
-            "-Xshare:auto",
-            "-Djava.awt.headless=true",
-            *_LOGGING,
-            "-cp",
-            classpath,
-        ]
+        # The C1 compiler and the serial collector: a small node that is soon up, not a broker farm.
+        sizes = [f"-Xmx{heap}", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        shared = class_archive(java)
+        sizes += [f"-XX:SharedArchiveFile={shared}", "-Xshare:auto"] if shared.exists() else []
+        return [java, *sizes, "-Djava.awt.headless=true", *_LOGGING, "-cp", classpath]
 
     def _wait_until_it_answers(self, deadline: float) -> None:
-        from confluent_kafka import KafkaException
+        from confluent_kafka import KafkaException, Producer
         from confluent_kafka.admin import AdminClient
+        from confluent_kafka.cimpl import NewTopic
 
         host, _, port = self.bootstrap_servers.partition(":")
         while not _accepts(host, int(port)):
             self._must_live(deadline)
             time.sleep(0.02)
-        # Its complaints while the broker is on its way up are of no use to anyone.
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        # Complaints while the broker is on its way up are of no use to anyone.
+        client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "log_level": 0,
+        }
+        # A broker has no producer ids until the first producer asks, who is told to come back a second
+        # later; and it makes its internal topics at first use. This producer and these topics are that first.
+        producer, admin = Producer({**client, "enable.idempotence": True}), AdminClient(client)
         while True:
             self._must_live(deadline)
             with contextlib.suppress(KafkaException):
-                if admin.list_topics(timeout=1.0).brokers:
-                    return
+                topics = producer.list_topics(timeout=1.0)
+                if topics.brokers:
+                    break
+        wanted = [
+            NewTopic(name, int(_SETTINGS[partitions]), 1, config=config)
+            for name, partitions, config in _INTERNAL_TOPICS
+            if name not in topics.topics
+        ]
+        for created in admin.create_topics(wanted).values() if wanted else ():
+            created.result()
 
     def _must_live(self, deadline: float) -> None:
         if self._owned is not None and (code := self._owned.poll()) is not None:
@@ -318,6 +355,16 @@ class EmbeddedKafka:
         with self.log_path.open("rb") as log:
             log.seek(start)
             return log.read().decode(errors="replace")
+
+
+def class_archive(java: str) -> Path:
+    """Where the archive of Kafka's loaded classes is (CDS, JEP 350) that halves the broker's start.
+
+    `infra/warm_up.py` makes it; a Java or a Kafka that changes asks for another.
+    """
+    binary = Path(java).resolve()
+    made_for = f"{binary} {binary.stat().st_mtime_ns} {folder_of(KAFKA)}"
+    return cache_dir() / "cds" / f"kafka-{hashlib.sha256(made_for.encode()).hexdigest()[:12]}.jsa"
 
 
 def _read_record(path: Path) -> KafkaRecord | None:

@@ -15,10 +15,7 @@ JAVA_MINIMUM = 17
 
 # How each missing part is installed, by package manager; the first one found on the machine is named.
 INSTALL = (
-    (
-        "apt-get",
-        {"python": "python3 python3-venv", "venv": "python3-venv", "java": "openjdk-17-jre-headless"},
-    ),
+    ("apt-get", {"python": "python3 python3-venv", "venv": "python3-venv"}),
     ("dnf", {"python": "python3.11", "venv": "python3-libs", "java": "java-17-openjdk-headless"}),
     ("pacman", {"python": "python", "venv": "python", "java": "jre17-openjdk-headless"}),
     ("apk", {"python": "python3", "venv": "python3", "java": "openjdk17-jre-headless"}),
@@ -35,9 +32,20 @@ def install_command(part):  # type: (str) -> str
     """The command that installs `part` (python, venv, java, make) on this machine."""
     for manager, packages in INSTALL:
         if shutil.which(manager):
+            package = packages.get(part) or (apt_java() if part == "java" else part)
             sudo = "" if manager == "brew" or os.geteuid() == 0 else "sudo "
-            return f"{sudo}{manager} {VERBS[manager]} {packages.get(part, part)}"
+            return f"{sudo}{manager} {VERBS[manager]} {package}"
     return f"your system's package manager ({part})"
+
+
+def apt_java():  # type: () -> str
+    """The Java of this Debian or Ubuntu: 17 on some releases only, 21 on others, the default old on one."""
+    for version in (17, 21, 25):
+        package = f"openjdk-{version}-jre-headless"
+        known = subprocess.run(["apt-cache", "show", package], capture_output=True, check=False)
+        if known.returncode == 0:
+            return package
+    return "default-jre-headless"
 
 
 def find_java():  # type: () -> str
@@ -50,35 +58,28 @@ def find_java():  # type: () -> str
     if not java or not os.access(java, os.X_OK):
         where = f"JAVA_HOME={home} has no bin/java" if home else "no java on the PATH"
         raise MissingPrerequisite(
-            "Java {} or newer is missing ({}): install it with `{}`".format(
-                JAVA_MINIMUM, where, install_command("java")
-            )
+            f"Java {JAVA_MINIMUM} or newer is missing ({where}): install it with `{install_command('java')}`"
         )
     found = subprocess.run([java, "-version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     text = found.stdout.decode("utf-8", "replace")
     match = re.search(r'version "(?:1\.)?(\d+)', text)
     if match is None or int(match.group(1)) < JAVA_MINIMUM:
+        version = match.group(1) if match else "a Java that does not tell its version"
         raise MissingPrerequisite(
-            "Java {} or newer is needed and {} is {}: install it with `{}`".format(
-                JAVA_MINIMUM,
-                java,
-                match.group(1) if match else "not a Java that tells its version",
-                install_command("java"),
-            )
+            f"Java {JAVA_MINIMUM} or newer is needed and {java} is {version}:"
+            f" install it with `{install_command('java')}`"
         )
     return java
 
 
 def check_python():  # type: () -> None
     """Raises MissingPrerequisite if the running Python is too old or cannot make virtual environments."""
+    wanted = ".".join(map(str, PYTHON_MINIMUM))
     if sys.version_info[:2] < PYTHON_MINIMUM:
+        found = ".".join(map(str, sys.version_info[:3]))
         raise MissingPrerequisite(
-            "Python {} or newer is needed and {} is {}: install it with `{}`, or name one: make PYTHON=...".format(
-                ".".join(map(str, PYTHON_MINIMUM)),
-                sys.executable,
-                ".".join(map(str, sys.version_info[:3])),
-                install_command("python"),
-            )
+            f"Python {wanted} or newer is needed and {sys.executable} is {found}:"
+            f" install it with `{install_command('python')}`, or name one: make PYTHON=..."
         )
     try:
         import ensurepip
@@ -87,16 +88,15 @@ def check_python():  # type: () -> None
         del ensurepip, venv
     except ImportError:
         raise MissingPrerequisite(
-            "{} cannot make virtual environments: install what it lacks with `{}`".format(
-                sys.executable, install_command("venv")
-            )
+            f"{sys.executable} cannot make virtual environments:"
+            f" install what it lacks with `{install_command('venv')}`"
         ) from None
 
 
 def check_make():  # type: () -> None
     """Raises MissingPrerequisite if there is no make."""
     if not shutil.which("make"):
-        raise MissingPrerequisite("make is missing: install it with `{}`".format(install_command("make")))
+        raise MissingPrerequisite(f"make is missing: install it with `{install_command('make')}`")
 
 
 def main():  # type: () -> int
