@@ -1,0 +1,218 @@
+"""Runs programs: files for `tailrace run`, entry points for the jobmanager.
+
+`python -m tailrace.pipelines.api.build` is the child process of `graph.program`: a BuildRequest as JSON
+on stdin, a BuildResult in MessagePack on the descriptor that was stdout. What the program itself prints
+goes to stderr.
+
+Whatever a program does wrong becomes a ProgramError with the line of the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import runpy
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+from ...schemas.types import JobGraph
+from ..graph.errors import ProgramError, ProgramExited
+from .executor import JobClient, PipelineExecutor, ProgramContext, program_context
+from .user_code import is_users, shown_path
+
+
+def build(target: str, arguments: Sequence[str] = (), parallelism: int | None = None) -> JobGraph:
+    """The JobGraph of the program that `module:function` names, called with the arguments as strings.
+
+    Runs the program in this process, up to its first `execute`. Raises ProgramError.
+    """
+    return _captured(lambda: _call_entry_point(target, arguments), target, parallelism)
+
+
+def build_file(path: str, arguments: Sequence[str] = (), parallelism: int | None = None) -> JobGraph:
+    """The JobGraph of PROGRAM.py, run as __main__ up to its first `execute`. Raises ProgramError."""
+    return _captured(lambda: _run_as_main(path, arguments), path, parallelism)
+
+
+def run_file(
+    path: str,
+    arguments: Sequence[str],
+    executor: PipelineExecutor,
+    *,
+    parallelism: int | None = None,
+    configuration: Mapping[str, str] | None = None,
+) -> None:
+    """Runs PROGRAM.py as __main__, from start to end, with its jobs given to the executor.
+
+    Raises ProgramError where it does not exist, raises, exits with a status other than 0 (ProgramExited), or
+    ends without having executed a job.
+    """
+    counting = _Counting(executor)
+    with program_context(ProgramContext(counting, parallelism, configuration or {})):
+        try:
+            with _reasons(path):
+                _run_as_main(path, arguments)
+        except ProgramExited as exited:
+            if exited.status == 0:
+                return
+            raise
+    if counting.jobs == 0:
+        raise _never_executes(path)
+
+
+class _Counting:
+    def __init__(self, executor: PipelineExecutor) -> None:
+        self._executor = executor
+        self.jobs = 0
+
+    def execute(self, job_graph: JobGraph) -> JobClient:
+        client = self._executor.execute(job_graph)
+        self.jobs += 1
+        return client
+
+
+class _Captured(BaseException):
+    """Ends a program at its first `execute`; no Exception, so that the program does not catch it by accident."""
+
+
+class _Capturing:
+    def __init__(self) -> None:
+        self.graph: JobGraph | None = None
+
+    def execute(self, job_graph: JobGraph) -> NoReturn:
+        self.graph = self.graph or job_graph
+        raise _Captured
+
+
+def _captured(run: Callable[[], None], program: str, parallelism: int | None) -> JobGraph:
+    executor = _Capturing()
+    try:
+        with program_context(ProgramContext(executor, parallelism)), _reasons(program):
+            run()
+    except (_Captured, ProgramError):
+        if executor.graph is None:  # what it did after that does not matter
+            raise
+    if executor.graph is None:
+        raise _never_executes(program)
+    return executor.graph
+
+
+def _never_executes(program: str) -> ProgramError:
+    return ProgramError(f"{program} ended without executing a job: call env.execute() on its environment")
+
+
+def _call_entry_point(target: str, arguments: Sequence[str]) -> None:
+    module_name, separator, function_name = target.partition(":")
+    if not (separator and module_name and function_name):
+        raise ProgramError(f"the entry point {target!r} is not of the form module:function")
+    found: object = _import(module_name, target)
+    for name in function_name.split("."):
+        if not hasattr(found, name):
+            raise ProgramError(
+                f"the entry point {target!r} does not exist: {module_name} has no {function_name}"
+            )
+        found = getattr(found, name)
+    if not callable(found):
+        raise ProgramError(f"the entry point {target!r} is no function but {type(found).__name__}")
+    found(*arguments)
+
+
+def _import(module_name: str, target: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if module_name == missing or module_name.startswith(f"{missing}."):
+            raise ProgramError(
+                f"the entry point {target!r} does not exist: no module {missing!r} can be imported here"
+            ) from error
+        raise
+    except (ValueError, TypeError) as error:  # a name that is none, such as `.x`
+        if module_name.startswith(".") or not all(part.isidentifier() for part in module_name.split(".")):
+            raise ProgramError(f"the entry point {target!r} names no module") from error
+        raise
+
+
+def _run_as_main(path: str, arguments: Sequence[str]) -> None:
+    if not Path(path).is_file():
+        what = "a directory" if Path(path).is_dir() else "no file"
+        raise ProgramError(f"the program {path} does not exist: there is {what} of that name")
+    before = sys.argv[:], sys.path[:]
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    try:
+        runpy.run_path(path, run_name="__main__")
+    finally:
+        sys.argv[:], sys.path[:] = before
+
+
+@contextlib.contextmanager
+def _reasons(program: str) -> Iterator[None]:
+    """Turns whatever a program ends with into a ProgramError, except an end that is none of its mistakes."""
+    try:
+        yield
+    except (ProgramError, _Captured, KeyboardInterrupt):
+        raise
+    except SystemExit as error:
+        # A text is what Python prints for the program, with status 1.
+        status = 0 if error.code is None else error.code if isinstance(error.code, int) else str(error.code)
+        reason = (
+            f"{program} exited with status {status}" if isinstance(status, int) else f"{program}: {status}"
+        )
+        raise ProgramExited(reason, location=_location(error), status=status) from error
+    except BaseException as error:
+        text = str(error)
+        reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        raise ProgramError(f"{program} raised {reason}", location=_location(error)) from error
+
+
+def _location(error: BaseException) -> str | None:
+    """file:line in the user's own code where an exception came from: the innermost, if there is one."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{shown_path(error.filename)}:{error.lineno}"
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
+    return f"{shown_path(own[-1].filename)}:{own[-1].lineno}" if own else None
+
+
+def main() -> int:
+    """The child process: see the module's head."""
+    import msgspec
+
+    from ..graph.program import BuildRequest, BuildResult
+
+    _die_with_parent()
+    with os.fdopen(os.dup(1), "wb") as answer:
+        os.dup2(2, 1)
+        request = msgspec.json.decode(sys.stdin.buffer.read(), type=BuildRequest)
+        try:
+            if request.file is not None:
+                graph = build_file(request.file, request.arguments, request.parallelism)
+            else:
+                graph = build(request.target or "", request.arguments, request.parallelism)
+            result = BuildResult(job_graph=graph)
+        except ProgramError as error:
+            exited = isinstance(error, ProgramExited) and isinstance(error.status, int)
+            result = BuildResult(error=str(error), exited=exited)
+        answer.write(msgspec.msgpack.encode(result))
+    # Threads and exit handlers of the program have no say in when the answer is complete.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _die_with_parent() -> None:
+    """A program that hangs must not outlive a jobmanager that was killed."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""How a program meets what runs it: `execute` hands the JobGraph to the current executor.
+
+There is one current executor per process, not per thread: a process runs one program, and the program may
+call `execute` from any of its threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ...schemas.types import JobGraph, JobStatus
+from ..graph.errors import ProgramError
+
+
+@dataclass(frozen=True, slots=True)
+class JobExecutionResult:
+    """How a job ended, or, where nobody waits for it (`tailrace run -d`), what is known of it."""
+
+    job_id: str
+    status: JobStatus
+
+
+class JobClient(Protocol):
+    """A job that was handed over."""
+
+    @property
+    def job_id(self) -> str:
+        """The id under which the cluster knows the job."""
+
+    def status(self) -> JobStatus:
+        """The job's status now."""
+
+    def cancel(self) -> None:
+        """Asks for the job to be cancelled; returns at once."""
+
+    def result(self) -> JobExecutionResult:
+        """Waits until the job has ended. A detached client returns at once."""
+
+
+class PipelineExecutor(Protocol):
+    """Takes the graphs of a program."""
+
+    def execute(self, job_graph: JobGraph) -> JobClient:
+        """Has the job run; returns when it is accepted. May raise ProgramError with the reason it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramContext:
+    """What a program runs under."""
+
+    executor: PipelineExecutor
+    parallelism: int | None = None
+    """The default parallelism (`-p`); None for the program's own."""
+    configuration: Mapping[str, str] = field(default_factory=dict)
+
+
+_current: ProgramContext | None = None
+
+
+@contextmanager
+def program_context(context: ProgramContext) -> Iterator[None]:
+    """Makes the context the current one of the process."""
+    global _current
+    before, _current = _current, context
+    try:
+        yield
+    finally:
+        _current = before
+
+
+def current_context() -> ProgramContext | None:
+    """What the program runs under; None where it was started as a plain Python program."""
+    return _current
+
+
+def current_executor() -> PipelineExecutor:
+    """Who takes the program's graphs. Raises ProgramError where there is nobody."""
+    if _current is None:
+        raise ProgramError(
+            "this process is connected to no cluster: start the program with `tailrace run PROGRAM.py`"
+        )
+    return _current.executor

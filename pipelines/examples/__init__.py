@@ -1,0 +1,1 @@
+"""Runnable programs: `tailrace run`, or by name as an entry point."""

@@ -1,0 +1,41 @@
+"""What may be wrong with a program or a graph, in one line for the person who wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class ProgramError(Exception):
+    """A program cannot be run: what is wrong, in which operator, and at which line of it.
+
+    `str()` of it is one line; `location` is file:line of the user's program, where there is one.
+    """
+
+    def __init__(self, reason: str, *, operator: str | None = None, location: str | None = None) -> None:
+        self.reason = one_line(reason)
+        self.operator = operator
+        self.location = location
+        where = " at ".join(part for part in (operator, location) if part)
+        super().__init__(f"{where}: {self.reason}" if where else self.reason)
+
+
+class ProgramExited(ProgramError):
+    """A program called sys.exit; where the status is a number, what the program printed says why."""
+
+    def __init__(self, reason: str, *, status: int | str, location: str | None = None) -> None:
+        self.status = status
+        super().__init__(reason, location=location)
+
+
+class InvalidJobGraph(ValueError):
+    """A JobGraph that no cluster can run; `reasons` has one line for each thing that is wrong with it."""
+
+    def __init__(self, reasons: Sequence[str]) -> None:
+        self.reasons = tuple(reasons)
+        super().__init__("; ".join(self.reasons))
+
+
+def one_line(text: str) -> str:
+    """The text without its line breaks, and not longer than people read."""
+    line = " ".join(text.split())
+    return line if len(line) <= 500 else f"{line[:497]}..."

@@ -1,0 +1,121 @@
+"""Building the graph of a program that is named, not shipped, in a process of its own.
+
+The jobmanager never runs user code. It asks a child process, `python -m tailrace.pipelines.api.build`,
+with a BuildRequest as JSON on its stdin; the child writes a BuildResult in MessagePack to the descriptor
+it had as stdout, and whatever the program prints goes to stderr. The JobGraph that comes back is
+validated here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+import msgspec
+
+from ...schemas.types import JobGraph
+from .errors import InvalidJobGraph, ProgramError, one_line
+from .validation import check
+
+BUILD_TIMEOUT_S = 60.0
+"""Long enough to import what data programs import on a busy machine; a program that waits for ever is an error."""
+
+
+# By name: the graph does not know the API.
+_CHILD = f"{__package__.rpartition('.')[0]}.api.build"
+
+
+class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which program to build the graph of: an entry point `module:function`, or a file."""
+
+    target: str | None = None
+    file: str | None = None
+    arguments: tuple[str, ...] = ()
+    parallelism: int | None = None
+    """The default parallelism; None for the program's own."""
+
+
+class BuildResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The graph, or why there is none: one line, with the line of the program."""
+
+    job_graph: JobGraph | None = None
+    error: str | None = None
+    exited: bool = False
+    """The program called sys.exit: why is what it printed."""
+
+
+def build(
+    target: str,
+    arguments: Sequence[str] = (),
+    parallelism: int | None = None,
+    *,
+    timeout_s: float = BUILD_TIMEOUT_S,
+) -> JobGraph:
+    """The valid JobGraph of the program that `module:function` names, called with the arguments.
+
+    Blocks until the child process has ended; every process the program started is ended with it.
+    Raises ProgramError: one line that can be given to whoever submitted the program.
+    """
+    return build_request(
+        BuildRequest(target=target, arguments=tuple(arguments), parallelism=parallelism), timeout_s=timeout_s
+    )
+
+
+def build_request(request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S) -> JobGraph:
+    """As `build`, for any request."""
+    name = request.target or request.file or "the program"
+    # A file, not a pipe: what the program has started may hold it open for longer than the program runs.
+    with tempfile.TemporaryFile() as stderr:
+        with subprocess.Popen(
+            [sys.executable, "-m", _CHILD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+        ) as child:
+            try:
+                output, _ = child.communicate(msgspec.json.encode(request), timeout=timeout_s)
+                returncode = child.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                raise ProgramError(f"{name} did not build its graph within {timeout_s:g} s") from None
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+        stderr.seek(0)
+        printed = stderr.read()
+    result = _result(name, returncode, output, printed)
+    if result.job_graph is None:
+        reason = result.error or f"{name} gave neither a graph nor a reason"
+        raise ProgramError(reason + (_last_line(printed) if result.exited else ""))
+    try:
+        check(result.job_graph)
+    except InvalidJobGraph as error:
+        raise ProgramError(f"{name} built a graph that cannot be run: {error}") from error
+    return result.job_graph
+
+
+def _result(name: str, returncode: int, output: bytes, printed: bytes) -> BuildResult:
+    try:
+        return msgspec.msgpack.decode(output, type=BuildResult)
+    except msgspec.DecodeError:
+        how = (
+            f"was killed by {_signal(-returncode)}" if returncode < 0 else f"exited with status {returncode}"
+        )
+        raise ProgramError(f"{name} {how} before its graph was complete{_last_line(printed)}") from None
+
+
+def _last_line(printed: bytes) -> str:
+    lines = printed.decode("utf-8", "replace").strip().splitlines()
+    return f"; it last said: {one_line(lines[-1])}" if lines else ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,92 @@
+"""The StreamGraph: a program as operators and the edges between them, before any are chained (document 002)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from ...schemas.types import Partitioner
+from .operators import OperatorKind
+
+DEFAULT_SLOT_SHARING_GROUP = "default"
+
+
+class ChainingStrategy(StrEnum):
+    """With whom an operator may share a task."""
+
+    ALWAYS = "ALWAYS"
+    """With what is before and after it."""
+    HEAD = "HEAD"
+    """Only with what is after it."""
+    NEVER = "NEVER"
+    """With nobody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamNode:
+    """One operator of the program."""
+
+    node_id: int
+    kind: OperatorKind
+    name: str
+    parameters: str
+    """A JSON object."""
+    code: bytes
+    """The operator's functions, pickled; empty where it has none."""
+    parallelism: int
+    max_parallelism: int
+    slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
+    chaining: ChainingStrategy = ChainingStrategy.ALWAYS
+    uid: str | None = None
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamEdge:
+    """A connection of two operators, with all that lay between them in the program (virtual nodes) folded in."""
+
+    source_id: int
+    target_id: int
+    partitioner: Partitioner
+    code: bytes = b""
+
+
+@dataclass(frozen=True)
+class StreamGraph:
+    """A program's operators, by node id, and edges."""
+
+    name: str
+    nodes: Mapping[int, StreamNode]
+    edges: Sequence[StreamEdge]
+    chaining: bool = True
+    """False: no operator is chained with another."""
+    configuration: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def _by_source(self) -> Mapping[int, tuple[StreamEdge, ...]]:
+        return _grouped(self.edges, [edge.source_id for edge in self.edges])
+
+    @cached_property
+    def _by_target(self) -> Mapping[int, tuple[StreamEdge, ...]]:
+        return _grouped(self.edges, [edge.target_id for edge in self.edges])
+
+    def out_edges(self, node_id: int) -> tuple[StreamEdge, ...]:
+        """The edges that leave an operator, in the order of the program."""
+        return self._by_source.get(node_id, ())
+
+    def in_edges(self, node_id: int) -> tuple[StreamEdge, ...]:
+        """The edges that reach an operator, in the order of its inputs."""
+        return self._by_target.get(node_id, ())
+
+    def sources(self) -> tuple[StreamNode, ...]:
+        """The operators without input."""
+        return tuple(node for node in self.nodes.values() if not self.in_edges(node.node_id))
+
+
+def _grouped(edges: Sequence[StreamEdge], keys: Sequence[int]) -> Mapping[int, tuple[StreamEdge, ...]]:
+    groups: dict[int, list[StreamEdge]] = {}
+    for key, edge in zip(keys, edges, strict=True):
+        groups.setdefault(key, []).append(edge)
+    return {key: tuple(group) for key, group in groups.items()}
