@@ -1,0 +1,114 @@
+# Everything a developer does here, one target each; `make help` lists them.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+# The first Python that is new enough; another one: make PYTHON=/path/to/python
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+PACKAGES := infra schemas services pipelines
+BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
+SOAK_MINUTES ?= 10
+# Further arguments for pytest: make test T="tests/infra -k restart"
+T ?=
+
+##@ To try it
+
+.PHONY: demo
+demo: setup  ## WindowWordCount end to end: Kafka, a cluster, the job, and the story of it from the log
+	@$(BIN)/tailrace demo
+
+.PHONY: setup
+setup: .make/venv warm  ## The virtual environment, the pinned packages, the jars (quick when it is all there)
+
+##@ To change it
+
+.PHONY: check
+check: lint unit  ## What needs no servers: lint and unit tests
+
+.PHONY: lint
+lint: .make/venv  ## ruff, ruff format, mypy --strict, and that the generated schemas are in step
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(addprefix -p tailrace.,$(PACKAGES))
+	$(BIN)/python -m tailrace.schemas.generate --check
+
+.PHONY: unit
+unit: .make/venv  ## The tests that start no servers
+	$(BIN)/pytest -m "not integration" $(T)
+
+.PHONY: test
+test: setup  ## All tests, with real Kafka and real Spark
+	$(BIN)/pytest $(T)
+
+.PHONY: soak
+soak: setup  ## The integration tests again and again, for SOAK_MINUTES (10), until one fails
+	@end=$$(($$(date +%s) + 60 * $(SOAK_MINUTES))); round=0; \
+	while [ "$$(date +%s)" -lt "$$end" ]; do \
+		round=$$((round + 1)); echo "soak: round $$round"; \
+		$(BIN)/pytest -m integration -q $(T) || exit 1; \
+	done
+
+.PHONY: format
+format: .make/venv  ## Lays the code out and mends what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: schemas
+schemas: .make/venv  ## The Python classes of the events, anew from the .avsc files
+	$(BIN)/python -m tailrace.schemas.generate
+
+##@ To measure it
+
+.PHONY: bench
+bench: $(addprefix bench-,$(BENCHMARKS))  ## All benchmarks; each writes benchmarks/out/NAME.json
+
+bench-%: setup  ## One benchmark, by name: make bench-replay
+	@test -f benchmarks/$*.py || { echo "there is no benchmark '$*': there are $(BENCHMARKS)" >&2; exit 2; }
+	$(BIN)/python benchmarks/$*.py
+
+##@ Housekeeping
+
+.PHONY: lock
+lock: pyproject.toml .make/uv  ## requirements.lock anew, from the ranges in pyproject.toml
+	env -u PIP_FIND_LINKS -u UV_FIND_LINKS .make/uv/bin/uv pip compile --quiet --upgrade --universal \
+		--python-version 3.11 --extra dev --no-annotate --no-header --no-emit-index-url \
+		--no-emit-find-links pyproject.toml --output-file requirements.lock
+
+.PHONY: clean
+clean:  ## Removes what was made here (downloaded jars stay in the user's cache)
+	rm -rf .venv .links .make build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+		benchmarks/out spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help
+help:  ## This list
+	@awk 'BEGIN { FS = ":.*  ## "; print "\ntailrace: make TARGET" } \
+		/^##@/ { printf "\n  %s\n", substr($$0, 5) } \
+		/^[a-z%-]+:.*  ## / { sub("%", "NAME", $$1); printf "    \033[36m%-12s\033[0m %s\n", $$1, $$2 } \
+		END { print "" }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: prerequisites
+prerequisites:
+	@command -v python3 >/dev/null || test -n "$(PYTHON)" || { echo "tailrace: Python 3.11 or newer is missing:\
+	 install it with your package manager, e.g. apt-get install -y python3 python3-venv" >&2; exit 1; }
+	@$(or $(PYTHON),python3) infra/prerequisites.py
+
+# The link lets mypy see the checkout, whatever its folder is called, as the package `tailrace`.
+.make/venv: requirements.lock pyproject.toml setup.py | prerequisites
+	@echo "Installing the pinned packages into .venv (the first time this downloads 500 MB)"
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	mkdir -p .links .make && ln -sfn .. .links/tailrace
+	@touch $@
+
+# Looks each time, since the cache is not ours alone; a quarter of a second when all is there.
+.PHONY: warm
+warm: .make/venv
+	@$(BIN)/python -m tailrace.infra.warm_up
+
+.make/uv:
+	$(PYTHON) -m venv $@ && $@/bin/pip install --quiet uv
