@@ -46,7 +46,7 @@ def parsed() -> Mapping[str, Any]:
     return MappingProxyType(
         {
             name: fastavro.schema.parse_schema(
-                _without_logical_types(copy.deepcopy(schema)), named_schemas=named
+                without_logical_types(copy.deepcopy(schema)), named_schemas=named
             )
             for name, schema in schemas().items()
         }
@@ -100,14 +100,15 @@ def _by_dependency(paths: list[Path]) -> list[Path]:
     return ordered
 
 
-def _without_logical_types(node: Any) -> Any:
+def without_logical_types(node: Any) -> Any:
+    """The same schema, changed in place: times become plain integers."""
     if isinstance(node, dict):
         node.pop("logicalType", None)
         for value in node.values():
-            _without_logical_types(value)
+            without_logical_types(value)
     elif isinstance(node, list):
         for value in node:
-            _without_logical_types(value)
+            without_logical_types(value)
     return node
 
 

@@ -84,8 +84,10 @@ class RegisterTaskExecutor(Body, frozen=True, gc=False, kw_only=True):
     """Port for data, 0 where data travels through Kafka only."""
     hardware: HardwareDescription
     """The machine."""
-    total_profile: ResourceProfile
-    """All that its slots offer together."""
+    number_of_slots: int
+    """How many slots it has."""
+    default_slot_profile: ResourceProfile
+    """What each of its slots offers."""
 
 
 class RequestSlot(Body, frozen=True, gc=False, kw_only=True):

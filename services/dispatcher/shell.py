@@ -1,0 +1,53 @@
+"""The Dispatcher's shell: admits submissions, and has the programs that entry points name build their graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ...pipelines.graph.errors import ProgramError
+from ...pipelines.graph.program import build
+from ...schemas import dispatcher
+from ...schemas.body import Body
+from ..roles import DISPATCHER, Instruction, Owed, Say
+from .role import BuildJobGraph
+from .state import DispatcherState
+from .submissions import SubmissionsReader
+
+_BUILDERS = 2
+
+
+class DispatcherShell:
+    """Runs programs in processes of their own: user code never enters the jobmanager."""
+
+    def __init__(self, say: Say, submissions: SubmissionsReader) -> None:
+        self._say = say
+        self._submissions = submissions
+        self._admitting = False
+        self._begun: set[str] = set()
+        self._builders = ThreadPoolExecutor(_BUILDERS, thread_name_prefix="build")
+
+    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        if not self._admitting and isinstance(state, DispatcherState):
+            self._admitting = True
+            self._submissions.start(state.positions)
+        for instruction in instructions:
+            if instruction.key in self._begun:
+                continue
+            self._begun.add(instruction.key)
+            if isinstance(instruction, BuildJobGraph):
+                self._builders.submit(self._build, instruction)
+
+    def close(self) -> None:
+        self._submissions.close()
+        self._builders.shutdown(cancel_futures=True)
+
+    def _build(self, instruction: BuildJobGraph) -> None:
+        entry_point = instruction.entry_point
+        body: Body
+        try:
+            graph = build(entry_point.target, entry_point.arguments, instruction.parallelism)
+            body = dispatcher.JobGraphBuilt(job_id=instruction.job_id, job_graph=graph)
+        except ProgramError as error:
+            body = dispatcher.JobGraphFailed(job_id=instruction.job_id, reason=str(error))
+        self._say(DISPATCHER, Owed(DISPATCHER, body, instruction.cause))

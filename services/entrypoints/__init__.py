@@ -1,0 +1,1 @@
+"""The processes of a cluster: which roles, shells and connections each puts together."""

@@ -1,0 +1,83 @@
+"""The jobmanager process: Dispatcher, ResourceManager and the JobMasters of all jobs, led together.
+
+Killed at any moment it loses nothing: the next one folds the log, takes the next epoch, and says what is still owed;
+tasks run on meanwhile. SIGTERM stops the process, not the cluster; the cluster ends by ShutDownCluster.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import structlog
+
+from ..configuration import Configuration
+from ..connections import admin, event_log, registry
+from ..dispatcher import Dispatcher
+from ..dispatcher.shell import DispatcherShell
+from ..dispatcher.submissions import SubmissionsReader
+from ..host import Host, wall_clock
+from ..job_master import JobMaster
+from ..job_master.shell import JobMasterShell
+from ..job_master.state import JobMasterState, Step
+from ..log import Codec
+from ..log.dead_letters import DeadLetters
+from ..log.topics import ensure_cluster_topics, submissions_topic
+from ..replica import Replica
+from ..resource_manager import ResourceManager
+from ..resource_manager.role import ResourceManagerOptions
+from ..resource_manager.state import ResourceManagerState
+from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Shell
+from .process import process_address, session
+
+_log = structlog.get_logger(__name__)
+
+
+def run(configuration: Configuration, stop: threading.Event) -> None:
+    """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
+    cluster = configuration.cluster_id
+    kafka_admin = admin(configuration)
+    ensure_cluster_topics(kafka_admin, cluster)
+    log = event_log(configuration)
+    letters = DeadLetters(configuration.bootstrap_servers, cluster)
+    options = ResourceManagerOptions(slot_request_timeout=int(configuration.slot_request_timeout_s * 1e6))
+    host = Host(
+        log,
+        Replica([Dispatcher(), ResourceManager(options), JobMaster()]),
+        cluster=cluster,
+        leads=(DISPATCHER, RESOURCE_MANAGER, JOB_MASTER),
+        process_address=process_address(),
+        session=session(),
+        on_unreadable=lambda unreadable: letters.write(unreadable, wall_clock()),
+    )
+    submissions = SubmissionsReader(
+        bootstrap_servers=configuration.bootstrap_servers,
+        cluster=cluster,
+        codec=Codec(submissions_topic(cluster), registry(configuration)),
+        log=log,
+        say=host.say,
+        write_dead_letter=letters.write,
+        clock=wall_clock,
+        on_failure=host.fail,
+    )
+    shells: dict[str, Shell] = {
+        DISPATCHER: DispatcherShell(host.say, submissions),
+        JOB_MASTER: JobMasterShell(host.say, kafka_admin, cluster),
+    }
+    _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
+    try:
+        host.run(stop, shells, finished=_ended)
+        _log.info("jobmanager ends", cluster=cluster)
+    finally:
+        for shell in shells.values():
+            shell.close()
+        log.close()
+
+
+def _ended(replica: Replica) -> bool:
+    """Whether the cluster has been terminated and nothing of its jobs is left to be cleared away."""
+    state = replica.states.get(RESOURCE_MANAGER)
+    if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.over:
+        return False
+    return not any(
+        isinstance(each, JobMasterState) and each.deletion is Step.OWED for each in replica.states.values()
+    )

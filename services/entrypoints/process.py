@@ -1,0 +1,53 @@
+"""What every process of a cluster has: an address, a session of its own, a log for people, an orderly end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+from types import FrameType
+
+import structlog
+
+
+def process_address() -> str:
+    """host:pid, for people."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def session() -> str:
+    """Unique to the process: how it recognises its own claims to lead."""
+    return secrets.token_hex(16)
+
+
+def stop_on_signals() -> threading.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    return stop
+
+
+def log_to_stderr() -> None:
+    """One line an entry on stderr: time, level, what, where."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer(colors=False),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

@@ -1,0 +1,98 @@
+"""The taskexecutor process: one TaskExecutor, its SparkSession and its tasks (Flink's TaskManagerRunner).
+
+It may start before the jobmanager, and before Kafka: what it says waits in the log until somebody answers. SIGTERM
+makes it leave in order: its tasks end, and the ResourceManager is told.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import structlog
+
+from ...pipelines.runtime import TaskRuntime
+from ...schemas import resource_manager
+from ..configuration import Configuration
+from ..connections import admin, event_log
+from ..host import Host
+from ..log import LogUnavailable
+from ..log.topics import ensure_cluster_topics
+from ..replica import Replica
+from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, address
+from ..task_executor import TaskExecutor
+from ..task_executor.shell import TaskExecutorShell
+from ..task_executor.state import TaskExecutorState
+from .process import process_address, session
+
+_log = structlog.get_logger(__name__)
+
+
+def run(configuration: Configuration, resource_id: str, scratch: Path, stop: threading.Event) -> None:
+    """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
+    cluster = configuration.cluster_id
+    own_address = address(TASK_EXECUTOR, resource_id)
+    log = event_log(configuration)
+    host = Host(
+        log,
+        Replica([TaskExecutor()], only=lambda each: each == own_address),
+        cluster=cluster,
+        leads=(own_address,),
+        process_address=process_address(),
+        session=session(),
+        concerns=(own_address,),
+    )
+    shell = TaskExecutorShell(host.say, own_address, cluster)
+    runtime = TaskRuntime(
+        bootstrap_servers=configuration.bootstrap_servers,
+        scratch=scratch,
+        slots=configuration.task_slots,
+        report=shell.reported,
+    )
+
+    def start_runtime() -> None:
+        try:
+            runtime.start()
+            while not host.leading.wait(0.1):
+                if stop.is_set():
+                    return
+            shell.register(
+                runtime,
+                resource_id=resource_id,
+                process_address=process_address(),
+                slots=configuration.task_slots,
+            )
+            _log.info("taskexecutor registers", resource_id=resource_id, slots=configuration.task_slots)
+        except Exception as error:
+            host.fail(error)
+
+    starting = threading.Thread(target=start_runtime, name="runtime start", daemon=True)
+    starting.start()
+    _log.info("taskexecutor starts", cluster=cluster, resource_id=resource_id)
+    try:
+        _wait_for_topics(configuration, stop)
+        host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda replica: _left(replica, own_address))
+        if stop.is_set() and shell.registered:
+            reason = f"TaskExecutor {resource_id} was asked to stop"
+            goodbye = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
+            host.say(own_address, Owed(RESOURCE_MANAGER, goodbye, None))
+        _log.info("taskexecutor ends", cluster=cluster, resource_id=resource_id)
+    finally:
+        starting.join()
+        runtime.close()
+        log.close()
+
+
+def _wait_for_topics(configuration: Configuration, stop: threading.Event) -> None:
+    """A TaskExecutor that is there before Kafka keeps trying (document 000)."""
+    while not stop.is_set():
+        try:
+            ensure_cluster_topics(admin(configuration), configuration.cluster_id)
+            return
+        except LogUnavailable as error:
+            _log.warning("keeps trying", error=str(error))
+
+
+def _left(replica: Replica, own_address: str) -> bool:
+    state = replica.states.get(own_address)
+    return isinstance(state, TaskExecutorState) and state.left

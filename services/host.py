@@ -1,0 +1,210 @@
+"""The one loop that runs roles in a process (design, section 3).
+
+Read a batch, evolve. A leader, once its own last append has come back: decide, append; then have the shells obey
+what the states demand. Standbys do all but decide. Nothing is decided on what was only sent: the log is read back
+first, so that a fenced leader's last words move nothing.
+
+Taking the lead without ZooKeeper (`high-availability.type: none`): the host claims one epoch more than the last, and
+leads once it has read its claim back unfenced; the host that it deposes sees the same event and stops.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from ..schemas.event import Event, Record
+from ..schemas.everyone import LeaderElected
+from .log import EventLog, Tail
+from .log.event_log import OnUnreadable
+from .replica import Replica
+from .roles import Clock, Owed, Shell, Time, kind_of, seal
+
+_LONGEST_WAIT_S = 0.1
+
+
+class Deposed(Exception):
+    """Another process leads a role that this one led; it must stop, its tasks need not."""
+
+
+def wall_clock() -> Time:
+    """Microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+class Host:
+    """Runs the roles of one process over one log.
+
+    `leads` are the roles that the process leads; `concerns` the addresses whose events it reads, None for all.
+    `run` raises Deposed, LogTruncated and LogUnavailable.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        replica: Replica,
+        *,
+        cluster: str,
+        leads: Iterable[str],
+        process_address: str,
+        session: str,
+        clock: Clock = wall_clock,
+        on_unreadable: OnUnreadable | None = None,
+        concerns: Iterable[str] | None = None,
+    ) -> None:
+        self._log = log
+        self._replica = replica
+        self._cluster = cluster
+        self._leads = tuple(leads)
+        self._process_address = process_address
+        self._session = session
+        self._shells: Mapping[str, Shell] = {}
+        self._clock = clock
+        self._on_unreadable = on_unreadable
+        self._concerns = frozenset(concerns) if concerns is not None else None
+        self._epochs: dict[str, int] = {}
+        self._failure: Exception | None = None
+        self._said = 0
+        self._saying = threading.Lock()
+        self._appended_to = -1
+        self._dirty: dict[str, None] = {}
+        self._deadlines: dict[str, Time] = {}
+        self.leading = threading.Event()
+        """Set once every role of `leads` is led."""
+
+    def run(
+        self,
+        stop: threading.Event,
+        shells: Mapping[str, Shell],
+        finished: Callable[[Replica], bool] = lambda _: False,
+    ) -> None:
+        """Replays the log, takes the lead, and goes on until `stop` is set or the states say that all is done.
+
+        `shells` are by kind of role.
+        """
+        self._shells = shells
+        tail = self._tail()
+        try:
+            self._catch_up(tail, self._log.end())
+            self._claim(tail, stop)
+            self.leading.set()
+            for each in self._replica.states:
+                self._touched(each)
+            while not stop.is_set() and not finished(self._replica):
+                self._fold(tail.poll(self._patience()))
+                if self._failure is not None:
+                    raise self._failure
+                if self._replica.offset >= self._appended_to:
+                    self._decide()
+        finally:
+            self.leading.clear()
+            tail.close()
+
+    def say(self, role_address: str, owed: Owed) -> None:
+        """Appends what a shell has to say on behalf of a role that this process leads; from any thread."""
+        self._append(role_address, [owed], self._clock())
+
+    def fail(self, error: Exception) -> None:
+        """Ends `run` with an error that befell another thread of the process."""
+        self._failure = self._failure or error
+
+    def _tail(self) -> Tail:
+        wanted = self._concerns
+        if wanted is None:
+            return self._log.tail(0, on_unreadable=self._on_unreadable)
+        return self._log.tail(
+            0,
+            concerns=lambda sender, recipient: recipient in wanted or sender in wanted or recipient == "*",
+            on_unreadable=self._on_unreadable,
+        )
+
+    def _catch_up(self, tail: Tail, end: int) -> None:
+        while tail.position < end:
+            self._fold(tail.poll(1.0))
+
+    def _claim(self, tail: Tail, stop: threading.Event) -> None:
+        missing = list(self._leads)
+        while missing and not stop.is_set():
+            now = self._clock()
+            claims = []
+            for role in missing:
+                epoch = self._replica.leadership.epoch(role) + 1
+                body = LeaderElected(
+                    role=role, epoch=epoch, address=self._process_address, session=self._session
+                )
+                claims += self._seal(role, [Owed("*", body, None)], epoch, now)
+            self._catch_up(tail, self._log.append(claims)[-1] + 1)
+            # A claim that another process overtook is ignored by every reader: claim the next epoch.
+            missing = [role for role in missing if not self._is_mine(role)]
+        self._epochs = {role: self._replica.leadership.epoch(role) for role in self._leads}
+
+    def _is_mine(self, role: str) -> bool:
+        leader = self._replica.leadership.leaders.get(role)
+        return leader is not None and leader.session == self._session
+
+    def _fold(self, batch: Iterable[Record]) -> None:
+        for record in batch:
+            for touched in self._replica.apply(record):
+                self._touched(touched)
+            if self._epochs and isinstance(record.body, LeaderElected):
+                self._check_deposed(record.body)
+
+    def _check_deposed(self, body: LeaderElected) -> None:
+        if body.role in self._epochs and not self._is_mine(body.role):
+            raise Deposed(
+                f"{body.address} leads {body.role} of {self._cluster} since epoch {body.epoch}: this process stops "
+                f"leading epoch {self._epochs[body.role]}; running tasks are not touched"
+            )
+
+    def _touched(self, role_address: str) -> None:
+        self._dirty[role_address] = None
+        deadline = self._replica.role(role_address).deadline(self._replica.states[role_address])
+        if deadline is None:
+            self._deadlines.pop(role_address, None)
+        else:
+            self._deadlines[role_address] = deadline
+
+    def _patience(self) -> float:
+        if not self._deadlines:
+            return _LONGEST_WAIT_S
+        left = (min(self._deadlines.values()) - self._clock()) / 1e6
+        return min(_LONGEST_WAIT_S, max(0.0, left))
+
+    def _decide(self) -> None:
+        now = self._clock()
+        due = [each for each, deadline in self._deadlines.items() if deadline <= now]
+        events: list[Event] = []
+        dirty, self._dirty = list(self._dirty), {}
+        for each in dict.fromkeys(dirty + due):
+            role, state = self._replica.role(each), self._replica.states[each]
+            owed = role.decide(state, now)
+            if owed:
+                epoch = self._epochs[self._led_as(each)]
+                events += self._seal(each, owed, epoch, now)
+            shell = self._shells.get(kind_of(each))
+            if shell is not None:
+                shell.obey(each, role.instructions(state), state)
+        if events:
+            self._appended_to = self._log.append(events)[-1]
+
+    def _append(self, role_address: str, owed: list[Owed], now: Time) -> None:
+        epoch = self._epochs[self._led_as(role_address)]
+        self._log.append(self._seal(role_address, owed, epoch, now))
+
+    def _led_as(self, role_address: str) -> str:
+        return role_address if role_address in self._epochs else kind_of(role_address)
+
+    def _seal(self, sender: str, owed: list[Owed], epoch: int, now: Time) -> list[Event]:
+        with self._saying:
+            count = self._said
+            self._said += len(owed)
+        return seal(
+            owed,
+            cluster=self._cluster,
+            sender=sender,
+            epoch=epoch,
+            decided_at=self._replica.offset,
+            now=now,
+            count=count,
+        )

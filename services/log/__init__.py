@@ -1,0 +1,6 @@
+"""The event log: one totally ordered topic that is the cluster's conversation and its database."""
+
+from .codec import Codec, Undecodable
+from .event_log import EventLog, LogTruncated, LogUnavailable, Tail, Unreadable
+
+__all__ = ["Codec", "EventLog", "LogTruncated", "LogUnavailable", "Tail", "Undecodable", "Unreadable"]

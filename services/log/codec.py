@@ -1,0 +1,119 @@
+"""Events as bytes and back.
+
+Without a schema registry an event is written in Avro's single-object encoding: the marker C3 01, the CRC-64-AVRO
+fingerprint of its schema (8 bytes, little-endian), the Avro body. With one it is written in Confluent's wire format:
+a zero byte, the schema id (4 bytes, big-endian), the Avro body; subjects follow TopicRecordNameStrategy. Readers
+accept both.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from typing import Any
+
+import fastavro
+import msgspec
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+from ...schemas import avro
+from ...schemas.body import Body
+from ...schemas.catalog import EVENTS
+from ...schemas.event import Event
+from ...schemas.types import Header
+
+SINGLE_OBJECT = b"\xc3\x01"
+CONFLUENT = b"\x00"
+_LONGEST_SHOWN = 16
+
+
+class Undecodable(ValueError):
+    """Bytes that are no event; the message says why, in words for the person who wrote them."""
+
+
+class Codec:
+    """Writes events for one topic, reads events of any; safe for use by several threads."""
+
+    def __init__(self, topic: str, registry: SchemaRegistryClient | None = None) -> None:
+        self._topic = topic
+        self._registry = registry
+        self._prefixes: dict[str, bytes] = {}
+        self._by_fingerprint = {avro.fingerprint(name): name for name in EVENTS}
+        self._by_id: dict[int, tuple[str, Any]] = {}
+        self._schemas = dict(avro.parsed())
+
+    def encode(self, event: Event) -> bytes:
+        """The event's bytes. Raises ValueError where a field does not fit its schema."""
+        name = event.body.AVRO_NAME
+        datum = msgspec.to_builtins(event.body, builtin_types=(bytes,))
+        datum["header"] = msgspec.to_builtins(event.header, builtin_types=(bytes,))
+        prefix = self._prefixes.get(name)
+        if prefix is None:
+            prefix = self._prefixes[name] = self._prefix(name)
+        out = io.BytesIO()
+        out.write(prefix)
+        fastavro.schemaless_writer(out, self._schemas[name], datum)
+        return out.getvalue()
+
+    def decode(self, value: bytes | None) -> Event:
+        """The event that the bytes hold. Raises Undecodable."""
+        if value is None:
+            raise Undecodable("the value is empty: an event in Avro was expected")
+        if value[:2] == SINGLE_OBJECT and len(value) >= 10:
+            name = self._by_fingerprint.get(value[2:10])
+            if name is None:
+                raise Undecodable(
+                    f"unknown schema: fingerprint {value[2:10].hex()} belongs to no event of this release"
+                )
+            schema = self._schemas[name]
+            return self._read(name, schema, value, 10)
+        if value[:1] == CONFLUENT and len(value) >= 5:
+            (schema_id,) = struct.unpack(">I", value[1:5])
+            name, schema = self._by_id.get(schema_id) or self._look_up(schema_id)
+            return self._read(name, schema, value, 5)
+        raise Undecodable(
+            f"not an Avro event: {len(value)} bytes that begin with {value[:_LONGEST_SHOWN].hex(' ')}; expected "
+            "single-object encoding (c3 01 ...) or the Confluent wire format (00 ...)"
+        )
+
+    def _read(self, name: str, writer: Any, value: bytes, start: int) -> Event:
+        stream = io.BytesIO(value)
+        stream.seek(start)
+        reader = self._schemas[name]
+        try:
+            datum: Any = fastavro.schemaless_reader(stream, writer, None if writer is reader else reader)
+            header = msgspec.convert(datum.pop("header"), Header)
+            return Event(header, msgspec.convert(datum, EVENTS[name]))
+        except Exception as error:
+            # Whatever garbage makes fastavro raise (EOFError, IndexError, UnicodeDecodeError, ...) is the writer's.
+            raise Undecodable(f"broken {name}: {type(error).__name__}: {error}") from error
+
+    def _prefix(self, name: str) -> bytes:
+        if self._registry is None:
+            return SINGLE_OBJECT + avro.fingerprint(name)
+        schema = Schema(json.dumps(avro.standalone(name)), "AVRO")
+        schema_id = self._registry.register_schema(f"{self._topic}-{name}", schema)
+        return CONFLUENT + struct.pack(">I", schema_id)
+
+    def _look_up(self, schema_id: int) -> tuple[str, Any]:
+        if self._registry is None:
+            raise Undecodable(
+                f"schema id {schema_id} in the Confluent wire format, but no schema registry is configured: "
+                "set schema-registry.url, or write in single-object encoding"
+            )
+        try:
+            text = self._registry.get_schema(schema_id).schema_str
+        except Exception as error:
+            raise Undecodable(f"the schema registry does not have schema id {schema_id}: {error}") from error
+        schema = json.loads(text or "{}")
+        name = f"{schema.get('namespace')}.{schema.get('name')}"
+        if name not in EVENTS:
+            raise Undecodable(f"unknown schema: id {schema_id} is {name}, no event of this release")
+        self._by_id[schema_id] = (name, fastavro.parse_schema(avro.without_logical_types(schema)))
+        return self._by_id[schema_id]
+
+
+def name_of(body: Body) -> str:
+    """The event's short name, such as RequestSlot."""
+    return body.AVRO_NAME.rpartition(".")[2]

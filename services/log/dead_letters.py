@@ -1,0 +1,101 @@
+"""Dead letters: what could not be read or was not allowed, kept with the reason and where it came from.
+
+Written before the refusal is recorded, so that nothing is refused without a letter; a crash in between writes the
+letter twice, which its source (topic, partition, offset) shows.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+
+import fastavro
+import msgspec
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from ...schemas import avro
+from ...schemas.dead_letters import DeadLetter
+from ...schemas.types import Origin
+from .codec import SINGLE_OBJECT
+from .event_log import LogUnavailable, Unreadable
+from .topics import dead_letters_topic
+
+
+def encode(letter: DeadLetter) -> bytes:
+    """Single-object encoding."""
+    out = io.BytesIO()
+    out.write(SINGLE_OBJECT + avro.fingerprint(letter.AVRO_NAME))
+    datum = msgspec.to_builtins(letter, builtin_types=(bytes,))
+    fastavro.schemaless_writer(out, avro.parsed()[letter.AVRO_NAME], datum)
+    return out.getvalue()
+
+
+def decode(value: bytes) -> DeadLetter:
+    """The letter. Raises ValueError where the bytes are none."""
+    if value[:10] != SINGLE_OBJECT + avro.fingerprint(DeadLetter.AVRO_NAME):
+        raise ValueError(f"{value[:10].hex(' ')} is not the head of a dead letter")
+    datum = fastavro.schemaless_reader(io.BytesIO(value[10:]), avro.parsed()[DeadLetter.AVRO_NAME], None)
+    return msgspec.convert(datum, DeadLetter)
+
+
+class DeadLetters:
+    """Writes to `<c>.dead-letters`; safe for use by several threads."""
+
+    def __init__(self, bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> None:
+        self._topic = dead_letters_topic(cluster)
+        self._timeout = timeout
+        self._writing = threading.Lock()
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 0}
+        )
+
+    def write(self, unreadable: Unreadable, time: int) -> None:
+        """Writes one letter and waits until it is durable; `time` in microseconds. Raises LogUnavailable."""
+        letter = DeadLetter(
+            source=Origin(topic=unreadable.topic, partition=unreadable.partition, offset=unreadable.offset),
+            reason=unreadable.reason,
+            time=time,
+            key=unreadable.key,
+            value=unreadable.value,
+        )
+        failures: list[KafkaError] = []
+        with self._writing:
+            self._producer.produce(
+                self._topic,
+                encode(letter),
+                on_delivery=lambda error, _: failures.append(error) if error else None,
+            )
+            left = self._producer.flush(self._timeout)
+        if failures or left:
+            raise LogUnavailable(
+                f"{self._topic} takes no letters: {failures[0].str() if failures else 'timed out'}"
+            )
+
+
+def read(bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> Iterator[DeadLetter]:
+    """All letters there are now, oldest first."""
+    topic = dead_letters_topic(cluster)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "tailrace-reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=timeout)
+        consumer.assign([TopicPartition(topic, 0, low)])
+        position = low
+        while position < high:
+            message = consumer.poll(timeout)
+            if message is None:
+                raise LogUnavailable(f"{topic} does not answer")
+            if message.error() is not None:
+                position = max(position, message.offset() or 0)
+                continue
+            position = (message.offset() or 0) + 1
+            yield decode(message.value() or b"")
+    finally:
+        consumer.close()

@@ -1,0 +1,110 @@
+"""The contract of an event log, whatever keeps it.
+
+1. Appended events get increasing offsets, in the order in which they were given; an append that returned is durable.
+2. A tail sees every readable event from its offset on, once, in order; offsets may have gaps.
+3. `read_to_end` takes the end first and stops exactly there, also when the last offsets hold no events
+   (markers of transactions, aborted events, unreadable values).
+4. A log whose head is gone below the wanted offset is refused, never read as an empty one.
+
+What can't be decoded is not lost: the reader is told where it is and why (`Unreadable`), and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from ...schemas.event import Event, Record
+
+
+class LogUnavailable(Exception):
+    """The log can't be reached or written; the message says where and what to do."""
+
+
+class LogTruncated(Exception):
+    """The log no longer holds the offset that the reader needs."""
+
+    def __init__(self, topic: str, wanted: int, first: int) -> None:
+        super().__init__(
+            f"{topic} begins at offset {first}, but offset {wanted} is needed to rebuild the state: "
+            "its head was deleted. Restore the topic, and set retention.ms=-1 and retention.bytes=-1 on it."
+        )
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """A record of the log that holds no event: where, why, and its bytes."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    key: bytes | None
+    value: bytes | None
+
+
+OnUnreadable = Callable[[Unreadable], None]
+Concerns = Callable[[str, str], bool]
+"""(sender, recipient) -> whether the reader wants the event; others are skipped without being decoded."""
+
+
+class Tail(Protocol):
+    """A position in the log that moves forward; for one thread."""
+
+    @property
+    def position(self) -> int:
+        """The next offset to be seen: everything below it has been returned, skipped or reported."""
+        ...
+
+    def poll(self, timeout: float) -> list[Record]:
+        """What is there, in order; waits up to `timeout` seconds for a first event. Raises LogUnavailable."""
+        ...
+
+    def close(self) -> None:
+        """Gives the connection back."""
+        ...
+
+
+class EventLog(Protocol):
+    """One log; safe for use by several threads."""
+
+    @property
+    def topic(self) -> str:
+        """The name under which messages for people mention the log."""
+        ...
+
+    def append(self, events: Sequence[Event]) -> list[int]:
+        """Appends in the given order; returns the offsets when all are durable. Raises LogUnavailable."""
+        ...
+
+    def end(self) -> int:
+        """The offset behind the last stable one."""
+        ...
+
+    def tail(
+        self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
+    ) -> Tail:
+        """Reads from offset `start` on. Raises LogTruncated."""
+        ...
+
+    def close(self) -> None:
+        """Gives connections back."""
+        ...
+
+
+def read_to_end(
+    log: EventLog, start: int = 0, *, end: int | None = None, on_unreadable: OnUnreadable | None = None
+) -> Iterator[list[Record]]:
+    """Batches of all events from `start` to the end that the log has now, or to `end` (exclusive), and no further."""
+    end = log.end() if end is None else min(end, log.end())
+    tail = log.tail(start, on_unreadable=on_unreadable)
+    try:
+        while tail.position < end:
+            batch = tail.poll(1.0)
+            if batch and batch[-1].offset >= end:
+                batch = [record for record in batch if record.offset < end]
+            if batch:
+                yield batch
+    finally:
+        tail.close()

@@ -1,0 +1,228 @@
+"""The event log on Kafka: one partition, an idempotent producer, readers with `assign` and no group.
+
+The end is the last stable offset, taken from the broker before reading. A reader reaches it by its position or by
+the broker's end-of-partition signal, because markers of transactions occupy offsets that no record will ever have
+(design, section 2: replay ends exactly).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from confluent_kafka import (
+    OFFSET_END,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from ...schemas.event import Event, Record
+from .codec import Codec, Undecodable
+from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
+
+_BATCH = 10_000
+SENDER = "sender"
+RECIPIENT = "recipient"
+TYPE = "type"
+
+
+class KafkaEventLog:
+    """An EventLog in the one partition of `topic`."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, codec: Codec, *, timeout: float = 30.0) -> None:
+        self._servers = bootstrap_servers
+        self._topic = topic
+        self._codec = codec
+        self._timeout = timeout
+        self._appending = threading.Lock()
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 0,
+                "delivery.timeout.ms": int(timeout * 1000),
+                "request.timeout.ms": min(int(timeout * 1000), 10_000),
+            }
+        )
+
+    @property
+    def topic(self) -> str:
+        return self._topic
+
+    @property
+    def codec(self) -> Codec:
+        """How the log's events are written."""
+        return self._codec
+
+    def append(self, events: Sequence[Event]) -> list[int]:
+        offsets: list[int] = [-1] * len(events)
+        failures: list[KafkaError] = []
+        missing = len(events)
+
+        def delivered(index: int) -> object:
+            def on_delivery(error: KafkaError | None, message: Message) -> None:
+                nonlocal missing
+                missing -= 1
+                if error is not None:
+                    failures.append(error)
+                else:
+                    offsets[index] = message.offset() or 0
+
+            return on_delivery
+
+        with self._appending:
+            for index, event in enumerate(events):
+                self._produce(event, delivered(index))
+            while missing:
+                self._producer.poll(0.1)
+        if failures:
+            raise LogUnavailable(
+                f"{self._topic} takes no events: {failures[0].str()}; is Kafka at {self._servers} up?"
+            )
+        return offsets
+
+    def _produce(self, event: Event, on_delivery: object) -> None:
+        header = event.header
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    self._codec.encode(event),
+                    partition=0,
+                    headers=[
+                        (TYPE, event.body.AVRO_NAME.encode()),
+                        (SENDER, header.sender.encode()),
+                        (RECIPIENT, header.recipient.encode()),
+                    ],
+                    on_delivery=on_delivery,  # type: ignore[arg-type]
+                )
+                return
+            except BufferError:
+                # The local queue is full: wait for deliveries, which keeps the order.
+                self._producer.poll(0.1)
+
+    def end(self) -> int:
+        wanted = {TopicPartition(self._topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        futures = self._admin.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+        )
+        try:
+            offset = next(iter(futures.values())).result().offset
+        except KafkaException as error:
+            raise LogUnavailable(
+                f"the end of {self._topic} can't be read from Kafka at {self._servers}: {error.args[0].str()}"
+            ) from error
+        return int(offset)
+
+    def tail(
+        self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
+    ) -> Tail:
+        return _KafkaTail(
+            self._servers, self._topic, self._codec, start, concerns, on_unreadable, self._timeout
+        )
+
+    def close(self) -> None:
+        self._producer.flush(self._timeout)
+
+
+class _KafkaTail:
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        codec: Codec,
+        start: int,
+        concerns: Concerns | None,
+        on_unreadable: OnUnreadable | None,
+        timeout: float,
+    ) -> None:
+        self._topic = topic
+        self._codec = codec
+        self._position = start
+        self._concerns = concerns
+        self._on_unreadable = on_unreadable
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": servers,
+                # A consumer must name a group; nothing is ever committed to it.
+                "group.id": "tailrace-reader",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+                # The default of a second would be the price of every pause.
+                "fetch.queue.backoff.ms": 1,
+                "queued.min.messages": 50_000,
+            }
+        )
+        try:
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=timeout)
+        except KafkaException as error:
+            self._consumer.close()
+            raise LogUnavailable(
+                f"{topic} can't be read from Kafka at {servers}: {error.args[0].str()}"
+            ) from error
+        if start < low:
+            self._consumer.close()
+            raise LogTruncated(topic, start, low)
+        self._consumer.assign([TopicPartition(topic, 0, start if start <= high else OFFSET_END)])
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    def poll(self, timeout: float) -> list[Record]:
+        # consume() waits until it has as many as it was asked for; so wait for one, then take what is there.
+        first = self._consumer.poll(timeout)
+        if first is None:
+            return []
+        records: list[Record] = []
+        self._take(first, records)
+        for message in self._consumer.consume(_BATCH, 0):
+            self._take(message, records)
+        return records
+
+    def _take(self, message: Message, records: list[Record]) -> None:
+        error = message.error()
+        offset = message.offset() or 0
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                self._position = max(self._position, offset)
+                return
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise LogTruncated(self._topic, self._position, offset)
+            if error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
+            return
+        self._position = offset + 1
+        if self._concerns is not None and not self._wanted(message, self._concerns):
+            return
+        value = message.value()
+        try:
+            event = self._codec.decode(value)
+        except Undecodable as reason:
+            if self._on_unreadable is not None:
+                self._on_unreadable(Unreadable(self._topic, 0, offset, str(reason), message.key(), value))
+            return
+        records.append(Record(offset, event.header, event.body))
+
+    @staticmethod
+    def _wanted(message: Message, concerns: Concerns) -> bool:
+        headers = dict(message.headers() or ())
+        sender, recipient = headers.get(SENDER), headers.get(RECIPIENT)
+        if not isinstance(sender, bytes) or not isinstance(recipient, bytes):
+            return True
+        return concerns(sender.decode("utf-8", "replace"), recipient.decode("utf-8", "replace"))
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -1,0 +1,104 @@
+"""The event log in memory: the twin of Kafka's, for tests and simulations.
+
+It keeps encoded bytes, so that what can't be written to Kafka can't be written here either.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ...schemas.event import Event, Record
+from .codec import Codec, Undecodable
+from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
+
+
+class MemoryEventLog:
+    """An EventLog that lives as long as its process."""
+
+    def __init__(self, codec: Codec | None = None, topic: str = "memory.log") -> None:
+        self._codec = codec or Codec(topic)
+        self._topic = topic
+        self._first = 0
+        self._values: list[bytes] = []
+        self._grown = threading.Condition()
+        self._closed = False
+
+    @property
+    def topic(self) -> str:
+        return self._topic
+
+    def append(self, events: Sequence[Event]) -> list[int]:
+        return self.append_values([self._codec.encode(event) for event in events])
+
+    def append_values(self, values: Sequence[bytes]) -> list[int]:
+        """Appends raw bytes, as a foreign writer would."""
+        with self._grown:
+            if self._closed:
+                raise LogUnavailable(f"{self._topic} is closed")
+            start = self._first + len(self._values)
+            self._values.extend(values)
+            self._grown.notify_all()
+            return list(range(start, start + len(values)))
+
+    def end(self) -> int:
+        with self._grown:
+            return self._first + len(self._values)
+
+    def truncate(self, first: int) -> None:
+        """Deletes everything below offset `first`, as Kafka's DeleteRecords does."""
+        with self._grown:
+            del self._values[: first - self._first]
+            self._first = first
+
+    def tail(
+        self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
+    ) -> Tail:
+        if start < self._first:
+            raise LogTruncated(self._topic, start, self._first)
+        return _MemoryTail(self, start, concerns, on_unreadable)
+
+    def close(self) -> None:
+        with self._grown:
+            self._closed = True
+            self._grown.notify_all()
+
+    def values_from(self, offset: int, timeout: float) -> list[bytes]:
+        """What lies at `offset` and behind it; waits up to `timeout` seconds for the first."""
+        with self._grown:
+            if offset < self._first:
+                raise LogTruncated(self._topic, offset, self._first)
+            self._grown.wait_for(lambda: self._closed or offset < self._first + len(self._values), timeout)
+            return self._values[offset - self._first :]
+
+
+class _MemoryTail:
+    def __init__(
+        self, log: MemoryEventLog, start: int, concerns: Concerns | None, on_unreadable: OnUnreadable | None
+    ) -> None:
+        self._log = log
+        self._position = start
+        self._concerns = concerns
+        self._on_unreadable = on_unreadable
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    def poll(self, timeout: float) -> list[Record]:
+        records = []
+        for value in self._log.values_from(self._position, timeout):
+            offset = self._position
+            self._position += 1
+            try:
+                event = self._log._codec.decode(value)
+            except Undecodable as error:
+                if self._on_unreadable:
+                    self._on_unreadable(Unreadable(self._log.topic, 0, offset, str(error), None, value))
+                continue
+            if self._concerns is None or self._concerns(event.header.sender, event.header.recipient):
+                records.append(Record(offset, event.header, event.body))
+        return records
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,87 @@
+"""The cluster's topics (design, section 2): their names, partitions and retention, and how they come to be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from .event_log import LogUnavailable
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+HEARTBEAT_RETENTION = {"retention.ms": "600000"}
+
+
+def is_id(text: str) -> bool:
+    """Whether the text can be a cluster id, job id or resource id: such ids become parts of topic names."""
+    return _NAME.fullmatch(text) is not None
+
+
+def log_topic(cluster: str) -> str:
+    """The conversation, one partition."""
+    return f"{cluster}.log"
+
+
+def submissions_topic(cluster: str) -> str:
+    """Requests from outside."""
+    return f"{cluster}.submissions"
+
+
+def heartbeats_topic(cluster: str) -> str:
+    """Soft state."""
+    return f"{cluster}.heartbeats"
+
+
+def dead_letters_topic(cluster: str) -> str:
+    """What could not be read or was not allowed."""
+    return f"{cluster}.dead-letters"
+
+
+def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.0) -> None:
+    """Creates the topics of a cluster that are not there yet. Raises LogUnavailable."""
+    create_topics(
+        admin,
+        [
+            NewTopic(log_topic(cluster), 1, -1, config=KEEP_FOR_EVER),
+            NewTopic(submissions_topic(cluster), 1, -1, config=KEEP_FOR_EVER),
+            NewTopic(heartbeats_topic(cluster), 1, -1, config=HEARTBEAT_RETENTION),
+            NewTopic(dead_letters_topic(cluster), 1, -1, config=KEEP_FOR_EVER),
+        ],
+        timeout,
+    )
+
+
+def create_topics(admin: AdminClient, topics: list[NewTopic], timeout: float = 30.0) -> None:
+    """Creates topics, with the broker's default replication; one that exists is fine. Raises LogUnavailable."""
+    if not topics:
+        return
+    futures: Mapping[str, object] = admin.create_topics(
+        topics, operation_timeout=timeout, request_timeout=timeout
+    )
+    _wait(futures, KafkaError.TOPIC_ALREADY_EXISTS, "create", timeout)
+
+
+def delete_topics(admin: AdminClient, names: list[str], timeout: float = 30.0) -> None:
+    """Deletes topics; one that is gone already is fine. Raises LogUnavailable."""
+    if not names:
+        return
+    futures: Mapping[str, object] = admin.delete_topics(
+        names, operation_timeout=timeout, request_timeout=timeout
+    )
+    _wait(futures, KafkaError.UNKNOWN_TOPIC_OR_PART, "delete", timeout)
+
+
+def _wait(futures: Mapping[str, object], harmless: int, verb: str, timeout: float) -> None:
+    for name, future in futures.items():
+        try:
+            future.result(timeout)  # type: ignore[attr-defined]
+        except KafkaException as error:
+            if error.args[0].code() != harmless:
+                raise LogUnavailable(
+                    f"Kafka does not {verb} the topic {name}: {error.args[0].str()}"
+                ) from error
+        except TimeoutError as error:
+            raise LogUnavailable(f"Kafka did not {verb} the topic {name} within {timeout:.0f} s") from error

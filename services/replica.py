@@ -1,0 +1,99 @@
+"""The states of roles, folded from the log: the part that hosts, time travel and tests share.
+
+An event concerns its sender and its recipient (everyone, if it says so) and is handed to no other. What fencing
+ignores, and what a role calls illegal, changes nothing, in every replica alike.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import structlog
+
+from ..schemas.event import EVERYONE, Record
+from ..schemas.everyone import LeaderElected
+from .leadership import Leadership, role_of
+from .roles import JOB_MASTER, AnyRole, IllegalEvent, kind_of
+
+_STORY = 8
+_log = structlog.get_logger(__name__)
+
+OnIllegal = Callable[[IllegalEvent, tuple[Record, ...]], None]
+
+
+class Replica:
+    """States by address. Not safe for use by several threads."""
+
+    def __init__(
+        self,
+        roles: Iterable[AnyRole],
+        *,
+        only: Callable[[str], bool] | None = None,
+        on_illegal: OnIllegal | None = None,
+    ) -> None:
+        self._roles: Mapping[str, AnyRole] = {role.kind: role for role in roles}
+        self._only = only
+        self._on_illegal = on_illegal or _warn
+        self._stories: dict[str, deque[Record]] = {}
+        self.states: dict[str, Any] = {}
+        self.leadership = Leadership()
+        self.offset = -1
+        """The offset of the last event that was folded, fenced ones included."""
+
+    def role(self, role_address: str) -> AnyRole:
+        """The role that serves an address."""
+        return self._roles[kind_of(role_address)]
+
+    def apply(self, record: Record) -> list[str]:
+        """Folds one event; returns the addresses whose state may have changed."""
+        self.offset = record.offset
+        if not self.leadership.admits(record):
+            return []
+        self.leadership = self.leadership.evolve(record)
+        return [each for each in self._concerned(record) if self._fold(each, record)]
+
+    def story(self, role_address: str) -> tuple[Record, ...]:
+        """The last events that an address folded, oldest first."""
+        return tuple(self._stories.get(role_address, ()))
+
+    def _concerned(self, record: Record) -> list[str]:
+        sender, recipient = record.header.sender, record.header.recipient
+        if isinstance(record.body, LeaderElected):
+            return self._led_as(record.body.role)
+        if recipient == EVERYONE:
+            return list(self.states)
+        addresses = (sender,) if sender == recipient else (sender, recipient)
+        return [each for each in addresses if self._serves(each)]
+
+    def _led_as(self, role: str) -> list[str]:
+        led = [each for each in self.states if role_of(each) == role]
+        if not led and role != JOB_MASTER and self._serves(role):
+            return [role]
+        return led
+
+    def _serves(self, role_address: str) -> bool:
+        return kind_of(role_address) in self._roles and (self._only is None or self._only(role_address))
+
+    def _fold(self, role_address: str, record: Record) -> bool:
+        role = self.role(role_address)
+        before = self.states.get(role_address)
+        if before is None:
+            before = role.initial(role_address)
+        try:
+            after = role.evolve(before, record)
+        except IllegalEvent as error:
+            self._on_illegal(error, self.story(role_address))
+            return False
+        self.states[role_address] = after
+        story = self._stories.get(role_address)
+        if story is None:
+            story = self._stories[role_address] = deque(maxlen=_STORY)
+        story.append(record)
+        return True
+
+
+def _warn(error: IllegalEvent, story: tuple[Record, ...]) -> None:
+    events = [f"{record.offset} {record.body.AVRO_NAME} from {record.header.sender}" for record in story]
+    _log.warning("ignored an illegal event", error=str(error), story=events)

@@ -1,0 +1,301 @@
+"""The ResourceManager's evolve and decide (documents 000, 003 and 004)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from immutables import Map
+from msgspec.structs import replace
+
+from ...schemas import everyone, job_master, resource_manager, task_executor
+from ...schemas.event import EVERYONE, Record
+from ...schemas.types import SlotID
+from ..roles import (
+    JOB_MASTER,
+    RESOURCE_MANAGER,
+    TASK_EXECUTOR,
+    Instruction,
+    Owed,
+    Time,
+    address,
+    derive_id,
+    unknown_event,
+)
+from .placement import place
+from .slot_manager import SlotKey, SlotRequest, SlotState, TaskManagerSlot
+from .state import Ending, LostSlot, ResourceManagerState, WorkerRegistration
+
+
+class ResourceManagerOptions(msgspec.Struct, frozen=True):
+    """Times in microseconds."""
+
+    slot_request_timeout: Time = 10_000_000
+    shutdown_timeout: Time = 15_000_000
+
+
+class ResourceManager:
+    """The role; there is one state of it in a cluster."""
+
+    kind = RESOURCE_MANAGER
+
+    def __init__(self, options: ResourceManagerOptions | None = None) -> None:
+        self._options = options or ResourceManagerOptions()
+
+    def initial(self, role_address: str) -> ResourceManagerState:
+        return ResourceManagerState()
+
+    def evolve(self, state: ResourceManagerState, record: Record) -> ResourceManagerState:
+        body = record.body
+        match body:
+            case resource_manager.RegisterTaskExecutor():
+                return _worker_registers(state, record, body)
+            case resource_manager.SendSlotReport():
+                return _slots_reported(state, record, body)
+            case resource_manager.NotifySlotAvailable():
+                key = _key(body.slot_id)
+                return replace(state, slots=state.slots.release(key, body.old_allocation_id))
+            case resource_manager.SlotRequestAccepted():
+                request = state.slots.requests.get(body.allocation_id)
+                job_id = request.job_id if request else None
+                return replace(
+                    state, slots=state.slots.allocate(body.allocation_id, _key(body.slot_id), job_id)
+                )
+            case resource_manager.SlotRequestRejected():
+                return replace(state, slots=state.slots.retry(body.allocation_id, record.offset))
+            case resource_manager.DisconnectTaskManager():
+                return _worker_leaves(state, body.resource_id, body.reason, record.offset)
+            case resource_manager.RegisterJobManager():
+                return replace(
+                    state,
+                    job_masters=state.job_masters.set(body.job_id, record.offset),
+                    unanswered_job_masters=state.unanswered_job_masters.set(body.job_id, record.offset),
+                )
+            case resource_manager.RequestSlot():
+                request = SlotRequest(
+                    allocation_id=body.allocation_id,
+                    job_id=body.job_id,
+                    profile=body.resource_profile,
+                    cause=record.offset,
+                    since=record.header.time,
+                )
+                return replace(state, slots=state.slots.request(request))
+            case resource_manager.CancelSlotRequest():
+                return replace(state, slots=state.slots.forget(body.allocation_id))
+            case resource_manager.DisconnectJobManager():
+                if body.job_id not in state.job_masters:
+                    return state
+                return replace(state, job_masters=state.job_masters.delete(body.job_id))
+            case resource_manager.ShutDownCluster():
+                if state.ending is not None:
+                    return state
+                ending = Ending(
+                    reason=body.reason,
+                    cause=record.offset,
+                    deadline=record.header.time + self._options.shutdown_timeout,
+                    leaving=Map(dict.fromkeys(state.workers, False)),
+                )
+                return replace(state, ending=ending)
+            case everyone.LeaderElected():
+                return replace(state, ending=None)
+            case task_executor.TaskExecutorRegistrationSuccess():
+                return _worker_answered(state, record)
+            case task_executor.RequestSlot():
+                return replace(state, slots=state.slots.pend(body.allocation_id, _key(body.slot_id)))
+            case task_executor.DisconnectResourceManager():
+                return _told_to_leave(state, record)
+            case job_master.JobManagerRegistrationSuccess():
+                if body.job_id not in state.unanswered_job_masters:
+                    return state
+                return replace(state, unanswered_job_masters=state.unanswered_job_masters.delete(body.job_id))
+            case job_master.SlotAllocationFailed():
+                return replace(state, slots=state.slots.forget(body.allocation_id))
+            case job_master.FailSlot():
+                lost = (
+                    state.lost.delete(body.allocation_id) if body.allocation_id in state.lost else state.lost
+                )
+                return replace(state, lost=lost)
+            case everyone.ClusterTerminated():
+                return replace(state, ending=state.ending and replace(state.ending, over=True))
+            case _:
+                raise unknown_event(record, RESOURCE_MANAGER)
+
+    def decide(self, state: ResourceManagerState, now: Time) -> list[Owed]:
+        owed = [
+            *_registration_answers(state),
+            *self._slot_answers(state, now),
+            *_lost_slots(state),
+        ]
+        return owed + _farewells(state, now)
+
+    def deadline(self, state: ResourceManagerState) -> Time | None:
+        deadlines = [
+            state.slots.requests[allocation_id].since + self._options.slot_request_timeout
+            for allocation_id in state.slots.waiting
+        ]
+        if state.ending is not None and not state.ending.over:
+            deadlines.append(state.ending.deadline)
+        return min(deadlines, default=None)
+
+    def instructions(self, state: ResourceManagerState) -> Sequence[Instruction]:
+        return ()
+
+    def _slot_answers(self, state: ResourceManagerState, now: Time) -> list[Owed]:
+        if not state.slots.waiting:
+            return []
+        waiting = sorted(state.slots.waiting.items(), key=lambda pair: (pair[1], pair[0]))
+        requests = [state.slots.requests[allocation_id] for allocation_id, _ in waiting]
+        requests.sort(key=lambda request: request.cause)
+        placed = place(state.slots, requests)
+        owed = [_slot_request(request, key, reason) for request, key, reason in placed]
+        given = {request.allocation_id for request, _, _ in placed}
+        for request in requests:
+            late = now >= request.since + self._options.slot_request_timeout
+            if late and request.allocation_id not in given:
+                owed.append(self._no_resource(state, request))
+        return owed
+
+    def _no_resource(self, state: ResourceManagerState, request: SlotRequest) -> Owed:
+        of_job = sum(1 for each in state.slots.requests.values() if each.job_id == request.job_id)
+        free = sum(len(numbers) for numbers in state.slots.free.values())
+        seconds = self._options.slot_request_timeout / 1e6
+        reason = (
+            f"no slot within {seconds:g} s: the job wants {of_job}, {free} are free, {len(state.slots.slots)} are "
+            f"registered on {len(state.workers)} TaskExecutors; start more TaskExecutors or lower the parallelism"
+        )
+        body = job_master.SlotAllocationFailed(allocation_id=request.allocation_id, reason=reason)
+        return Owed(address(JOB_MASTER, request.job_id), body, request.cause)
+
+
+def _key(slot_id: SlotID) -> SlotKey:
+    return slot_id.resource_id, slot_id.slot_number
+
+
+def _worker_registers(
+    state: ResourceManagerState, record: Record, body: resource_manager.RegisterTaskExecutor
+) -> ResourceManagerState:
+    worker = WorkerRegistration(
+        resource_id=body.resource_id,
+        instance_id=derive_id(body.resource_id, record.offset),
+        address=body.address,
+        hardware=body.hardware,
+        cause=record.offset,
+    )
+    return replace(
+        state,
+        workers=state.workers.set(body.resource_id, worker),
+        unanswered_workers=state.unanswered_workers.set(body.resource_id, record.offset),
+    )
+
+
+def _worker_answered(state: ResourceManagerState, record: Record) -> ResourceManagerState:
+    resource_id = record.header.recipient.partition("/")[2]
+    if state.unanswered_workers.get(resource_id) != record.header.cause:
+        # It registered once more between the decision and its place in the log: that one is owed an answer still.
+        return state
+    return replace(state, unanswered_workers=state.unanswered_workers.delete(resource_id))
+
+
+def _slots_reported(
+    state: ResourceManagerState, record: Record, body: resource_manager.SendSlotReport
+) -> ResourceManagerState:
+    worker = state.workers.get(body.resource_id)
+    if worker is None or worker.instance_id != body.instance_id:
+        return state
+    before = state.slots.allocations_of(body.resource_id)
+    slots = state.slots.report(body.resource_id, body.slots)
+    kept = slots.allocations_of(body.resource_id)
+    gone = {allocation_id: slot for allocation_id, slot in before.items() if allocation_id not in kept}
+    reason = f"TaskExecutor {body.resource_id} does not hold it any more"
+    return _lose(replace(state, slots=slots), gone, reason, record.offset)
+
+
+def _worker_leaves(
+    state: ResourceManagerState, resource_id: str, reason: str, cause: int
+) -> ResourceManagerState:
+    if resource_id not in state.workers:
+        return state
+    gone = state.slots.allocations_of(resource_id)
+    unanswered = state.unanswered_workers
+    ending = state.ending
+    if ending is not None and resource_id in ending.leaving:
+        ending = replace(ending, leaving=ending.leaving.delete(resource_id))
+    state = replace(
+        state,
+        workers=state.workers.delete(resource_id),
+        unanswered_workers=unanswered.delete(resource_id) if resource_id in unanswered else unanswered,
+        slots=state.slots.without(resource_id),
+        ending=ending,
+    )
+    return _lose(state, gone, f"TaskExecutor {resource_id} has left: {reason}", cause)
+
+
+def _lose(
+    state: ResourceManagerState, gone: Mapping[str, TaskManagerSlot], reason: str, cause: int
+) -> ResourceManagerState:
+    lost, slots = state.lost, state.slots
+    for allocation_id, slot in gone.items():
+        if slot.state is SlotState.PENDING:
+            # Its JobMaster never got it: another slot will do.
+            slots = slots.retry(allocation_id, cause)
+            continue
+        slots = slots.forget(allocation_id)
+        if slot.job_id in state.job_masters:
+            lost = lost.set(allocation_id, LostSlot(slot.job_id or "", reason, cause))
+    return replace(state, lost=lost, slots=slots)
+
+
+def _told_to_leave(state: ResourceManagerState, record: Record) -> ResourceManagerState:
+    resource_id = record.header.recipient.partition("/")[2]
+    if state.ending is None or resource_id not in state.ending.leaving:
+        return state
+    return replace(state, ending=replace(state.ending, leaving=state.ending.leaving.set(resource_id, True)))
+
+
+def _registration_answers(state: ResourceManagerState) -> list[Owed]:
+    owed: list[tuple[int, Owed]] = []
+    for resource_id, cause in state.unanswered_workers.items():
+        instance_id = state.workers[resource_id].instance_id
+        body = task_executor.TaskExecutorRegistrationSuccess(instance_id=instance_id)
+        owed.append((cause, Owed(address(TASK_EXECUTOR, resource_id), body, cause)))
+    for job_id, cause in state.unanswered_job_masters.items():
+        answer = job_master.JobManagerRegistrationSuccess(job_id=job_id)
+        owed.append((cause, Owed(address(JOB_MASTER, job_id), answer, cause)))
+    return [each for _, each in sorted(owed, key=lambda pair: pair[0])]
+
+
+def _slot_request(request: SlotRequest, key: SlotKey, reason: str) -> Owed:
+    resource_id, number = key
+    body = task_executor.RequestSlot(
+        slot_id=SlotID(resource_id=resource_id, slot_number=number),
+        job_id=request.job_id,
+        allocation_id=request.allocation_id,
+        resource_profile=request.profile,
+        reason=reason,
+    )
+    return Owed(address(TASK_EXECUTOR, resource_id), body, request.cause)
+
+
+def _lost_slots(state: ResourceManagerState) -> list[Owed]:
+    return [
+        Owed(
+            address(JOB_MASTER, lost.job_id),
+            job_master.FailSlot(allocation_id=allocation_id, reason=lost.reason),
+            lost.cause,
+        )
+        for allocation_id, lost in sorted(state.lost.items(), key=lambda pair: (pair[1].cause, pair[0]))
+    ]
+
+
+def _farewells(state: ResourceManagerState, now: Time) -> list[Owed]:
+    ending = state.ending
+    if ending is None or ending.over:
+        return []
+    untold = sorted(resource_id for resource_id, told in ending.leaving.items() if not told)
+    goodbye = task_executor.DisconnectResourceManager(reason=ending.reason)
+    owed = [Owed(address(TASK_EXECUTOR, resource_id), goodbye, ending.cause) for resource_id in untold]
+    if not ending.leaving or now >= ending.deadline:
+        silent = ", ".join(sorted(ending.leaving))
+        reason = f"{ending.reason}; {silent} did not answer" if silent else ending.reason
+        owed.append(Owed(EVERYONE, everyone.ClusterTerminated(reason=reason), ending.cause))
+    return owed

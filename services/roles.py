@@ -1,0 +1,162 @@
+"""The contract that every role keeps (design, section 3).
+
+1. `evolve` says what the log means. It folds what the role heard and what it said alike, and is total and
+   deterministic: no clock, no randomness, no IO. An event that is no legal step raises `IllegalEvent` and changes
+   nothing; readers then ignore that event, all of them alike.
+2. `decide` compares the state with what the state demands and returns what is owed. Once that has been appended and
+   folded, `decide` returns nothing more. It costs O(what is owed).
+3. `instructions` are what the state demands of the outside world. The role's shell obeys them, once each, and says
+   what came of it as events; an instruction stands until such an event has been folded, so that the shell of a
+   successor finds it again.
+4. Nothing depends on the order of a map's keys: what is owed comes in the order of the events that caused it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from ..schemas.body import Body
+from ..schemas.event import Event, Record
+from ..schemas.types import Header
+
+Time = int
+"""Microseconds since the epoch, always an argument, never read inside a role."""
+
+S = TypeVar("S")
+
+DISPATCHER = "dispatcher"
+RESOURCE_MANAGER = "resource_manager"
+JOB_MASTER = "job_master"
+TASK_EXECUTOR = "task_executor"
+CLIENT = "client"
+
+
+def address(kind: str, instance: str) -> str:
+    """The address of one of many: job_master/<job id>, task_executor/<resource id>, client/<name>."""
+    return f"{kind}/{instance}"
+
+
+def kind_of(role_address: str) -> str:
+    """The kind of role that an address belongs to."""
+    return role_address.partition("/")[0]
+
+
+def instance_of(role_address: str) -> str:
+    """What follows the kind: a job id, a resource id, a client's name; empty for a role that there is one of."""
+    return role_address.partition("/")[2]
+
+
+class IllegalEvent(Exception):
+    """An event that is no legal step from the state in which it found the role; the state is unchanged."""
+
+    def __init__(self, record: Record, state: str, why: str) -> None:
+        self.record = record
+        super().__init__(
+            f"{record.body.AVRO_NAME} from {record.header.sender} at offset {record.offset} "
+            f"is not possible for {record.header.recipient} in state {state}: {why}"
+        )
+
+
+def unknown_event(record: Record, role_address: str) -> IllegalEvent:
+    """What a role raises for an event that it has no step for."""
+    return IllegalEvent(record, "any", f"{role_address} has no step for this event")
+
+
+class Owed(msgspec.Struct, frozen=True):
+    """An event that a role owes: all of it but what `seal` adds. `cause` is the offset that made the role owe it."""
+
+    recipient: str
+    body: Body
+    cause: int | None
+
+
+class Instruction(msgspec.Struct, frozen=True, tag=True):
+    """What a state demands of the outside world; `key` is the same whenever the same thing is demanded."""
+
+    @property
+    def key(self) -> str:
+        """Identifies the demand among all that the role ever makes."""
+        raise NotImplementedError
+
+
+class Role(Protocol[S]):
+    """One kind of role. It keeps nothing: states are given to it, one per address."""
+
+    @property
+    def kind(self) -> str:
+        """The first part of the addresses that it serves."""
+        ...
+
+    def initial(self, role_address: str) -> S:
+        """The state before the first event."""
+        ...
+
+    def evolve(self, state: S, record: Record) -> S:
+        """The state after the event. Raises IllegalEvent."""
+        ...
+
+    def decide(self, state: S, now: Time) -> list[Owed]:
+        """What is owed now, in the order in which it is to be said."""
+        ...
+
+    def deadline(self, state: S) -> Time | None:
+        """When time alone will make `decide` owe something; None: never."""
+        ...
+
+    def instructions(self, state: S) -> Sequence[Instruction]:
+        """What the outside world is asked for, in order."""
+        ...
+
+
+AnyRole = Role[Any]
+Say = Callable[[str, Owed], None]
+"""(address, what) -> said on behalf of that address, as soon as possible; callable from any thread."""
+
+
+class Shell(Protocol):
+    """The part of a role that touches the world: it obeys, and says what happened."""
+
+    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        """Begins what it has not begun yet; returns at once. Called by the leader's host only, on its thread."""
+        ...
+
+    def close(self) -> None:
+        """Stops what it began, in order."""
+        ...
+
+
+class Clock(Protocol):
+    """Where hosts read the time."""
+
+    def __call__(self) -> Time: ...
+
+
+def derive_id(*parts: object) -> str:
+    """16 bytes in hexadecimal, the same for the same parts: ids are derived, never drawn."""
+    text = "\x1f".join(str(part) for part in parts)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def seal(
+    owed: Iterable[Owed], *, cluster: str, sender: str, epoch: int, decided_at: int, now: Time, count: int
+) -> list[Event]:
+    """Adds the headers. `count` is how many events the sender has said in this epoch: it keeps ids apart."""
+    return [
+        Event(
+            Header(
+                event_id=derive_id(cluster, sender, epoch, decided_at, count + index),
+                time=now,
+                sender=sender,
+                sender_epoch=epoch,
+                recipient=each.recipient,
+                cause=each.cause,
+                decided_at=decided_at,
+            ),
+            each.body,
+        )
+        for index, each in enumerate(owed)
+    ]

@@ -1,0 +1,123 @@
+"""The TaskExecutor's shell: has the runtime run and stop tasks, and says what becomes of them.
+
+The only part of the services that knows pipelines.runtime.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+import psutil
+
+from ...pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
+from ...schemas import job_master, resource_manager
+from ...schemas.types import ExecutionState, HardwareDescription, ResourceProfile
+from ..roles import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Say, address
+from .role import RunTasks, StopTask
+
+MIB = 1 << 20
+
+
+class Runtime(Protocol):
+    """What the shell needs of pipelines.runtime.TaskRuntime; see there."""
+
+    def jvm_heap_bytes(self) -> int: ...
+
+    def deploy(self, deployment: VertexDeployment) -> None: ...
+
+    def cancel(self, execution_attempt_id: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TaskExecutorShell:
+    """Obeys RunTasks and StopTask; `reported` is what the runtime calls."""
+
+    def __init__(self, say: Say, role_address: str, cluster: str) -> None:
+        self._say = say
+        self._address = role_address
+        self._cluster = cluster
+        self._runtime: Runtime | None = None
+        self._begun: set[str] = set()
+        self._jobs: dict[str, tuple[str, int]] = {}
+
+    @property
+    def registered(self) -> bool:
+        """Whether the TaskExecutor has asked for its registration."""
+        return self._runtime is not None
+
+    def register(self, runtime: Runtime, *, resource_id: str, process_address: str, slots: int) -> None:
+        """The runtime is up: the TaskExecutor asks for its registration."""
+        self._runtime = runtime
+        cores = os.cpu_count() or 1
+        hardware = HardwareDescription(
+            cpu_cores=cores,
+            physical_memory=psutil.virtual_memory().total,
+            jvm_heap=runtime.jvm_heap_bytes(),
+            managed_memory=0,
+        )
+        profile = ResourceProfile(
+            cpu_cores=cores / slots,
+            heap_memory_mb=hardware.jvm_heap // MIB // slots,
+            direct_memory_mb=0,
+            native_memory_mb=0,
+            network_memory_mb=0,
+            managed_memory_mb=0,
+        )
+        body = resource_manager.RegisterTaskExecutor(
+            address=process_address,
+            resource_id=resource_id,
+            data_port=0,
+            hardware=hardware,
+            number_of_slots=slots,
+            default_slot_profile=profile,
+        )
+        self._say(self._address, Owed(RESOURCE_MANAGER, body, None))
+
+    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        runtime = self._runtime
+        if runtime is None:
+            # Not up yet: the registration that follows brings the instructions here again.
+            return
+        for instruction in instructions:
+            if instruction.key in self._begun:
+                continue
+            self._begun.add(instruction.key)
+            match instruction:
+                case RunTasks():
+                    self._run(runtime, instruction)
+                case StopTask(execution_attempt_id=attempt, job_id=job_id, cause=cause):
+                    self._jobs[attempt] = (job_id, cause)
+                    runtime.cancel(attempt)
+                case _:
+                    raise TypeError(f"the TaskExecutor's shell does not know {instruction!r}")
+
+    def reported(self, execution_attempt_id: str, state: ExecutionState, failure: str | None) -> None:
+        """A task has changed its state."""
+        job_id, cause = self._jobs[execution_attempt_id]
+        body = job_master.UpdateTaskExecutionState(
+            job_id=job_id, execution_attempt_id=execution_attempt_id, execution_state=state, failure=failure
+        )
+        self._say(self._address, Owed(address(JOB_MASTER, job_id), body, cause))
+
+    def close(self) -> None:
+        if self._runtime is not None:
+            self._runtime.close()
+
+    def _run(self, runtime: Runtime, instruction: RunTasks) -> None:
+        for task in instruction.tasks:
+            self._jobs[task.execution_attempt_id] = (instruction.job_id, task.cause)
+        runtime.deploy(
+            VertexDeployment(
+                cluster=self._cluster,
+                job_id=instruction.job_id,
+                job_graph=instruction.job_graph,
+                vertex_id=instruction.vertex_id,
+                subtasks=tuple(
+                    SubtaskDeployment(task.execution_attempt_id, task.subtask_index, task.attempt_number)
+                    for task in instruction.tasks
+                ),
+            )
+        )

@@ -1,0 +1,124 @@
+"""The TaskSlotTable: the slots of a TaskExecutor (document 003).
+
+A slot is FREE, ALLOCATED (for a job whose JobMaster has not taken it yet), ACTIVE (taken), or RELEASING (to be free as
+soon as its last task has ended).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+from immutables import Map
+from msgspec.structs import replace
+
+from ...schemas.types import ResourceProfile, SlotID, SlotStatus
+
+
+class TaskSlotState(StrEnum):
+    """The states of a TaskSlot."""
+
+    FREE = "FREE"
+    ALLOCATED = "ALLOCATED"
+    ACTIVE = "ACTIVE"
+    RELEASING = "RELEASING"
+
+
+class TaskSlot(msgspec.Struct, frozen=True):
+    """One slot; `tasks` are the Executions in it that have not ended."""
+
+    number: int
+    profile: ResourceProfile
+    state: TaskSlotState = TaskSlotState.FREE
+    job_id: str | None = None
+    allocation_id: str | None = None
+    tasks: frozenset[str] = frozenset()
+
+
+class TaskSlotTable(msgspec.Struct, frozen=True):
+    """Slots by number; `allocated` finds them by AllocationID, `per_job` by job."""
+
+    slots: Map[int, TaskSlot] = Map()
+    allocated: Map[str, int] = Map()
+    per_job: Map[str, frozenset[str]] = Map()
+
+    def sized(self, count: int, profile: ResourceProfile) -> TaskSlotTable:
+        """The table with slots 0 to count - 1: what is allocated stays, free slots come and go."""
+        slots = self.slots
+        for number in range(count):
+            if number not in slots:
+                slots = slots.set(number, TaskSlot(number, profile))
+        for number in sorted(slots):
+            if number >= count and slots[number].state is TaskSlotState.FREE:
+                slots = slots.delete(number)
+        return replace(self, slots=slots)
+
+    def by_allocation(self, allocation_id: str) -> TaskSlot | None:
+        """The slot that the allocation holds."""
+        number = self.allocated.get(allocation_id)
+        return None if number is None else self.slots[number]
+
+    def allocate(self, number: int, job_id: str, allocation_id: str) -> TaskSlotTable | None:
+        """The slot is held for the job; None if it can't be, because it is unknown or not free."""
+        slot = self.slots.get(number)
+        if slot is None or slot.state is not TaskSlotState.FREE:
+            return None
+        held = replace(slot, state=TaskSlotState.ALLOCATED, job_id=job_id, allocation_id=allocation_id)
+        of_job = self.per_job.get(job_id, frozenset()) | {allocation_id}
+        return replace(
+            self._put(held),
+            allocated=self.allocated.set(allocation_id, number),
+            per_job=self.per_job.set(job_id, of_job),
+        )
+
+    def activate(self, allocation_id: str) -> TaskSlotTable:
+        """The JobMaster has taken the slot."""
+        slot = self.by_allocation(allocation_id)
+        if slot is None or slot.state is not TaskSlotState.ALLOCATED:
+            return self
+        return self._put(replace(slot, state=TaskSlotState.ACTIVE))
+
+    def add_task(self, allocation_id: str, execution_attempt_id: str) -> TaskSlotTable | None:
+        """A task runs in the slot; None if the slot is not held under this allocation."""
+        slot = self.by_allocation(allocation_id)
+        if slot is None or slot.state is TaskSlotState.RELEASING:
+            return None
+        return self._put(replace(slot, tasks=slot.tasks | {execution_attempt_id}))
+
+    def remove_task(self, allocation_id: str, execution_attempt_id: str) -> TaskSlotTable:
+        """A task of the slot has ended."""
+        slot = self.by_allocation(allocation_id)
+        return self if slot is None else self._put(replace(slot, tasks=slot.tasks - {execution_attempt_id}))
+
+    def release(self, allocation_id: str) -> TaskSlotTable:
+        """The slot is to be free as soon as nothing runs in it; see `vacate`."""
+        slot = self.by_allocation(allocation_id)
+        return self if slot is None else self._put(replace(slot, state=TaskSlotState.RELEASING))
+
+    def vacate(self, allocation_id: str) -> TaskSlotTable:
+        """A RELEASING slot without tasks becomes FREE; any other stays."""
+        slot = self.by_allocation(allocation_id)
+        if slot is None or slot.state is not TaskSlotState.RELEASING or slot.tasks:
+            return self
+        job_id = slot.job_id or ""
+        of_job = self.per_job.get(job_id, frozenset()) - {allocation_id}
+        return replace(
+            self._put(TaskSlot(slot.number, slot.profile)),
+            allocated=self.allocated.delete(allocation_id),
+            per_job=self.per_job.set(job_id, of_job) if of_job else self.per_job.delete(job_id),
+        )
+
+    def report(self, resource_id: str) -> tuple[SlotStatus, ...]:
+        """The slot report, by number."""
+        return tuple(
+            SlotStatus(
+                slot_id=SlotID(resource_id=resource_id, slot_number=number),
+                resource_profile=self.slots[number].profile,
+                allocation_id=self.slots[number].allocation_id,
+                job_id=self.slots[number].job_id,
+            )
+            for number in sorted(self.slots)
+        )
+
+    def _put(self, slot: TaskSlot) -> TaskSlotTable:
+        return replace(self, slots=self.slots.set(slot.number, slot))

@@ -1,0 +1,234 @@
+"""A cluster without threads, Kafka or Spark: real roles, a list as the log, a clock that tests move, tasks that obey.
+
+`settle` lets every role decide, in a fixed order, until nobody owes anything; each decision is folded before the
+next. Shells are simulated: channels exist at once, and tasks do what `TaskScript` says.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tailrace.pipelines.api.build import build
+from tailrace.schemas import dispatcher, job_master, resource_manager
+from tailrace.schemas.body import Body
+from tailrace.schemas.event import Record
+from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.types import (
+    ExecutionState,
+    HardwareDescription,
+    Header,
+    JobGraph,
+    ResourceProfile,
+)
+from tailrace.services.dispatcher import Dispatcher
+from tailrace.services.dispatcher.role import BuildJobGraph
+from tailrace.services.job_master import JobMaster
+from tailrace.services.job_master.role import CreateChannels, DeleteChannels
+from tailrace.services.replica import Replica
+from tailrace.services.resource_manager import ResourceManager
+from tailrace.services.roles import Instruction, Owed, kind_of, seal
+from tailrace.services.task_executor import TaskExecutor
+from tailrace.services.task_executor.role import RunTasks, StopTask
+
+SECOND = 1_000_000
+HARDWARE = HardwareDescription(cpu_cores=2, physical_memory=8 << 30, jvm_heap=512 << 20, managed_memory=0)
+PROFILE = ResourceProfile(
+    cpu_cores=1.0,
+    heap_memory_mb=256,
+    direct_memory_mb=0,
+    native_memory_mb=0,
+    network_memory_mb=0,
+    managed_memory_mb=0,
+)
+
+
+@functools.cache
+def graph(parallelism: int = 1) -> JobGraph:
+    """WindowWordCount: needs as many slots as its parallelism."""
+    return build("tailrace.pipelines.examples.window_word_count:main", ["--port", "9999"], parallelism)
+
+
+@dataclass
+class Cluster:
+    """Everything in one place; `log` is the conversation."""
+
+    log: list[Record] = field(default_factory=list)
+    now: int = 1_000 * SECOND
+    on_run: Callable[[Cluster, str, RunTasks], None] | None = None
+    replica: Replica = field(init=False)
+    obeyed: set[tuple[str, str]] = field(default_factory=set)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.replica = new_replica()
+
+    def lead(self, *roles: str) -> None:
+        """A new leader of each role."""
+        for role in roles:
+            epoch = self.replica.leadership.epoch(role) + 1
+            self.say(
+                role,
+                "*",
+                LeaderElected(role=role, epoch=epoch, address="sim", session=f"{role}/{epoch}"),
+                epoch=epoch,
+            )
+
+    def start_master(self) -> None:
+        """A jobmanager process takes the lead; what an earlier one's shells began has to begin again."""
+        self.lead("dispatcher", "resource_manager", "job_master")
+        self.obeyed = {pair for pair in self.obeyed if kind_of(pair[0]) == "task_executor"}
+
+    def start_task_executor(self, resource_id: str, slots: int = 1) -> None:
+        """A TaskExecutor process starts and registers."""
+        address = f"task_executor/{resource_id}"
+        self.lead(address)
+        self.obeyed = {pair for pair in self.obeyed if pair[0] != address}
+        body = resource_manager.RegisterTaskExecutor(
+            address="sim",
+            resource_id=resource_id,
+            data_port=0,
+            hardware=HARDWARE,
+            number_of_slots=slots,
+            default_slot_profile=PROFILE,
+        )
+        self.say(address, "resource_manager", body)
+
+    def submit(self, job_id: str, job_graph: JobGraph | None = None, client: str = "client/test") -> int:
+        """A client's SubmitJob, admitted."""
+        body = dispatcher.SubmitJob(
+            job_id=job_id, job_graph=job_graph or graph(), entry_point=None, parallelism=None
+        )
+        return self.say(client, "dispatcher", body)
+
+    def say(
+        self, sender: str, recipient: str, body: Body, *, cause: int | None = None, epoch: int | None = None
+    ) -> int:
+        """Appends one event and folds it; returns its offset."""
+        if epoch is None:
+            role = "job_master" if kind_of(sender) == "job_master" else sender
+            epoch = self.replica.leadership.epoch(role) if kind_of(sender) != "client" else 0
+        count = self.counts[sender] = self.counts.get(sender, 0) + 1
+        event = seal(
+            [Owed(recipient, body, cause)],
+            cluster="sim",
+            sender=sender,
+            epoch=epoch,
+            decided_at=self.replica.offset,
+            now=self.now,
+            count=count,
+        )[0]
+        record = Record(len(self.log), event.header, event.body)
+        self.log.append(record)
+        self.replica.apply(record)
+        return record.offset
+
+    def settle(self, limit: int = 10_000) -> None:
+        """Until nobody owes anything and every instruction has been obeyed."""
+        for _ in range(limit):
+            if not self._step():
+                return
+        raise AssertionError("the roles talk without end: " + ", ".join(self.transcript()[-20:]))
+
+    def tick(self, seconds: float) -> None:
+        """Moves the clock, then settles."""
+        self.now += int(seconds * SECOND)
+        self.settle()
+
+    def led(self, role_address: str) -> bool:
+        """Whether somebody leads the role."""
+        role = "job_master" if kind_of(role_address) == "job_master" else role_address
+        return self.replica.leadership.epoch(role) > 0
+
+    def _step(self) -> bool:
+        for role_address in list(self.replica.states):
+            if not self.led(role_address):
+                continue
+            role, state = self.replica.role(role_address), self.replica.states[role_address]
+            owed = role.decide(state, self.now)
+            for each in owed:
+                self.say(role_address, each.recipient, each.body, cause=each.cause)
+            if owed:
+                return True
+            for instruction in role.instructions(state):
+                if (role_address, instruction.key) not in self.obeyed:
+                    self.obeyed.add((role_address, instruction.key))
+                    self._obey(role_address, instruction)
+                    return True
+        return False
+
+    def _obey(self, role_address: str, instruction: Instruction) -> None:
+        match instruction:
+            case CreateChannels(job_id=job_id):
+                self.say(role_address, role_address, job_master.ChannelsCreated(job_id=job_id))
+            case DeleteChannels(job_id=job_id):
+                self.say(role_address, role_address, job_master.ChannelsDeleted(job_id=job_id))
+            case BuildJobGraph(job_id=job_id):
+                self.say(
+                    role_address, role_address, dispatcher.JobGraphBuilt(job_id=job_id, job_graph=graph())
+                )
+            case RunTasks():
+                if self.on_run is not None:
+                    self.on_run(self, role_address, instruction)
+                else:
+                    for task in instruction.tasks:
+                        self.report(role_address, task.execution_attempt_id, ExecutionState.RUNNING)
+            case StopTask(execution_attempt_id=attempt):
+                self.report(role_address, attempt, ExecutionState.CANCELED)
+            case _:
+                raise AssertionError(f"the simulation does not know {instruction}")
+
+    def report(
+        self, role_address: str, attempt: str, state: ExecutionState, failure: str | None = None
+    ) -> None:
+        """A task changes its state."""
+        job_id = self.replica.states[role_address].tasks[attempt].job_id
+        body = job_master.UpdateTaskExecutionState(
+            job_id=job_id, execution_attempt_id=attempt, execution_state=state, failure=failure
+        )
+        self.say(role_address, f"job_master/{job_id}", body)
+
+    def finish_all(self, state: ExecutionState = ExecutionState.FINISHED, failure: str | None = None) -> None:
+        """Every running task ends."""
+        for role_address, role_state in list(self.replica.states.items()):
+            if kind_of(role_address) == "task_executor":
+                for attempt, task in sorted(role_state.tasks.items()):
+                    if task.state is ExecutionState.RUNNING:
+                        self.report(role_address, attempt, state, failure)
+
+    def said(self, name: str) -> list[Record]:
+        """Every event of a name, such as JobFinished."""
+        return [record for record in self.log if record.body.AVRO_NAME.endswith(f".{name}")]
+
+    def transcript(self) -> list[str]:
+        """The conversation, a line an event."""
+        return [
+            f"{record.offset:>3} {record.header.sender} -> {record.header.recipient}: "
+            f"{record.body.AVRO_NAME.rpartition('.')[2]}"
+            for record in self.log
+        ]
+
+
+def new_replica() -> Replica:
+    """All roles, nothing folded yet."""
+    return Replica([Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()])
+
+
+def folded(records: Sequence[Record]) -> Replica:
+    """All roles after these events."""
+    replica = new_replica()
+    for record in records:
+        replica.apply(record)
+    return replica
+
+
+def header(sender: str, recipient: str, epoch: int = 0, time: int = 0) -> Header:
+    """A header for events that tests make up."""
+    return Header(
+        event_id=f"{sender}/{recipient}/{time}",
+        time=time,
+        sender=sender,
+        sender_epoch=epoch,
+        recipient=recipient,
+    )
