@@ -23,6 +23,7 @@ import functools
 import inspect
 import operator
 import pickle
+import reprlib
 import types
 import typing
 from abc import ABC, abstractmethod
@@ -54,7 +55,7 @@ class RecordType(ABC):
         try:
             return _from_json(form)
         except (KeyError, ValueError, TypeError, RecursionError) as error:
-            raise RecordTypeError(f"{str(form)[:80]!r} is not a record type: {error}") from error
+            raise RecordTypeError(f"{reprlib.repr(form)} is not a record type: {error}") from error
 
     def columns(self) -> tuple[tuple[str, RecordType], ...]:
         """Name and type of each column of a record."""

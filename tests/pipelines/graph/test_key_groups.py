@@ -1,0 +1,156 @@
+"""Every key belongs to one key group, every key group to one subtask, in every process."""
+
+from __future__ import annotations
+
+import enum
+import os
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.graph.key_groups import (
+    UPPER_BOUND,
+    UnstableKey,
+    default_max_parallelism,
+    key_group_of,
+    key_groups_of_subtask,
+    subtask_of,
+    subtask_of_key_group,
+    subtasks_of,
+)
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
+keys = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3)
+)
+plans = st.integers(1, 500).flatmap(lambda most: st.tuples(st.just(most), st.integers(1, most)))
+
+
+@given(keys, plans)
+def test_a_record_goes_to_exactly_one_subtask(key: Any, plan: tuple[int, int]) -> None:
+    max_parallelism, parallelism = plan
+    group = key_group_of(key, max_parallelism)
+    owners = [
+        s for s in range(parallelism) if group in key_groups_of_subtask(s, max_parallelism, parallelism)
+    ]
+    assert owners == [subtask_of(key, max_parallelism, parallelism)]
+
+
+@given(plans)
+def test_the_subtasks_share_all_key_groups_in_contiguous_ranges(plan: tuple[int, int]) -> None:
+    max_parallelism, parallelism = plan
+    ranges = [key_groups_of_subtask(s, max_parallelism, parallelism) for s in range(parallelism)]
+    assert [group for groups in ranges for group in groups] == list(range(max_parallelism))
+    assert all(len(groups) >= 1 for groups in ranges)
+    for subtask, groups in enumerate(ranges):
+        assert {subtask_of_key_group(group, max_parallelism, parallelism) for group in groups} == {subtask}
+
+
+@given(st.lists(keys), plans)
+def test_many_keys_at_once_go_where_each_goes(many: list[Any], plan: tuple[int, int]) -> None:
+    assert subtasks_of(many, *plan) == [subtask_of(key, *plan) for key in many]
+
+
+class Letter(enum.StrEnum):
+    A = "a"
+
+
+class Pair(NamedTuple):
+    x: int
+    y: str
+
+
+@dataclass(frozen=True)
+class Place:
+    x: int
+    y: str
+
+
+noon = datetime(2024, 5, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("key", "equal"),
+    [
+        (1, 1.0),
+        (1, True),
+        (0.0, -0.0),
+        (2**200, float(2**200)),
+        ("a", Letter.A),
+        ((1, "a"), Pair(1, "a")),
+        (frozenset("abc"), frozenset("cba")),
+        (noon, noon.astimezone(timezone(timedelta(hours=8)))),
+    ],
+)
+def test_equal_keys_have_one_key_group(key: Any, equal: Any) -> None:
+    assert key == equal
+    assert key_group_of(key, 1 << 15) == key_group_of(equal, 1 << 15)
+
+
+class Colour(enum.Enum):
+    RED = object()
+
+
+GOLDEN = {
+    "word": 70,
+    "": 101,
+    1: 27,
+    -1.5: 14,
+    None: 61,
+    b"word": 76,
+    ("a", 1): 20,
+    frozenset({"a", "b"}): 39,
+    Colour.RED: 104,
+    Place(1, "a"): 98,
+    uuid.UUID(int=1): 65,
+    date(2024, 5, 1): 49,
+}
+
+
+def test_key_groups_are_for_ever() -> None:
+    """State is stored by key group: where one of these changes, every savepoint is lost."""
+    assert {key: key_group_of(key, 128) for key in GOLDEN} == GOLDEN
+
+
+def test_key_groups_do_not_depend_on_the_process() -> None:
+    program = (
+        "from tailrace.pipelines.graph.key_groups import key_group_of\n"
+        "print([key_group_of(k, 128) for k in ('word', frozenset('abcdefgh'), ('a', 1.5))])"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
+
+
+@pytest.mark.parametrize("key", [["list"], {"a": 1}, object(), {1}, lambda: None, ("a", object())], ids=repr)
+def test_a_key_without_a_stable_form_is_refused(key: object) -> None:
+    with pytest.raises(UnstableKey, match="let the key selector return"):
+        key_group_of(key, 128)
+
+
+def test_words_spread_over_the_subtasks() -> None:
+    subtasks = subtasks_of((f"word{i}" for i in range(10_000)), 128, 4)
+    assert all(2_000 < subtasks.count(subtask) < 3_000 for subtask in range(4))
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "expected"),
+    [(1, 128), (85, 128), (86, 256), (170, 256), (171, 256), (30_000, UPPER_BOUND)],
+)
+def test_default_max_parallelism_is_flinks(parallelism: int, expected: int) -> None:
+    assert default_max_parallelism(parallelism) == expected
