@@ -101,7 +101,7 @@ prerequisites:
 	@echo "Installing the pinned packages into .venv (the first time this downloads 500 MB)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
 	mkdir -p .links .make && ln -sfn .. .links/tailrace
 	@touch $@
 

@@ -286,7 +286,9 @@ class EmbeddedKafka:
     def _format(self, java: str, classpath: str) -> None:
         if (self.data_dir / "data" / "meta.properties").exists():
             return
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # As Kafka's own ids: base64 for URLs, but without a first "-", which a tool would take for an option.
+        drawn = uuid.uuid4().bytes
+        cluster_id = base64.urlsafe_b64encode(bytes([drawn[0] & 0x7F]) + drawn[1:]).decode().rstrip("=")
         command = self._java(java, classpath, "64m")
         command += ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_path)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -40,7 +40,7 @@ def install_command(part):  # type: (str) -> str
 
 def apt_java():  # type: () -> str
     """The Java of this Debian or Ubuntu: 17 on some releases only, 21 on others, the default old on one."""
-    for version in (17, 21, 25):
+    for version in (17, 21, 25) if shutil.which("apt-cache") else ():
         package = f"openjdk-{version}-jre-headless"
         known = subprocess.run(["apt-cache", "show", package], capture_output=True, check=False)
         if known.returncode == 0:

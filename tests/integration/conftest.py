@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+
 from tailrace.infra.kafka import EmbeddedKafka
 
 
