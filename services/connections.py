@@ -7,6 +7,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from .configuration import Configuration
 from .log import Codec
+from .log.clients import client
 from .log.kafka import KafkaEventLog
 from .log.topics import log_topic
 
@@ -27,4 +28,4 @@ def event_log(configuration: Configuration, *, timeout: float = 30.0) -> KafkaEv
 
 def admin(configuration: Configuration) -> AdminClient:
     """For creating and deleting topics."""
-    return AdminClient({"bootstrap.servers": configuration.bootstrap_servers})
+    return AdminClient(client(configuration.bootstrap_servers))

@@ -18,6 +18,7 @@ from ...schemas import dispatcher
 from ...schemas.event import Event
 from ...schemas.types import Origin
 from ..log import Codec, EventLog, Undecodable, Unreadable
+from ..log.clients import reader
 from ..log.topics import submissions_topic
 from ..roles import CLIENT, DISPATCHER, Clock, Owed, Say, kind_of
 
@@ -66,16 +67,7 @@ class SubmissionsReader:
             self._thread.join()
 
     def _run(self, positions: dict[int, int]) -> None:
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._servers,
-                "group.id": "tailrace-reader",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                "fetch.queue.backoff.ms": 1,
-            }
-        )
+        consumer = Consumer(reader(self._servers, auto_offset_reset="earliest"))
         try:
             partitions = consumer.list_topics(self._topic, timeout=30).topics[self._topic].partitions
             consumer.assign(

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from ...schemas import avro
 from ...schemas.dead_letters import DeadLetter
 from ...schemas.types import Origin
+from .clients import reader, writer
 from .codec import SINGLE_OBJECT
 from .event_log import LogUnavailable, Unreadable
 from .topics import dead_letters_topic
@@ -46,9 +47,7 @@ class DeadLetters:
         self._topic = dead_letters_topic(cluster)
         self._timeout = timeout
         self._writing = threading.Lock()
-        self._producer = Producer(
-            {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 0}
-        )
+        self._producer = Producer(writer(bootstrap_servers))
 
     def write(self, unreadable: Unreadable, time: int) -> None:
         """Writes one letter and waits until it is durable; `time` in microseconds. Raises LogUnavailable."""
@@ -76,14 +75,7 @@ class DeadLetters:
 def read(bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> Iterator[DeadLetter]:
     """All letters there are now, oldest first."""
     topic = dead_letters_topic(cluster)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "tailrace-reader",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
+    consumer = Consumer(reader(bootstrap_servers, enable_partition_eof=True))
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=timeout)
         consumer.assign([TopicPartition(topic, 0, low)])

@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from ...schemas.event import Event, Record
+from .clients import client, patiently, reader, writer
 from .codec import Codec, Undecodable
 from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
 
@@ -42,16 +43,14 @@ class KafkaEventLog:
         self._codec = codec
         self._timeout = timeout
         self._appending = threading.Lock()
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._admin = AdminClient(client(bootstrap_servers))
+        milliseconds = int(timeout * 1000)
         self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 0,
-                "delivery.timeout.ms": int(timeout * 1000),
-                "request.timeout.ms": min(int(timeout * 1000), 10_000),
-            }
+            writer(
+                bootstrap_servers,
+                delivery_timeout_ms=milliseconds,
+                request_timeout_ms=min(milliseconds, 10_000),
+            )
         )
 
     @property
@@ -112,16 +111,19 @@ class KafkaEventLog:
 
     def end(self) -> int:
         wanted = {TopicPartition(self._topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-        futures = self._admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
-        )
+
+        def ask() -> int:
+            futures = self._admin.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
+            )
+            return int(next(iter(futures.values())).result().offset)
+
         try:
-            offset = next(iter(futures.values())).result().offset
+            return patiently(ask, self._timeout)
         except KafkaException as error:
             raise LogUnavailable(
                 f"the end of {self._topic} can't be read from Kafka at {self._servers}: {error.args[0].str()}"
             ) from error
-        return int(offset)
 
     def tail(
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
@@ -151,22 +153,13 @@ class _KafkaTail:
         self._concerns = concerns
         self._on_unreadable = on_unreadable
         self._consumer = Consumer(
-            {
-                "bootstrap.servers": servers,
-                # A consumer must name a group; nothing is ever committed to it.
-                "group.id": "tailrace-reader",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-                # The default of a second would be the price of every pause.
-                "fetch.queue.backoff.ms": 1,
-                "queued.min.messages": 50_000,
-            }
+            reader(servers, enable_partition_eof=True, auto_offset_reset="error", queued_min_messages=50_000)
         )
         try:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=timeout)
+            partition = TopicPartition(topic, 0)
+            low, high = patiently(
+                lambda: self._consumer.get_watermark_offsets(partition, timeout=timeout), timeout
+            )
         except KafkaException as error:
             self._consumer.close()
             raise LogUnavailable(

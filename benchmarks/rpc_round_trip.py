@@ -1,0 +1,120 @@
+"""From RegisterTaskExecutor appended by one process to its answer read by that process, beside a bare hop.
+
+The bare hop is produce-to-seen on a topic that nobody else reads: what one event must cost. The round trip is two of
+them, and what the jobmanager does in between.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from _report import conditions, median, percentile, report
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas import everyone, resource_manager, task_executor
+from tailrace.schemas.body import Body
+from tailrace.schemas.event import Event
+from tailrace.schemas.types import HardwareDescription, ResourceProfile
+from tailrace.services.configuration import Configuration
+from tailrace.services.connections import admin, event_log
+from tailrace.services.log import EventLog, Tail
+from tailrace.services.log.topics import ensure_cluster_topics
+from tailrace.services.roles import Owed, seal
+
+ROUNDS = 1_000
+WARM_UP = 200
+ADDRESS = "task_executor/bench"
+PROFILE = ResourceProfile(
+    cpu_cores=1.0,
+    heap_memory_mb=0,
+    direct_memory_mb=0,
+    native_memory_mb=0,
+    network_memory_mb=0,
+    managed_memory_mb=0,
+)
+REGISTRATION = resource_manager.RegisterTaskExecutor(
+    address="bench",
+    resource_id="bench",
+    data_port=0,
+    hardware=HardwareDescription(cpu_cores=2, physical_memory=0, jvm_heap=0, managed_memory=0),
+    number_of_slots=1,
+    default_slot_profile=PROFILE,
+)
+
+
+def event(body: Body, recipient: str, count: int) -> Event:
+    """Said by the benchmark's TaskExecutor."""
+    owed = [Owed(recipient, body, None)]
+    now = time.time_ns() // 1000
+    return seal(owed, cluster="bench", sender=ADDRESS, epoch=1, decided_at=0, now=now, count=count)[0]
+
+
+def hops(log: EventLog, tail: Tail) -> list[float]:
+    """Milliseconds from produce to seen."""
+    elapsed = []
+    for count in range(ROUNDS + WARM_UP):
+        start = time.perf_counter()
+        offset = log.append([event(REGISTRATION, "nobody", count)])[0]
+        while tail.position <= offset:
+            tail.poll(1.0)
+        elapsed.append((time.perf_counter() - start) * 1e3)
+    return elapsed[WARM_UP:]
+
+
+def round_trips(log: EventLog, tail: Tail) -> list[float]:
+    """Milliseconds from RegisterTaskExecutor to its answer."""
+    elapsed = []
+    for count in range(ROUNDS + WARM_UP):
+        start = time.perf_counter()
+        offset = log.append([event(REGISTRATION, "resource_manager", count)])[0]
+        answered = False
+        while not answered:
+            answered = any(
+                isinstance(record.body, task_executor.TaskExecutorRegistrationSuccess)
+                and record.header.cause == offset
+                for record in tail.poll(10.0)
+            )
+        elapsed.append((time.perf_counter() - start) * 1e3)
+    return elapsed[WARM_UP:]
+
+
+def main() -> None:
+    with EmbeddedKafka() as kafka:
+        configuration = Configuration(cluster_id="bench", bootstrap_servers=kafka.bootstrap_servers)
+        beside = Configuration(cluster_id="beside", bootstrap_servers=kafka.bootstrap_servers)
+        for each in (configuration, beside):
+            ensure_cluster_topics(admin(each), each.cluster_id)
+        program = (
+            "import threading; from tailrace.services.configuration import Configuration; "
+            "from tailrace.services.entrypoints import jobmanager; "
+            f"jobmanager.run(Configuration(cluster_id='bench', bootstrap_servers={kafka.bootstrap_servers!r}), "
+            "threading.Event())"
+        )
+        with subprocess.Popen([sys.executable, "-c", program]) as jobmanager:
+            try:
+                log, other = event_log(configuration), event_log(beside)
+                claim = everyone.LeaderElected(role=ADDRESS, epoch=1, address="bench", session="bench")
+                log.append([event(claim, "*", -1)])
+                hop = hops(other, other.tail(other.end()))
+                trip = round_trips(log, log.tail(log.end()))
+            finally:
+                jobmanager.kill()
+    figures = {
+        "p50_ms": median(trip),
+        "p99_ms": percentile(trip, 99),
+        "hop_p50_ms": median(hop),
+        "hop_p99_ms": percentile(hop, 99),
+        "hops_at_p50": median(trip) / median(hop),
+    }
+    notes = {
+        "p50_ms": "RegisterTaskExecutor -> its answer read",
+        "hop_p50_ms": "raw limit: one event produced -> seen",
+        "hops_at_p50": "aim: below 4",
+    }
+    report("rpc_round_trip", figures, conditions(rounds=ROUNDS, brokers=1), notes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""What all Kafka clients of the services have in common.
+
+librdkafka writes its own log to stderr, a line for every lost connection; people get ours instead: one when no broker
+answers, and an exception where it matters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+
+_log = structlog.get_logger("kafka")
+_CRITICAL = 2
+_PAUSE_S = 0.02
+T = TypeVar("T")
+
+
+def client(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
+    """Configuration for any client; further keys with `_` for `.`."""
+    own = {name.replace("_", "."): value for name, value in more.items()}
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "log_level": _CRITICAL,
+        "error_cb": _on_error,
+        "reconnect.backoff.max.ms": 1_000,
+        **own,
+    }
+
+
+def reader(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
+    """Configuration for a consumer that assigns itself its partitions and keeps its own position."""
+    own = {name.replace("_", "."): value for name, value in more.items()}
+    return client(bootstrap_servers) | {
+        # A consumer must name a group; nothing is ever committed to it.
+        "group.id": "tailrace-reader",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "isolation.level": "read_committed",
+        # The default of a second would be the price of every pause.
+        "fetch.queue.backoff.ms": 1,
+        **own,
+    }
+
+
+def writer(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
+    """Configuration for a producer of single events: idempotent, acknowledged by all replicas, without delay."""
+    return client(bootstrap_servers, **more) | {"enable.idempotence": True, "acks": "all", "linger.ms": 0}
+
+
+_SETTLING = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+    }
+)
+
+
+def patiently(ask: Callable[[], T], timeout: float) -> T:
+    """What `ask` returns, asked again while the partition's leader is only just being found.
+
+    Raises the last KafkaException when `timeout` seconds are over, any other at once.
+    """
+    until = time.monotonic() + timeout
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in _SETTLING or time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE_S)
+
+
+def _on_error(error: KafkaError) -> None:
+    if error.code() == KafkaError._ALL_BROKERS_DOWN:
+        _log.warning("no broker answers; keeps trying", error=error.str())
