@@ -1,0 +1,148 @@
+"""Events per second from Kafka into the state of all roles, beside consume + Avro decode alone.
+
+The log is a real conversation: jobs that are submitted, deployed on three TaskExecutors, run and finish, one after
+another, made by the simulation of tests/services and written to Kafka. The phases are measured one on top of the
+other, so that the table says where the time goes.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import fastavro
+from _report import conditions, median, report
+from confluent_kafka import Consumer, TopicPartition
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas import avro
+from tailrace.schemas.event import Event, Record
+from tailrace.services.configuration import Configuration
+from tailrace.services.connections import admin, event_log
+from tailrace.services.dispatcher import Dispatcher
+from tailrace.services.job_master import JobMaster
+from tailrace.services.log.clients import reader
+from tailrace.services.log.event_log import EventLog, read_to_end
+from tailrace.services.log.topics import ensure_cluster_topics, log_topic
+from tailrace.services.replica import Replica
+from tailrace.services.resource_manager import ResourceManager
+from tailrace.services.task_executor import TaskExecutor
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from services.simulation import Cluster, graph  # noqa: E402
+
+JOBS = 1_500
+PARALLELISM = 4
+ROUNDS = 3
+BATCH = 10_000
+HEAD = 10
+
+
+def conversation() -> list[Record]:
+    """A cluster's log."""
+    cluster = Cluster()
+    cluster.start_master()
+    for number in range(3):
+        cluster.start_task_executor(f"te-{number}", 2)
+    cluster.settle()
+    job_graph = graph(PARALLELISM)
+    for number in range(JOBS):
+        cluster.submit(f"job-{number}", job_graph)
+        cluster.settle()
+        cluster.finish_all()
+        cluster.settle()
+        # What came before is not asked again: the simulation looks at every state in each of its steps.
+        cluster.forget_ended_jobs()
+    return cluster.log
+
+
+def consumed(bootstrap_servers: str, topic: str, end: int, take: Callable[[bytes], object] | None) -> float:
+    """Seconds from the first poll to the end of the topic; `take` is called with each value."""
+    consumer = Consumer(reader(bootstrap_servers, auto_offset_reset="error", queued_min_messages=50_000))
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    start = time.perf_counter()
+    count = 0
+    while count < end:
+        for message in consumer.consume(BATCH, 0.05):
+            count += 1
+            if take is not None:
+                take(message.value() or b"")
+    elapsed = time.perf_counter() - start
+    consumer.close()
+    return elapsed
+
+
+def decoder() -> Callable[[bytes], object]:
+    """fastavro alone: from the value to a dict."""
+    schemas = {avro.fingerprint(name): schema for name, schema in avro.parsed().items()}
+
+    def decode(value: bytes) -> object:
+        return fastavro.schemaless_reader(io.BytesIO(value[HEAD:]), schemas[value[2:HEAD]], None)
+
+    return decode
+
+
+def read(log: EventLog) -> float:
+    """Seconds until every event has been read as a record."""
+    start = time.perf_counter()
+    for _ in read_to_end(log):
+        pass
+    return time.perf_counter() - start
+
+
+def replayed(log: EventLog) -> float:
+    """Seconds until the state of all roles is there."""
+    replica = Replica([Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()])
+    start = time.perf_counter()
+    for batch in read_to_end(log):
+        for record in batch:
+            replica.apply(record)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    records = conversation()
+    with EmbeddedKafka() as kafka:
+        servers = kafka.bootstrap_servers
+        configuration = Configuration(cluster_id="bench", bootstrap_servers=servers)
+        ensure_cluster_topics(admin(configuration), "bench")
+        log = event_log(configuration)
+        events = [Event(record.header, record.body) for record in records]
+        for start in range(0, len(events), BATCH):
+            log.append(events[start : start + BATCH])
+        topic, end = log_topic("bench"), len(events)
+        bytes_each = sum(len(log.codec.encode(event)) for event in events[:5_000]) / 5_000
+        rounds: dict[str, list[float]] = {"consume": [], "decode": [], "records": [], "replay": []}
+        for _ in range(ROUNDS):
+            rounds["consume"].append(consumed(servers, topic, end, None))
+            rounds["decode"].append(consumed(servers, topic, end, decoder()))
+            rounds["records"].append(read(log))
+            rounds["replay"].append(replayed(log))
+    seconds = {phase: median(values) for phase, values in rounds.items()}
+    each = {phase: value / end * 1e6 for phase, value in seconds.items()}
+    figures = {
+        "events_per_s": end / seconds["replay"],
+        "decode_per_s": end / seconds["decode"],
+        "share_of_decode": seconds["decode"] / seconds["replay"],
+        "consume_us": each["consume"],
+        "avro_us": each["decode"] - each["consume"],
+        "structs_us": each["records"] - each["decode"],
+        "fold_us": each["replay"] - each["records"],
+    }
+    notes = {
+        "events_per_s": "Kafka -> the state of all roles",
+        "decode_per_s": "raw limit: consume + fastavro decode",
+        "share_of_decode": "aim: at least 0.5",
+        "consume_us": "an event: librdkafka and its Python objects",
+        "avro_us": "an event: fastavro, to a dict",
+        "structs_us": "an event: to typed records",
+        "fold_us": "an event: evolve of the roles concerned",
+    }
+    report("replay", figures, conditions(events=end, bytes_per_event=round(bytes_each), rounds=ROUNDS), notes)
+
+
+if __name__ == "__main__":
+    main()
