@@ -1,0 +1,57 @@
+"""What a TaskExecutor asks of the runtime, and how the runtime answers.
+
+Plain data: it crosses from the TaskExecutor into StreamTask processes as MessagePack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ...schemas.types import ExecutionState, JobEdge, JobGraph, JobVertex
+
+
+class SubtaskDeployment(msgspec.Struct, frozen=True):
+    """One attempt to run one subtask."""
+
+    execution_attempt_id: str
+    subtask_index: int
+    attempt_number: int
+
+
+class VertexDeployment(msgspec.Struct, frozen=True):
+    """The subtasks of one job vertex that a TaskExecutor is to run: one query, if the vertex has inputs."""
+
+    cluster: str
+    job_id: str
+    job_graph: JobGraph
+    vertex_id: str
+    subtasks: tuple[SubtaskDeployment, ...]
+
+    @property
+    def vertex(self) -> JobVertex:
+        """The vertex to run. Raises LookupError where the graph has none of that id."""
+        return vertex_of(self.job_graph, self.vertex_id)
+
+    @property
+    def inputs(self) -> tuple[JobEdge, ...]:
+        """The edges that end at the vertex, in the graph's order: an input's index is its place here."""
+        return tuple(edge for edge in self.job_graph.edges if edge.target_vertex_id == self.vertex_id)
+
+    @property
+    def outputs(self) -> tuple[JobEdge, ...]:
+        """The edges that begin at the vertex, in the graph's order."""
+        return tuple(edge for edge in self.job_graph.edges if edge.source_vertex_id == self.vertex_id)
+
+
+Report = Callable[[str, ExecutionState, str | None], None]
+"""Called with execution_attempt_id, the new state and, for FAILED, the reason; from any thread."""
+
+
+def vertex_of(graph: JobGraph, vertex_id: str) -> JobVertex:
+    """The vertex of that id. Raises LookupError."""
+    for vertex in graph.vertices:
+        if vertex.vertex_id == vertex_id:
+            return vertex
+    raise LookupError(f"job graph {graph.name!r} has no vertex {vertex_id!r}")

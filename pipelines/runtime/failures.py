@@ -1,0 +1,67 @@
+"""What is said of a task that failed: type, message and the user's line first, then a short traceback."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from pathlib import Path
+from types import TracebackType
+
+_OURS = str(Path(__file__).resolve().parents[2])
+_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_FRAMES_SHOWN = 8
+
+
+class UserCodeError(Exception):
+    """A user's function raised; `__cause__` is what it raised, `operator` whose function it was."""
+
+    def __init__(self, operator: str, location: str | None) -> None:
+        super().__init__(f"in operator {operator!r}")
+        self.operator = operator
+        self.location = location
+
+
+class TaskError(Exception):
+    """A task cannot go on, for a reason that is not the user's code; the text says which and what to do."""
+
+
+def describe(error: BaseException) -> str:
+    """One line for a person, then a short traceback where it helps."""
+    if isinstance(error, TaskError):
+        return str(error)
+    if not isinstance(error, UserCodeError) or error.__cause__ is None:
+        return f"{_summary(error)}\n{_short_traceback(error)}"
+    cause = error.__cause__
+    where = _user_line(cause.__traceback__) or error.location
+    at = f" at {where}" if where else ""
+    return f"{_summary(cause)}{at}, in operator {error.operator!r}\n{_short_traceback(cause)}"
+
+
+def _summary(error: BaseException) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {' '.join(text.split())}" if text else type(error).__name__
+
+
+def _user_line(trace: TracebackType | None) -> str | None:
+    """file:line of the innermost frame that is neither ours nor a library's."""
+    found = None
+    for frame in traceback.extract_tb(trace):
+        if not _is_foreign(frame.filename):
+            found = f"{frame.filename}:{frame.lineno}"
+    return found
+
+
+def _is_foreign(filename: str) -> bool:
+    example = f"{_OURS}/pipelines/examples/"
+    if filename.startswith(example):
+        return False
+    # User code may live below the checkout (tests, scripts): ours is what the package ships.
+    ours = any(
+        filename.startswith(f"{_OURS}/{top}/") for top in ("pipelines", "services", "schemas", "infra")
+    )
+    return ours or filename.startswith(_LIBRARIES) or filename.startswith("<frozen")
+
+
+def _short_traceback(error: BaseException) -> str:
+    lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-_FRAMES_SHOWN)
+    return "".join(lines).rstrip()

@@ -1,0 +1,54 @@
+"""Frames on local sockets: a length, then that many bytes.
+
+Two conversations use them: Spark's Python workers hand buffers over to StreamTasks, and the TaskExecutor
+talks with its StreamTask processes in MessagePack.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+_LENGTH: Final = struct.Struct("<I")
+_RECEIVE: Final = 1 << 18
+
+
+def frame(*parts: bytes) -> bytes:
+    """The parts as one frame."""
+    return b"".join((_LENGTH.pack(sum(map(len, parts))), *parts))
+
+
+class FrameReader:
+    """Frames out of a socket, which may be non-blocking."""
+
+    def __init__(self, source: socket.socket) -> None:
+        self.socket = source
+        self._pending = bytearray()
+        self.ended = False
+
+    def receive(self) -> list[bytes]:
+        """The frames that one read completes; sets `ended` where the peer is gone."""
+        try:
+            data = self.socket.recv(_RECEIVE)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except ConnectionError:
+            data = b""
+        if not data:
+            self.ended = True
+            return []
+        self._pending += data
+        return list(self._complete())
+
+    def _complete(self) -> Iterator[bytes]:
+        start, end = 0, len(self._pending)
+        while end - start >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._pending, start)
+            stop = start + _LENGTH.size + length
+            if stop > end:
+                break
+            yield bytes(memoryview(self._pending)[start + _LENGTH.size : stop])
+            start = stop
+        del self._pending[:start]

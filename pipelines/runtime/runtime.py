@@ -1,0 +1,462 @@
+"""The runtime of a TaskExecutor: deploys and cancels subtasks, and reports what becomes of them.
+
+One thread, the loop, owns all state here; what comes from other threads is posted to it, and what blocks
+(Spark) runs in threads that post their outcome back. Of each attempt is reported INITIALIZING, then RUNNING
+when its StreamTask is open and the query's tasks are connected, then one end.
+
+A query is shared by the subtasks of one deployment. It is stopped when the last of them has ended, and only
+then is that end reported: after it nothing of the deployment runs. A query that dies takes the subtasks that
+still run with it; a StreamTask that dies takes nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import selectors
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ...schemas.types import ExecutionState
+from ..graph.physical_plan import channel_topic
+from .deployment import Report, SubtaskDeployment, VertexDeployment, vertex_of
+from .failures import TaskError, describe
+from .frames import FrameReader
+from .hand_over import HandOver
+from .lobby import Lobby
+from .pool import ProcessPool, TaskProcess
+from .protocol import Cancel, Canceled, Failed, Finished, Notice, Open, Opened, Restored
+from .query import Query, start_query
+from .settings import ExecutionMode, Settings
+from .stream_task.zygote import ENDED
+from .vertex import output_type, parts_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+DEFAULT_HEAP_MIB: Final = 640
+KILL_AFTER_S: Final = 0.5
+"""When a process that was told to cancel is killed; it should have ended by itself long before."""
+
+
+class _Execution:
+    """One attempt. `end` is set when it has ended, `reported` when that has been said."""
+
+    def __init__(self, subtask: SubtaskDeployment, deployment: _Deployment, process: TaskProcess) -> None:
+        self.id = subtask.execution_attempt_id
+        self.subtask = subtask
+        self.deployment = deployment
+        self.process = process
+        self.positions: tuple[int, ...] | None = None
+        self.opened = False
+        self.running = False
+        self.canceling = False
+        self.end: tuple[ExecutionState, str | None] | None = None
+
+
+class _Deployment:
+    """The attempts that share a query, and the query."""
+
+    def __init__(self, number: int, spec: VertexDeployment) -> None:
+        self.number = number
+        self.spec = spec
+        self.settings = Settings.of(spec.job_graph.configuration)
+        self.executions: list[_Execution] = []
+        self.awaited = len(spec.inputs) * len(spec.subtasks)
+        """Greetings of the query's tasks that are still to come."""
+        self.starting = False
+        self.query: Query | None = None
+        self.stopping = False
+
+    @property
+    def live(self) -> list[_Execution]:
+        return [execution for execution in self.executions if execution.end is None]
+
+
+class TaskRuntime:
+    """See deployment.py for what goes in and what is reported. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str,
+        scratch: Path,
+        slots: int,
+        report: Report,
+        jars: Sequence[Path] | None = None,
+        heap_mib: int = DEFAULT_HEAP_MIB,
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._scratch = scratch
+        self._slots = slots
+        self._report = report
+        self._jars = jars
+        self._heap_mib = heap_mib
+        # Not in scratch: the path of a Unix socket has about a hundred characters.
+        self._sockets = Path(tempfile.mkdtemp(prefix="tailrace-"))
+        self._pool = ProcessPool(self._sockets, size=2 * slots)
+        self._lobby = Lobby(self._sockets)
+        self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        self._executions: dict[str, _Execution] = {}
+        self._deployments: dict[int, _Deployment] = {}
+        self._number = 0
+        self._deadlines: list[tuple[float, _Execution]] = []
+        self._closed = False
+        self._spark: SparkSession | None = None
+        self._spark_failure: str | None = None
+        self._spark_ready = threading.Event()
+        self._loop = threading.Thread(target=self._run, name="task-runtime", daemon=True)
+        self._loop.start()
+
+    # What others call.
+
+    def start(self) -> None:
+        """Starts Spark and warms it; returns when the first deployment would be quick. Raises on failure."""
+        from .warm_up import warm_up
+
+        try:
+            from ...infra.jars import spark_jars
+            from .session import start_session
+
+            jars = spark_jars() if self._jars is None else self._jars
+            spark = start_session(self._scratch, jars, self._heap_mib)
+            warm_up(spark, self._bootstrap_servers, self._scratch, self._lobby.path)
+        except Exception as error:
+            self._spark_failure = describe(error)
+            raise
+        else:
+            self._spark = spark
+        finally:
+            self._spark_ready.set()
+
+    def jvm_heap_bytes(self) -> int:
+        """The largest heap that Spark's JVM may have."""
+        return self._heap_mib << 20
+
+    def deploy(self, deployment: VertexDeployment) -> None:
+        """Starts the subtasks; returns at once."""
+        self._post(lambda: self._deploy(deployment))
+
+    def cancel(self, execution_attempt_id: str) -> None:
+        """Ends an attempt; returns at once. One that is not known here is reported as CANCELED."""
+        self._post(lambda: self._cancel(execution_attempt_id))
+
+    def close(self) -> None:
+        """Ends everything that runs, unreported, then Spark. Safe to call twice."""
+        if self._closed:
+            return
+        done = threading.Event()
+        self._post(lambda: self._shut_down(done))
+        done.wait(10)
+        self._loop.join(5)
+        for deployment in self._deployments.values():
+            if deployment.query is not None and not deployment.stopping:
+                deployment.query.stop()
+        if self._spark is not None:
+            self._spark.stop()
+            gateway = self._spark.sparkContext._gateway
+            if gateway is not None:
+                _end_jvm(gateway)
+        self._pool.close()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    # The loop.
+
+    def _post(self, action: Callable[[], None]) -> None:
+        self._posted.put(action)
+        self._wake_out.send(b"w")
+
+    def _run(self) -> None:
+        self._register(self._wake_in, self._take_posted)
+        self._register(self._lobby.listener, self._accept_worker)
+        ends = bytearray()
+        self._register(self._pool.ends, lambda: self._process_ended(ends))
+        self._pool.fill()
+        while not self._closed:
+            for key, _ in self._selector.select(self._next_deadline()):
+                try:
+                    key.data()
+                except Exception:
+                    log.exception("the task runtime could not handle an event")
+            self._kill_overdue()
+
+    def _register(self, source: socket.socket, handle: Callable[[], Any]) -> None:
+        self._selector.register(source, selectors.EVENT_READ, handle)
+
+    def _take_posted(self) -> None:
+        self._wake_in.recv(4096)
+        while not self._posted.empty():
+            self._posted.get_nowait()()
+
+    def _next_deadline(self) -> float | None:
+        if not self._deadlines:
+            return None
+        return max(0.0, min(at for at, _ in self._deadlines) - time.monotonic())
+
+    def _kill_overdue(self) -> None:
+        now = time.monotonic()
+        for at, execution in list(self._deadlines):
+            if at <= now:
+                self._deadlines.remove((at, execution))
+                if execution.end is None:
+                    self._pool.kill(execution.process)
+
+    def _shut_down(self, done: threading.Event) -> None:
+        self._closed = True
+        for execution in self._executions.values():
+            execution.process.control.close()
+        done.set()
+
+    # Deploying.
+
+    def _deploy(self, spec: VertexDeployment) -> None:
+        self._number += 1
+        try:
+            deployment = _Deployment(self._number, spec)
+            parts_of(spec.vertex)
+        except (ValueError, LookupError) as error:
+            for subtask in spec.subtasks:
+                self._report(subtask.execution_attempt_id, ExecutionState.FAILED, str(error))
+            return
+        self._deployments[deployment.number] = deployment
+        for subtask in spec.subtasks:
+            process = self._pool.take()
+            execution = _Execution(subtask, deployment, process)
+            deployment.executions.append(execution)
+            self._executions[execution.id] = execution
+            self._register(process.control, partial(self._hear, execution))
+            process.send(Open(spec, subtask.subtask_index, subtask.attempt_number, self._bootstrap_servers))
+            self._report(execution.id, ExecutionState.INITIALIZING, None)
+        self._start_query_if_due(deployment)
+        self._pool.fill()
+
+    def _start_query_if_due(self, deployment: _Deployment) -> None:
+        """A first attempt has committed nothing: its query need not wait for its StreamTask."""
+        if not deployment.spec.inputs or deployment.starting:
+            return
+        live = deployment.live
+        if any(e.positions is None and e.subtask.attempt_number > 0 for e in live) or not live:
+            return
+        deployment.starting = True
+        inputs = len(deployment.spec.inputs)
+        positions = {e.subtask.subtask_index: e.positions or (0,) * inputs for e in live}
+        deployment.awaited = inputs * len(positions)
+        paths = {e.subtask.subtask_index: e.process.socket_path for e in live}
+        threading.Thread(
+            target=self._run_query,
+            args=(deployment, positions, paths),
+            name=f"query-{deployment.number}",
+            daemon=True,
+        ).start()
+
+    def _run_query(
+        self, deployment: _Deployment, positions: dict[int, tuple[int, ...]], paths: dict[int, str]
+    ) -> None:
+        """In a thread of its own: starts the query and waits for its end."""
+        spec = deployment.spec
+        try:
+            self._spark_ready.wait()
+            if self._spark is None:
+                raise TaskError(f"Spark did not start: {self._spark_failure}")
+            topics = [channel_topic(spec.cluster, spec.job_id, edge.data_set_id) for edge in spec.inputs]
+            begin = {
+                topic: {subtask: each[i] for subtask, each in positions.items()}
+                for i, topic in enumerate(topics)
+            }
+            query = start_query(
+                self._spark,
+                self._bootstrap_servers,
+                begin,
+                _hand_over(deployment, topics, self._lobby.path, paths),
+                deployment.settings.mode,
+                self._scratch / f"query-{deployment.number}",
+            )
+        except Exception as error:
+            reason = describe(error)
+            self._post(lambda: self._query_ended(deployment, reason))
+            return
+        self._post(lambda: self._query_started(deployment, query))
+        failure = query.wait()
+        self._post(lambda: self._query_ended(deployment, failure))
+
+    def _query_started(self, deployment: _Deployment, query: Query) -> None:
+        deployment.query = query
+        if deployment.settings.mode is ExecutionMode.MICRO_BATCH:
+            # Its tasks begin with the first batch, which may be long in coming.
+            deployment.awaited = 0
+        if not deployment.live:
+            self._stop_query(deployment)
+        self._report_running(deployment)
+
+    def _query_ended(self, deployment: _Deployment, failure: str | None) -> None:
+        if deployment.stopping:
+            return
+        reason = failure or "Spark's query ended by itself"
+        for execution in deployment.live:
+            self._pool.kill(execution.process)
+            self._end(execution, ExecutionState.FAILED, reason)
+
+    # Listening.
+
+    def _accept_worker(self) -> None:
+        reader = self._lobby.accept()
+        self._register(reader.socket, lambda: self._hear_worker(reader))
+
+    def _hear_worker(self, reader: FrameReader) -> None:
+        for greeting in self._lobby.greetings(reader):
+            deployment = self._deployments.get(greeting.deployment)
+            if deployment is None:
+                continue
+            if greeting.failure is not None:
+                for execution in deployment.live:
+                    self._pool.kill(execution.process)
+                    self._end(execution, ExecutionState.FAILED, greeting.failure)
+            else:
+                deployment.awaited -= 1
+                self._report_running(deployment)
+        if reader.ended:
+            self._selector.unregister(reader.socket)
+            reader.socket.close()
+
+    def _hear(self, execution: _Execution) -> None:
+        for data in execution.process.notices.receive():
+            self._notice(execution, msgspec.msgpack.decode(data, type=Notice))
+        if execution.process.notices.ended:
+            self._selector.unregister(execution.process.control)
+            execution.process.control.close()
+            Path(execution.process.socket_path).unlink(missing_ok=True)
+            if execution.end is None:
+                if execution.canceling:
+                    self._end(execution, ExecutionState.CANCELED, None)
+                else:
+                    self._end(execution, ExecutionState.FAILED, "the process of its StreamTask died")
+
+    def _notice(self, execution: _Execution, notice: Notice) -> None:
+        if execution.end is not None:
+            return
+        match notice:
+            case Restored(positions):
+                execution.positions = positions
+                self._start_query_if_due(execution.deployment)
+            case Opened():
+                execution.opened = True
+                self._report_running(execution.deployment)
+            case Finished():
+                self._end(execution, ExecutionState.FINISHED, None)
+            case Canceled():
+                self._end(execution, ExecutionState.CANCELED, None)
+            case Failed(reason):
+                self._end(execution, ExecutionState.FAILED, reason)
+
+    def _process_ended(self, pending: bytearray) -> None:
+        pending += self._pool.ends.recv(ENDED.size * 64)
+        while len(pending) >= ENDED.size:
+            token, status = ENDED.unpack_from(pending)
+            del pending[: ENDED.size]
+            if status not in (0, 1):
+                log.warning("StreamTask process %d ended with status %d", token, status)
+
+    # Ending.
+
+    def _report_running(self, deployment: _Deployment) -> None:
+        if deployment.awaited > 0 and deployment.spec.inputs:
+            return
+        for execution in deployment.live:
+            if execution.opened and not execution.running:
+                execution.running = True
+                self._report(execution.id, ExecutionState.RUNNING, None)
+
+    def _cancel(self, execution_id: str) -> None:
+        execution = self._executions.get(execution_id)
+        if execution is None:
+            self._report(execution_id, ExecutionState.CANCELED, None)
+        elif execution.end is None and not execution.canceling:
+            execution.canceling = True
+            execution.process.send(Cancel())
+            self._deadlines.append((time.monotonic() + KILL_AFTER_S, execution))
+
+    def _end(self, execution: _Execution, state: ExecutionState, reason: str | None) -> None:
+        execution.end = state, reason
+        deployment = execution.deployment
+        if deployment.live or not deployment.starting:
+            self._forget(execution)
+            # Peers may have waited for this one's position.
+            self._start_query_if_due(deployment)
+        elif deployment.query is None:
+            # Its query is on its way, and is stopped when it arrives.
+            self._forget(execution)
+        else:
+            self._stop_query(deployment, execution)
+
+    def _stop_query(self, deployment: _Deployment, last: _Execution | None = None) -> None:
+        deployment.stopping = True
+        query = deployment.query
+        assert query is not None
+
+        def stop() -> None:
+            try:
+                query.stop()
+            except Exception as error:
+                log.warning("a query could not be stopped: %s", error)
+            self._post(lambda: self._stopped(deployment, last))
+
+        threading.Thread(target=stop, name=f"stop-{deployment.number}", daemon=True).start()
+
+    def _stopped(self, deployment: _Deployment, last: _Execution | None) -> None:
+        self._deployments.pop(deployment.number, None)
+        if last is not None:
+            self._forget(last)
+
+    def _forget(self, execution: _Execution) -> None:
+        """Reports the end; the attempt is unknown from now on."""
+        assert execution.end is not None
+        self._executions.pop(execution.id, None)
+        state, reason = execution.end
+        self._report(execution.id, state, reason)
+        deployment = execution.deployment
+        if not deployment.live and not deployment.starting:
+            self._deployments.pop(deployment.number, None)
+
+
+def _hand_over(deployment: _Deployment, topics: list[str], lobby: str, paths: dict[int, str]) -> HandOver:
+    spec = deployment.spec
+    prefix = parts_of(spec.vertex).prefix
+    input_types = tuple(
+        output_type(vertex_of(spec.job_graph, edge.source_vertex_id).operators).to_json()
+        for edge in spec.inputs
+    )
+    return HandOver(
+        deployment=deployment.number,
+        lobby=lobby,
+        inputs={topic: i for i, topic in enumerate(topics)},
+        input_types=input_types,
+        prefix=prefix,
+        output_type=output_type(prefix).to_json() if prefix else None,
+        stream_tasks=paths,
+    )
+
+
+def _end_jvm(gateway: Any) -> None:
+    """Closes the gateway's input, which ends the JVM, and waits for that."""
+    gateway.shutdown()
+    process = gateway.proc
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(10)
+    except Exception:
+        process.kill()
+        process.wait()

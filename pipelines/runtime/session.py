@@ -1,0 +1,105 @@
+"""The SparkSession of a TaskExecutor: a JVM on loopback, configured for real-time mode with Python.
+
+Each setting has its reason beside it. The JVM ends with its TaskExecutor, also if that is SIGKILLed: PySpark's
+gateway ends when its standard input closes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# A task of a real-time query keeps its thread, and threads are made when they are needed: as many as queries
+# may ever ask for.
+_TASK_THREADS: Final = 512
+
+SETTINGS: Final[Mapping[str, str]] = {
+    # Python operators are not on Spark's list; of its guarantees only the source's order is leaned on.
+    "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
+    # A row must leave Spark when it is there, not when a batch or a buffer is full: a row is a buffer of many
+    # records already.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+    "spark.sql.execution.pandas.udf.buffer.size": "16",
+    "spark.buffer.size": "16",
+    # The default forks a shell for each file.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.python.daemon.module": "tailrace.pipelines.runtime.daemon",
+    # The code of two jobs never shares an interpreter.
+    "spark.python.worker.reuse": "false",
+    "spark.default.parallelism": "1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+    # What Spark remembers of queries and tasks for its user interface.
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.sql.ui.retainedExecutions": "2",
+    "spark.ui.retainedJobs": "2",
+    "spark.ui.retainedStages": "2",
+    "spark.ui.retainedTasks": "16",
+    # A query that has ended is stopped at once.
+    "spark.sql.streaming.stopTimeout": "5s",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+# Two TaskExecutors share a small machine: one collector thread, no second compiler.
+_JVM_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
+
+# Stopping a query kills its tasks, and Spark writes a stack trace for each: that is no error here.
+_LOG4J: Final = """\
+status = off
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS} spark %c{1}: %m%n%ex
+logger.task.name = org.apache.spark.util.Utils
+logger.task.level = off
+logger.python.name = org.apache.spark.api.python
+logger.python.level = off
+logger.write.name = org.apache.spark.sql.execution.datasources.v2
+logger.write.level = off
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.scheduler.name = org.apache.spark.scheduler.TaskSetManager
+logger.scheduler.level = off
+logger.query.name = org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
+logger.query.level = off
+"""
+
+
+def start_session(scratch: Path, jars: Sequence[Path], heap_mib: int) -> SparkSession:
+    """Starts the JVM and the session; takes seconds."""
+    # The workers must be this interpreter, wherever it is installed.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    from pyspark.sql import SparkSession
+
+    scratch.mkdir(parents=True, exist_ok=True)
+    log4j = scratch / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    options = " ".join([*_JVM_OPTIONS, f"-Dlog4j2.configurationFile={log4j.as_uri()}"])
+    settings = {
+        **SETTINGS,
+        "spark.driver.memory": f"{heap_mib}m",
+        "spark.driver.extraJavaOptions": options,
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.local.dir": str(scratch / "spark"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+    builder = SparkSession.builder.master(f"local[{_TASK_THREADS}]").appName("tailrace")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

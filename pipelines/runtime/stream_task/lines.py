@@ -1,0 +1,30 @@
+"""Text from a byte stream: records separated by a delimiter, as document 004's socket_text_stream has it."""
+
+from __future__ import annotations
+
+
+class LineSplitter:
+    """Cuts a byte stream into records. UTF-8; what is none becomes U+FFFD, since a source must go on.
+
+    With the delimiter "\\n", a carriage return before it is dropped, as Flink does.
+    """
+
+    def __init__(self, delimiter: str) -> None:
+        self._delimiter = delimiter.encode()
+        self._drop_return = delimiter == "\n"
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        """The records that these bytes complete."""
+        *complete, self._rest = (self._rest + data).split(self._delimiter)
+        return [self._text(piece) for piece in complete]
+
+    def end(self) -> list[str]:
+        """The last record, which no delimiter ended, if there is one."""
+        rest, self._rest = self._rest, b""
+        return [self._text(rest)] if rest else []
+
+    def _text(self, piece: bytes) -> str:
+        if self._drop_return and piece.endswith(b"\r"):
+            piece = piece[:-1]
+        return piece.decode(errors="replace")

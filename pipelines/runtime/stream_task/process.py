@@ -1,0 +1,34 @@
+"""The process of a StreamTask: waits, warm, for its one task; runs it; ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+import msgspec
+
+from ..frames import frame
+from ..protocol import Notice
+from .input_thread import InputThread
+from .mailbox import Mailbox
+from .task import StreamTask
+
+
+def run(control: socket.socket, listener: socket.socket) -> None:
+    """Never returns. `control` leads to the TaskExecutor, `listener` is where Spark's workers connect."""
+    mailbox = Mailbox()
+    input_thread = InputThread(mailbox, control, listener)
+    input_thread.start()
+    input_thread.open_arrived.wait()
+    opening = input_thread.opened
+    assert opening is not None
+
+    def notify(notice: Notice) -> None:
+        control.sendall(frame(msgspec.msgpack.encode(notice)))
+
+    StreamTask(opening, mailbox, input_thread, notify).invoke()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not exit(): the threads of librdkafka and of user code have nothing left to say.
+    os._exit(0)

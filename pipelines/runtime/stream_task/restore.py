@@ -1,0 +1,50 @@
+"""What a new attempt reads before it begins: committed offsets, and the changelog to its exact end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from ..failures import TaskError
+from .progress import Progress
+
+_TIMEOUT_S: Final = 30.0
+
+
+def read_progress(consumer: Consumer, topics: Sequence[str], partition: int) -> Progress:
+    """The committed progress of the consumer's group on these inputs. Raises TaskError."""
+    if not topics:
+        return Progress.none(0)
+    try:
+        committed = consumer.committed([TopicPartition(topic, partition) for topic in topics], _TIMEOUT_S)
+    except KafkaException as error:
+        raise TaskError(f"the committed offsets could not be read: {error.args[0].str()}") from error
+    for each in committed:
+        if each.error is not None:
+            raise TaskError(f"the committed offset of {each.topic} could not be read: {each.error.str()}")
+    return Progress.read(committed)
+
+
+def read_changelog(consumer: Consumer, topic: str, partition: int) -> Iterator[tuple[bytes, bytes]]:
+    """Key and value of every committed message, to the end that the partition has now.
+
+    Call after the fencing of older attempts: from then on nobody else writes. The end is partition EOF, not
+    a last offset: control records take offsets too. Raises TaskError.
+    """
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+    try:
+        while True:
+            message = consumer.poll(_TIMEOUT_S)
+            if message is None:
+                raise TaskError(f"the changelog {topic} gave nothing for {_TIMEOUT_S:.0f} s: is Kafka up?")
+            error = message.error()
+            if error is None:
+                yield message.key() or b"", message.value() or b""
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return
+            elif not error.retriable():
+                raise TaskError(f"the changelog {topic} could not be read: {error.str()}")
+    finally:
+        consumer.unassign()

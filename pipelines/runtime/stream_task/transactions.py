@@ -1,0 +1,151 @@
+"""A subtask's one transactional producer.
+
+A transaction holds what a commit interval made: output buffers, changes of state, and the consumed offsets.
+It begins with the first thing to send. `transactional.id` is the ExecutionVertex: `open` fences whoever used
+it before, and an older attempt that still lives learns of it at its next commit.
+
+Where the outcome of a commit or abort is unknown, librdkafka (no KIP-890) may only be thrown away. State in
+memory is then ahead of Kafka, or not; so the attempt fails, and its successor fences, reads what was
+committed and goes on from there: the same path as after a crash, instead of a second one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from ..failures import TaskError
+
+TRANSACTION_TIMEOUT_MS: Final = 30_000
+"""How long a dead task's open transaction may hold up readers, if no successor ends it before."""
+_PATIENCE_S: Final = 60.0
+"""How long retriable errors are retried: longer than a broker takes to come back."""
+_QUEUED_MESSAGES: Final = 1_000_000
+
+
+class Transactions:
+    """Begins, fills and ends transactions. Raises TaskError where the attempt cannot go on."""
+
+    def __init__(self, bootstrap_servers: str, transactional_id: str, group_metadata: Any) -> None:
+        self._id = transactional_id
+        self._group_metadata = group_metadata
+        self._active = False
+        self._failure: KafkaError | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "linger.ms": 1,
+                "queue.buffering.max.messages": _QUEUED_MESSAGES,
+                "compression.type": "lz4",
+                "allow.auto.create.topics": False,
+            }
+        )
+
+    def open(self) -> None:
+        """Fences older attempts; what they had open is aborted."""
+        self._persist("init_transactions", lambda: self._producer.init_transactions(10))
+
+    def send(
+        self, topic: str, partition: int, value: bytes, timestamp_ms: int = 0, key: bytes | None = None
+    ) -> None:
+        """Adds a message to the transaction, beginning one if need be."""
+        self._begin()
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value,
+                    key,
+                    partition,
+                    on_delivery=self._delivered,
+                    timestamp=timestamp_ms,
+                )
+            except BufferError:
+                self._producer.poll(0.05)
+            except KafkaException as error:
+                raise self._explained(f"producing to {topic}", error) from error
+            else:
+                return
+
+    def commit(self, offsets: Sequence[TopicPartition]) -> None:
+        """Ends the transaction with these consumed offsets in it; begins one for them if there is none."""
+        self._begin()
+        if offsets:
+            self._persist(
+                "send_offsets_to_transaction",
+                lambda: self._producer.send_offsets_to_transaction(list(offsets), self._group_metadata, 10),
+            )
+        self._persist("commit_transaction", lambda: self._producer.commit_transaction(10))
+        if self._failure is not None:
+            raise TaskError(f"a message of {self._id} was not delivered: {self._failure.str()}")
+        self._active = False
+
+    def abort(self, timeout_s: float = 5.0) -> None:
+        """Aborts the transaction, if there is one; what cannot be aborted the successor's fencing will."""
+        if self._active:
+            self._active = False
+            try:
+                self._producer.purge()
+                self._producer.abort_transaction(timeout_s)
+            except KafkaException:
+                return
+
+    @property
+    def active(self) -> bool:
+        """Whether something has been sent and not committed."""
+        return self._active
+
+    def _begin(self) -> None:
+        if not self._active:
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as error:
+                raise self._explained("begin_transaction", error) from error
+            self._active = True
+
+    def _delivered(self, error: KafkaError | None, _: Any) -> None:
+        if error is not None and self._failure is None:
+            self._failure = error
+
+    def _persist(self, what: str, call: Any) -> None:
+        """Calls until it succeeds or is known to be in vain: librdkafka resumes a retriable call."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                call()
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > deadline:
+                    raise self._explained(what, error) from error
+
+    def _explained(self, what: str, error: KafkaException) -> TaskError:
+        reason: KafkaError = error.args[0]
+        if reason.code() in (
+            KafkaError._FENCED,
+            KafkaError.PRODUCER_FENCED,
+            KafkaError.INVALID_PRODUCER_EPOCH,
+        ):
+            return TaskError(f"{self._id} was fenced: a newer attempt of this subtask has started")
+        return TaskError(f"{what} of {self._id} failed: {reason.name()}: {reason.str()}")
+
+
+def group_consumer(bootstrap_servers: str, group: str) -> Consumer:
+    """A consumer for a subtask's group, to read its committed offsets and changelog; it subscribes to nothing."""
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            # The default of a second would be what a restore waits for.
+            "fetch.queue.backoff.ms": 10,
+            "fetch.wait.max.ms": 50,
+        }
+    )

@@ -1,0 +1,68 @@
+"""Warming Spark: a few real-time queries that end as soon as their task is up.
+
+The first query of a JVM takes seconds, for it loads and compiles classes; the tenth takes a third of one.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from .hand_over import HandOver
+from .query import start_query
+from .settings import ExecutionMode
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+TOPIC: Final = "tailrace.warm-up"
+ROUNDS: Final = 3
+_TIMEOUT_S: Final = 60.0
+
+
+def warm_up(spark: SparkSession, bootstrap_servers: str, scratch: Path, lobby: str) -> None:
+    """Runs the queries one after another. A failure costs time at the first deployment, and nothing else."""
+    del lobby
+    try:
+        _ensure_topic(bootstrap_servers)
+        with tempfile.TemporaryDirectory(prefix="tailrace-") as directory:
+            for number in range(ROUNDS):
+                _round(spark, bootstrap_servers, scratch / f"warm-up-{number}", Path(directory) / f"{number}")
+    except Exception as error:
+        log.warning("Spark could not be warmed up: %s", error)
+
+
+def _round(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as lobby:
+        lobby.bind(str(path))
+        lobby.listen()
+        lobby.settimeout(_TIMEOUT_S)
+        nobody = HandOver(
+            deployment=0, lobby=str(path), inputs={TOPIC: 0}, input_types=(), prefix=(), output_type=None,
+            stream_tasks={},
+        )  # fmt: skip
+        query = start_query(
+            spark, bootstrap_servers, {TOPIC: {0: 0}}, nobody, ExecutionMode.REAL_TIME, checkpoint
+        )
+        try:
+            lobby.accept()[0].close()
+        finally:
+            query.stop()
+
+
+def _ensure_topic(bootstrap_servers: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for future in admin.create_topics([NewTopic(TOPIC, 1)]).values():
+        try:
+            future.result(_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise
