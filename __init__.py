@@ -1,6 +1,8 @@
 """tailrace: a cluster control plane for stream processing whose conversation is its database.
 
-Importing the package costs nothing: what it offers is loaded at first use.
+This is the face that job authors see: `from tailrace import StreamExecutionEnvironment`. Importing the
+package costs nothing, since services, tools and Spark's Python workers import it too: what it offers is
+loaded at first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,12 +12,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = ["StreamExecutionEnvironment", "TumblingProcessingTimeWindows", "Types"]
+__all__ = ["StreamExecutionEnvironment", "TumblingProcessingTimeWindows", "Types", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from .pipelines import api
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .pipelines import api
 
-        return getattr(api, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

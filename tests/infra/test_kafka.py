@@ -32,6 +32,13 @@ def kafka(tmp_path: Path) -> Iterator[EmbeddedKafka]:
     running.kill()
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[EmbeddedKafka]:
+    """One broker for the tests that leave it as it was; each has its own topics."""
+    with EmbeddedKafka() as running:
+        yield running
+
+
 def create(kafka: EmbeddedKafka, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
     for done in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
@@ -78,9 +85,9 @@ def transactional(kafka: EmbeddedKafka, name: str) -> Producer:
     return producer
 
 
-def test_it_listens_on_the_loopback_alone(kafka: EmbeddedKafka) -> None:
+def test_it_listens_on_the_loopback_alone(shared: EmbeddedKafka) -> None:
     listening = [
-        c for c in psutil.Process(kafka.pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN
+        c for c in psutil.Process(shared.pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN
     ]
     assert len(listening) == 2
     # A JVM's socket for 127.0.0.1 may be an IPv6 one that holds the mapped address.
@@ -142,23 +149,23 @@ def test_a_restart_takes_another_port_where_the_earlier_one_is_taken(kafka: Embe
         assert read(kafka, "kept", 1) == [b"one"]
 
 
-def test_committed_transactions_are_read_and_aborted_ones_are_not(kafka: EmbeddedKafka) -> None:
-    create(kafka, "out")
-    producer = transactional(kafka, "writer")
-    transaction(producer, "out", b"one")
-    transaction(producer, "out", b"never", commit=False)
-    transaction(producer, "out", b"two")
-    assert read(kafka, "out", 2) == [b"one", b"two"]
+def test_committed_transactions_are_read_and_aborted_ones_are_not(shared: EmbeddedKafka) -> None:
+    create(shared, "verdicts")
+    producer = transactional(shared, "writer")
+    transaction(producer, "verdicts", b"one")
+    transaction(producer, "verdicts", b"never", commit=False)
+    transaction(producer, "verdicts", b"two")
+    assert read(shared, "verdicts", 2) == [b"one", b"two"]
 
 
-def test_offsets_commit_with_the_transaction(kafka: EmbeddedKafka) -> None:
-    create(kafka, "in")
-    create(kafka, "out")
-    group = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "c.job.vertex.0", **QUIET})
-    producer = transactional(kafka, "writer")
+def test_offsets_commit_with_the_transaction(shared: EmbeddedKafka) -> None:
+    create(shared, "in")
+    create(shared, "answers")
+    group = Consumer({"bootstrap.servers": shared.bootstrap_servers, "group.id": "c.job.vertex.0", **QUIET})
+    producer = transactional(shared, "writer")
 
     producer.begin_transaction()
-    producer.produce("out", b"one", partition=0)
+    producer.produce("answers", b"one", partition=0)
     producer.flush(30)
     producer.send_offsets_to_transaction([TopicPartition("in", 0, 42)], group.consumer_group_metadata(), 30)
     producer.commit_transaction(30)
@@ -167,21 +174,21 @@ def test_offsets_commit_with_the_transaction(kafka: EmbeddedKafka) -> None:
     group.close()
 
 
-def test_a_transaction_is_a_matter_of_milliseconds(kafka: EmbeddedKafka) -> None:
-    create(kafka, "out")
-    producer = transactional(kafka, "writer")
-    transaction(producer, "out", b"first")
+def test_a_transaction_is_a_matter_of_milliseconds(shared: EmbeddedKafka) -> None:
+    create(shared, "timed")
+    producer = transactional(shared, "writer")
+    transaction(producer, "timed", b"first")
     took = []
     for _ in range(50):
         start = time.monotonic()
-        transaction(producer, "out", b"x")
+        transaction(producer, "timed", b"x")
         took.append(time.monotonic() - start)
     # 4 ms when the machine is ours; it is 100 where a setting makes each wait for a retry.
     assert sorted(took)[25] < 0.05
 
 
-def test_a_topic_that_was_not_created_is_not_there(kafka: EmbeddedKafka) -> None:
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+def test_a_topic_that_was_not_created_is_not_there(shared: EmbeddedKafka) -> None:
+    admin = AdminClient({"bootstrap.servers": shared.bootstrap_servers, **QUIET})
     assert admin.list_topics("typo", timeout=30).topics["typo"].error is not None
     assert "typo" not in admin.list_topics(timeout=30).topics
 
@@ -197,21 +204,21 @@ def test_another_process_attaches_by_the_data_directory(kafka: EmbeddedKafka) ->
         EmbeddedKafka.attach(kafka.data_dir)
 
 
-def test_a_second_broker_over_the_same_data_is_refused(kafka: EmbeddedKafka) -> None:
-    with pytest.raises(KafkaUnavailable, match=f"running over .* already .pid {kafka.pid}"):
-        EmbeddedKafka(kafka.data_dir).start()
-    assert kafka.is_running()
+def test_a_second_broker_over_the_same_data_is_refused(shared: EmbeddedKafka) -> None:
+    with pytest.raises(KafkaUnavailable, match=f"running over .* already .pid {shared.pid}"):
+        EmbeddedKafka(shared.data_dir).start()
+    assert shared.is_running()
 
 
-def test_a_frozen_broker_thaws(kafka: EmbeddedKafka) -> None:
-    create(kafka, "kept")
-    kafka.pause()
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+def test_a_frozen_broker_thaws(shared: EmbeddedKafka) -> None:
+    create(shared, "thawed")
+    shared.pause()
+    admin = AdminClient({"bootstrap.servers": shared.bootstrap_servers, **QUIET})
     with pytest.raises(Exception, match=r"_TRANSPORT|_TIMED_OUT"):
         admin.list_topics(timeout=0.5)
-    kafka.resume()
-    produce(kafka, "kept", b"one")
-    assert read(kafka, "kept", 1) == [b"one"]
+    shared.resume()
+    produce(shared, "thawed", b"one")
+    assert read(shared, "thawed", 1) == [b"one"]
 
 
 def test_a_broker_that_does_not_come_up_says_why(tmp_path: Path) -> None:

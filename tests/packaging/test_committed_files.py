@@ -1,0 +1,68 @@
+"""What is committed is true on every machine: it names no package registry and no path of one of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+# Put together here, so that this file passes its own test.
+REGISTRIES = [
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("files", "pythonhosted", "org"),
+        ("repo1", "maven", "org"),
+        ("repo", "maven", "apache", "org"),
+        ("registry", "npmjs", "org"),
+        ("proxy", "golang", "org"),
+        ("crates", "io"),
+    )
+]
+
+
+def test_the_lock_pins_every_package_and_names_no_address(root: Path) -> None:
+    pin = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?==[A-Za-z0-9.!+_-]+( ; .+)?")
+    lines = (root / "requirements.lock").read_text().splitlines()
+    assert [line for line in lines if not pin.fullmatch(line)] == []
+
+
+def test_every_dependency_is_in_the_lock(root: Path) -> None:
+    import tomllib
+
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + project["optional-dependencies"]["dev"]
+    names = {re.split(r"[\[<>=!~ ;]", line, maxsplit=1)[0].lower() for line in wanted}
+    locked = {line.split("==")[0] for line in (root / "requirements.lock").read_text().splitlines()}
+    assert names - locked == set()
+
+
+def test_no_committed_file_names_a_registry_or_a_path_of_this_machine(root: Path, tracked: list[str]) -> None:
+    # A folder directly under / may well be named in prose; a deeper one names a machine.
+    machine = [str(path) for path in (root, Path.home()) if len(path.parts) > 2]
+    found = []
+    for name in tracked:
+        text = (root / name).read_bytes().decode("utf-8", "replace")
+        found += [(name, word) for word in [*REGISTRIES, *machine] if word in text]
+    assert found == []
+
+
+def test_nothing_that_is_made_here_is_committed(tracked: list[str]) -> None:
+    made = re.compile(
+        r"(^|/)(__pycache__|\.venv|\.links|\.make|build|dist)/|\.(pyc|jar|whl|jsa)$|^benchmarks/out/"
+    )
+    assert [name for name in tracked if made.search(name)] == []
+
+
+def test_make_help_lists_every_target_that_is_meant_for_people(root: Path) -> None:
+    makefile = (root / "Makefile").read_text()
+    targets = set(re.findall(r"^\.PHONY: (\S+)$", makefile, re.MULTILINE)) - {"prerequisites", "warm"}
+    told = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=True).stdout
+    listed = set(re.findall(r"\x1b\[36m(\S+)", told))
+    assert targets - listed == set()
+
+
+def test_continuous_integration_runs_the_command_of_the_readme(root: Path) -> None:
+    script = (root / ".ci" / "run").read_text()
+    assert re.search(r"^make lint$", script, re.MULTILINE)
+    assert re.search(r"^make test$", script, re.MULTILINE)
