@@ -1,0 +1,284 @@
+"""Programs as files and as entry points: their graphs, and what is said where there is none."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from tailrace.pipelines.api import JobExecutionResult, ProgramError
+from tailrace.pipelines.api.build import build, build_file, run_file
+from tailrace.pipelines.graph.program import BuildRequest, build_request
+from tailrace.pipelines.graph.program import build as build_in_a_child
+from tailrace.schemas.types import JobGraph, JobStatus
+
+HEAD = """
+import sys
+from dataclasses import dataclass
+from tailrace import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment()
+"""
+
+
+class Program:
+    """Writes programs into a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, text: str, name: str = "program.py") -> str:
+        path = self.folder / name
+        path.write_text(dedent(HEAD) + dedent(text))
+        return str(path)
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """The folder is the working directory, so that locations are short, and importable in child processes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    return Program(tmp_path)
+
+
+class Cluster:
+    """An executor that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.graphs: list[JobGraph] = []
+
+    def execute(self, job_graph: JobGraph) -> Any:
+        self.graphs.append(job_graph)
+        return Client(f"job-{len(self.graphs)}")
+
+
+class Client:
+    def __init__(self, job_id: str) -> None:
+        self.job_id = job_id
+
+    def status(self) -> JobStatus:
+        return JobStatus.FINISHED
+
+    def cancel(self) -> None: ...
+
+    def result(self) -> JobExecutionResult:
+        return JobExecutionResult(self.job_id, JobStatus.FINISHED)
+
+
+def test_a_file_is_run_as_main_with_its_arguments(
+    program: Program, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = program(
+        """
+        if __name__ == "__main__":
+            env.socket_text_stream("localhost", int(sys.argv[1])).map(str.upper).print()
+            print(sys.argv[0], env.execute("upper").job_id)
+            env.socket_text_stream("localhost", 2).print()
+            print(env.execute("second").status)
+        """
+    )
+    cluster = Cluster()
+    run_file(path, ["77"], cluster, parallelism=3, configuration={"a": "b"})
+    assert [graph.name for graph in cluster.graphs] == ["upper", "second"]
+    assert [v.parallelism for v in cluster.graphs[0].vertices] == [1, 3]
+    assert [v.name for v in cluster.graphs[1].vertices] == ["Source: Socket Stream", "Sink: Print"]
+    assert cluster.graphs[0].configuration == {"a": "b"}
+    assert '"port":77' in cluster.graphs[0].vertices[0].operators[0].parameters
+    assert capsys.readouterr().out == f"{path} job-1\nFINISHED\n"
+
+
+def test_functions_of_the_program_and_of_modules_beside_it_travel_by_value(program: Program) -> None:
+    helper = program.folder / "helper.py"
+    helper.write_text("def shout(line: str) -> str: return line.upper() + MARK\nMARK = '!'\n")
+    path = program(
+        """
+        import helper
+        @dataclass
+        class Line:
+            text: str
+        def line(text: str) -> Line: return Line(helper.shout(text))
+        env.socket_text_stream("localhost", 1).map(line).map(helper.shout).print()
+        env.execute("lines")
+        """
+    )
+    graph = build_file(path)
+    sys.modules.pop("helper")
+    helper.unlink()
+    codes = [operator.code for operator in graph.vertices[0].operators if operator.code]
+    child = f"import pickle; a, b = {codes!r}; print(pickle.loads(a)[0]('x'), pickle.loads(b)[0]('y'))"
+    done = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True, cwd="/")
+    assert done.stdout == "Line(text='X!') Y!\n"
+
+
+def test_installed_functions_travel_by_name() -> None:
+    graph = build("tailrace.pipelines.examples.window_word_count:main", ["--port", "1"])
+    codes = [operator.code for vertex in graph.vertices for operator in vertex.operators if operator.code]
+    assert all(len(code) < 200 for code in codes)
+    assert [function.__module__ for function in pickle.loads(codes[0])] == [
+        "tailrace.pipelines.examples.window_word_count"
+    ]
+
+
+FILES = {
+    "": "program.py ended without executing a job: call env.execute() on its environment",
+    "env.execute('nothing')": "the program defines no operators: there is nothing to execute",
+    "def broken(": "program.py:6: program.py raised SyntaxError: '(' was never closed",
+    "import no_such_module": "program.py:6: program.py raised ModuleNotFoundError: No module named 'no_such_module'",
+    "int('x')": "program.py:6: program.py raised ValueError: invalid literal for int() with base 10: 'x'",
+    "raise KeyError": "program.py:6: program.py raised KeyError",
+    "raise ValueError('two\\nlines')": "program.py:6: program.py raised ValueError: two lines",
+    "sys.exit(3)": "program.py:6: program.py exited with status 3",
+    "sys.exit('no port')": "program.py:6: program.py: no port",
+    "env.socket_text_stream('h', 1).map(3)": "map at program.py:6: it needs a function, not int 3",
+    "import json; json.loads('{')": "program.py:6: program.py raised JSONDecodeError",
+    "raise GeneratorExit": "program.py:6: program.py raised GeneratorExit",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), FILES.items(), ids=list(FILES))
+def test_a_file_that_builds_no_graph_says_why(program: Program, text: str, message: str) -> None:
+    program(text)
+    for run in (lambda: build_file("program.py"), lambda: run_file("program.py", [], Cluster())):
+        with pytest.raises(ProgramError) as caught:
+            run()
+        assert str(caught.value).startswith(message)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(program: Program) -> None:
+    with pytest.raises(ProgramError, match=r"the program nothing.py does not exist: there is no file"):
+        build_file("nothing.py")
+    with pytest.raises(ProgramError, match=r"there is a directory of that name"):
+        build_file(str(program.folder))
+
+
+def test_leaving_with_status_0_is_no_mistake_of_a_program_that_is_run(program: Program) -> None:
+    run_file(program("sys.exit(0)"), [], Cluster())
+    with pytest.raises(ProgramError, match="exited with status 0"):
+        build_file(program("sys.exit(0)"))
+
+
+def test_what_happens_after_execute_does_not_matter_to_a_graph(program: Program) -> None:
+    path = program(
+        """
+        env.socket_text_stream("localhost", 1).print()
+        try:
+            env.execute("first")
+        except Exception:
+            sys.exit("caught")
+        finally:
+            raise ValueError("afterwards")
+        """
+    )
+    assert build_file(path).name == "first"
+
+
+def test_the_process_is_left_as_it_was(program: Program) -> None:
+    before = sys.argv[:], sys.path[:], sys.modules["__main__"]
+    with pytest.raises(ProgramError):
+        build_file(program("sys.argv += ['x']; sys.path += ['y']"))
+    assert (sys.argv, sys.path, sys.modules["__main__"]) == before
+
+
+TARGETS = {
+    "": "the entry point '' is not of the form module:function",
+    "module": "the entry point 'module' is not of the form module:function",
+    "no_such_module:main": "the entry point 'no_such_module:main' does not exist: no module 'no_such_module' can be",
+    "tailrace.nothing:main": "the entry point 'tailrace.nothing:main' does not exist: no module 'tailrace.nothing'",
+    "entry:nothing": "the entry point 'entry:nothing' does not exist: entry has no nothing",
+    "entry:NUMBER": "the entry point 'entry:NUMBER' is no function but int",
+    "entry:idle": "entry:idle ended without executing a job",
+    "entry:fail": "entry.py:7: entry:fail raised ValueError: no good",
+    "entry:needs": "entry:needs raised TypeError: needs() missing 1 required positional argument: 'argument'",
+    "entry:usage": "entry.py:9: entry:usage exited with status 2; it last said: usage: entry PORT",
+    "entry:crash": "entry:crash exited with status 7 before its graph was complete",
+    "entry:kill": "entry:kill was killed by SIGKILL before its graph was complete; it last said: goodbye",
+    "broken:main": "broken.py:6: broken:main raised NameError: name 'undefined' is not defined",
+    "..:main": "the entry point '..:main' names no module",
+}
+ENTRY = """NUMBER = 1
+def fail(): raise ValueError("no good")
+def idle(): pass
+def usage(): print("usage: entry PORT"); sys.exit(2)
+def needs(argument): pass
+def crash(): import os; os._exit(7)
+def kill(): import os; print("goodbye", flush=True); os.kill(os.getpid(), 9)
+def hang(): import time; time.sleep(600)
+def count(*arguments):
+    print("a program may print")
+    import subprocess; subprocess.Popen(["sleep", "600"])
+    env.socket_text_stream(arguments[0], 1).print()
+    env.execute("counted")
+"""
+
+
+@pytest.mark.parametrize(("target", "message"), TARGETS.items(), ids=list(TARGETS))
+def test_an_entry_point_that_builds_no_graph_says_why(program: Program, target: str, message: str) -> None:
+    program(ENTRY, "entry.py")
+    program("undefined", "broken.py")
+    with pytest.raises(ProgramError) as caught:
+        build_in_a_child(target)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_entry_point_builds_in_a_process_of_its_own(program: Program) -> None:
+    program(ENTRY, "entry.py")
+    graph = build_in_a_child("entry:count", ["a host"], 2)
+    assert (graph.name, [v.parallelism for v in graph.vertices]) == ("counted", [1, 2])
+    assert "entry" not in sys.modules
+    assert graph == build_request(BuildRequest(target="entry:count", arguments=("a host",), parallelism=2))
+
+
+def test_a_file_builds_in_a_process_of_its_own(program: Program) -> None:
+    path = program("env.socket_text_stream('h', 1).print()\nenv.execute('a file')")
+    assert build_request(BuildRequest(file=path)).name == "a file"
+
+
+def test_a_program_that_hangs_is_ended(program: Program) -> None:
+    program(ENTRY, "entry.py")
+    start = time.monotonic()
+    with pytest.raises(ProgramError, match=r"entry:hang did not build its graph within 2 s"):
+        build_in_a_child("entry:hang", timeout_s=2)
+    assert time.monotonic() - start < 30
+
+
+def test_a_graph_that_cannot_be_run_is_refused(program: Program) -> None:
+    program(
+        """
+        def main():
+            stream = env.socket_text_stream("h", 1)
+            env.change(stream._id, parallelism=3)
+            env.execute("three readers")
+        """,
+        "entry.py",
+    )
+    with pytest.raises(ProgramError, match=r"built a graph that cannot be run: .* reads from one place"):
+        build_in_a_child("entry:main")
+
+
+def test_the_api_is_quick_to_import_and_needs_neither_spark_nor_kafka() -> None:
+    heavy = (
+        "pyspark",
+        "pyarrow",
+        "pandas",
+        "numpy",
+        "cloudpickle",
+        "confluent_kafka",
+        "fastavro",
+        "tailrace.services",
+    )
+    child = (
+        "import sys, tailrace.pipelines.api.build, tailrace.pipelines.graph.program\n"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", child], capture_output=True, text=True, check=True, env={**os.environ}
+    )
+    assert done.stdout.strip() == "[]"

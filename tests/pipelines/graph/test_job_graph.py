@@ -1,0 +1,194 @@
+"""StreamGraph -> JobGraph: what is chained, and which ids come out (document 002)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+import pytest
+from graphs import line, node, stream_graphs
+from hypothesis import given
+
+from tailrace.pipelines.graph.errors import ProgramError
+from tailrace.pipelines.graph.job_graph import OBSTACLES, job_graph_of, obstacle
+from tailrace.pipelines.graph.operators import OperatorKind
+from tailrace.pipelines.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph
+from tailrace.pipelines.graph.validation import validate
+from tailrace.schemas.types import JobGraph, Partitioner
+
+SOURCE = OperatorKind.SOCKET_TEXT_STREAM
+
+
+def chains_of(graph: JobGraph) -> list[list[str]]:
+    """The names of the operators of each vertex."""
+    return [[operator.name for operator in vertex.operators] for vertex in graph.vertices]
+
+
+@given(stream_graphs())
+def test_the_same_program_gives_the_same_graph(graph: StreamGraph) -> None:
+    again = StreamGraph(graph.name, dict(graph.nodes), list(graph.edges), graph.chaining)
+    assert job_graph_of(graph) == job_graph_of(again)
+
+
+@given(stream_graphs())
+def test_ids_do_not_depend_on_how_nodes_are_numbered(graph: StreamGraph) -> None:
+    """A program that asks for something and drops it again numbers the rest differently."""
+    renumbered = StreamGraph(
+        graph.name,
+        {n + 100: dataclasses.replace(of, node_id=n + 100) for n, of in graph.nodes.items()},
+        [
+            dataclasses.replace(edge, source_id=edge.source_id + 100, target_id=edge.target_id + 100)
+            for edge in graph.edges
+        ],
+        graph.chaining,
+    )
+    assert job_graph_of(graph) == job_graph_of(renumbered)
+
+
+@given(stream_graphs())
+def test_chaining_keeps_every_operator_and_every_connection(graph: StreamGraph) -> None:
+    job = job_graph_of(graph)
+    place = {
+        operator.name: (vertex.vertex_id, i)
+        for vertex in job.vertices
+        for i, operator in enumerate(vertex.operators)
+    }
+    assert sorted(place) == sorted(of.name for of in graph.nodes.values())
+    assert sum(len(vertex.operators) for vertex in job.vertices) == len(graph.nodes)
+    tails = {vertex.vertex_id: len(vertex.operators) - 1 for vertex in job.vertices}
+    between: Counter[tuple[str, str, Partitioner]] = Counter()
+    for edge in graph.edges:
+        (before, i), (after, k) = (
+            place[graph.nodes[edge.source_id].name],
+            place[graph.nodes[edge.target_id].name],
+        )
+        if obstacle(graph, edge) is None:
+            assert (before, i + 1) == (after, k)
+        else:
+            assert (i, k) == (tails[before], 0), (
+                "an edge leaves the end of a chain and reaches the head of one"
+            )
+            between[before, after, edge.partitioner] += 1
+    assert between == Counter((e.source_vertex_id, e.target_vertex_id, e.partitioner) for e in job.edges)
+
+
+@given(stream_graphs())
+def test_vertices_come_in_topological_order_and_ids_are_16_bytes_and_unique(graph: StreamGraph) -> None:
+    job = job_graph_of(graph)
+    at = {vertex.vertex_id: i for i, vertex in enumerate(job.vertices)}
+    assert all(at[edge.source_vertex_id] < at[edge.target_vertex_id] for edge in job.edges)
+    ids = [operator.operator_id for vertex in job.vertices for operator in vertex.operators]
+    ids += [edge.data_set_id for edge in job.edges]
+    assert len(set(ids)) == len(ids)
+    assert {len(bytes.fromhex(name)) for name in ids} == {16}
+    assert [vertex.vertex_id for vertex in job.vertices] == [v.operators[0].operator_id for v in job.vertices]
+
+
+@given(stream_graphs())
+def test_what_is_translated_is_valid(graph: StreamGraph) -> None:
+    assert validate(job_graph_of(graph)) == []
+
+
+def test_a_line_of_operators_is_one_vertex() -> None:
+    job = job_graph_of(line(node(1, SOURCE, name="Source"), node(2, name="Map"), node(3, name="Filter")))
+    assert [vertex.name for vertex in job.vertices] == ["Source -> Map -> Filter"]
+    assert job.edges == ()
+
+
+def two(
+    *, partitioner: Partitioner = Partitioner.FORWARD, chaining: bool = True, **second: object
+) -> StreamGraph:
+    """A source and an operator that nothing keeps apart but what is given."""
+    return line(node(1, SOURCE), node(2, **second), partitioner=partitioner, chaining=chaining)
+
+
+def joined() -> StreamGraph:
+    graph = line(node(1, SOURCE), node(3))
+    edge = StreamEdge(source_id=2, target_id=3, partitioner=Partitioner.FORWARD)
+    return StreamGraph("joined", {**graph.nodes, 2: node(2, SOURCE)}, [*graph.edges, edge])
+
+
+def forked() -> StreamGraph:
+    graph = line(node(1, SOURCE), node(2))
+    edge = StreamEdge(source_id=1, target_id=3, partitioner=Partitioner.FORWARD)
+    return StreamGraph("forked", {**graph.nodes, 3: node(3)}, [*graph.edges, edge])
+
+
+SEPARATED = {
+    "chaining is disabled for the job": two(chaining=False),
+    "the downstream operator has several inputs": joined(),
+    "the upstream operator has several outputs": forked(),
+    "they are in different slot sharing groups": two(slot_sharing_group="other"),
+    "the downstream operator starts a chain of its own": line(
+        node(1, SOURCE), node(2, chaining=ChainingStrategy.HEAD)
+    ),
+    "the upstream operator is never chained": line(node(1, SOURCE, chaining=ChainingStrategy.NEVER), node(2)),
+    "records are partitioned between them": two(partitioner=Partitioner.REBALANCE),
+    "their parallelism differs": two(parallelism=2),
+    "their maximum parallelism differs": two(max_parallelism=256),
+}
+
+
+@pytest.mark.parametrize("reason", OBSTACLES)
+def test_each_obstacle_by_itself_keeps_operators_apart(reason: str) -> None:
+    graph = SEPARATED[reason]
+    assert obstacle(graph, graph.edges[0]) == reason
+    assert len(job_graph_of(graph).vertices) == len(graph.nodes)
+
+
+def test_nothing_keeps_apart_what_has_no_obstacle() -> None:
+    graph = two()
+    assert obstacle(graph, graph.edges[0]) is None
+
+
+def test_an_operator_that_is_never_chained_stands_alone() -> None:
+    never = node(2, chaining=ChainingStrategy.NEVER)
+    assert len(job_graph_of(line(node(1, SOURCE), never, node(3))).vertices) == 3
+
+
+def test_a_new_chain_goes_on_after_its_head() -> None:
+    head = node(2, name="head", chaining=ChainingStrategy.HEAD)
+    job = job_graph_of(line(node(1, SOURCE, name="source"), head, node(3, name="tail")))
+    assert chains_of(job) == [["source"], ["head", "tail"]]
+
+
+def test_names_code_and_parallelism_do_not_enter_into_ids() -> None:
+    before = job_graph_of(line(node(1, SOURCE), node(2)))
+    after = job_graph_of(line(node(1, SOURCE, name="other"), node(2, code=b"other", location="elsewhere")))
+    assert [v.vertex_id for v in before.vertices] == [v.vertex_id for v in after.vertices]
+
+
+def test_a_uid_fixes_the_id_wherever_the_operator_is() -> None:
+    short = job_graph_of(line(node(1, SOURCE), node(2, uid="counts")))
+    long = job_graph_of(line(node(1, SOURCE), node(2), node(3), node(4, uid="counts")))
+    assert short.vertices[0].operators[-1].operator_id == long.vertices[0].operators[-1].operator_id
+
+
+def test_the_ids_of_one_program_are_for_ever() -> None:
+    """State is found by them: where one of these changes, no savepoint without uids can be read."""
+    job = job_graph_of(line(node(1, SOURCE), node(2), node(3, uid="counts", parallelism=2)))
+    assert [operator.operator_id for vertex in job.vertices for operator in vertex.operators] == [
+        "9bf3c32300c5d257d0f9a04487870945",
+        "ab5cecb91955c1ffb68d2c321ea402bd",
+        "641da81bec5d7e14bc49c699f2cc5c08",
+    ]
+
+
+def test_a_uid_that_is_taken_is_refused_with_both_places() -> None:
+    twice = line(node(1, SOURCE), node(2, uid="counts", name="Map"), node(3, uid="counts", name="Filter"))
+    with pytest.raises(ProgramError) as caught:
+        job_graph_of(twice)
+    assert str(caught.value) == (
+        "Filter at program.py:3: the uid 'counts' is taken by Map at program.py:2: each operator needs its own"
+    )
+
+
+def test_a_program_without_operators_is_refused() -> None:
+    with pytest.raises(ProgramError, match="defines no operators"):
+        job_graph_of(StreamGraph("empty", {}, []))
+
+
+def test_a_program_of_many_steps_is_translated() -> None:
+    nodes = [node(1, SOURCE), *(node(i, parallelism=1 + i % 2) for i in range(2, 2_000))]
+    graph = line(*nodes, partitioner=Partitioner.REBALANCE)
+    assert len(job_graph_of(graph).vertices) == 1_999

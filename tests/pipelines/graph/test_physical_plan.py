@@ -1,0 +1,51 @@
+"""What a job has in Kafka."""
+
+from __future__ import annotations
+
+import re
+
+from graphs import edge, job_graph, operator, source, stream_graphs, vertex
+from hypothesis import given
+
+from tailrace.pipelines.graph.job_graph import job_graph_of
+from tailrace.pipelines.graph.operators import OperatorKind
+from tailrace.pipelines.graph.physical_plan import TOPIC_NAME_LIMIT, temporary_topics, topics
+from tailrace.pipelines.graph.stream_graph import StreamGraph
+from tailrace.schemas.types import Partitioner
+
+WORD_COUNT = job_graph(
+    source(),
+    vertex("split", parallelism=4),
+    vertex(
+        "count",
+        operator("reduce", OperatorKind.WINDOW_REDUCE),
+        operator("print", OperatorKind.PRINT),
+        parallelism=3,
+    ),
+    edge("source", "split", data_set_id="lines"),
+    edge("split", "count", Partitioner.HASH, data_set_id="words"),
+)
+
+
+def test_channels_have_a_partition_for_each_receiver_and_changelogs_one_for_each_subtask() -> None:
+    assert topics("c", "job-1", WORD_COUNT) == {
+        "c.job.job-1.lines": 4,
+        "c.job.job-1.words": 3,
+        "c.job.job-1.count.changelog": 3,
+        "c.job.job-1.output": 1,
+    }
+
+
+def test_all_but_the_output_goes_with_the_job() -> None:
+    kept = topics("c", "j", WORD_COUNT).keys() - temporary_topics("c", "j", WORD_COUNT).keys()
+    assert kept == {"c.job.j.output"}
+
+
+@given(stream_graphs())
+def test_names_are_topic_names(graph: StreamGraph) -> None:
+    job = job_graph_of(graph)
+    names = topics("cluster-of-some-length", "j" * 64, job)
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) and len(name) <= TOPIC_NAME_LIMIT for name in names)
+    assert len(names) == len(job.edges), (
+        "one topic for each edge: none of these operators has state or prints"
+    )
