@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from .configuration import Configuration
 from .log import Codec
@@ -11,11 +12,18 @@ from .log.clients import client
 from .log.kafka import KafkaEventLog
 from .log.topics import log_topic
 
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
 
 def registry(configuration: Configuration) -> SchemaRegistryClient | None:
     """The schema registry, if one is configured; `mock://` is one in memory, for tests."""
     url = configuration.schema_registry_url
-    return SchemaRegistryClient.new_client({"url": url}) if url else None
+    if not url:
+        return None
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    return SchemaRegistryClient.new_client({"url": url})
 
 
 def event_log(configuration: Configuration, *, timeout: float = 30.0) -> KafkaEventLog:

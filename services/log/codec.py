@@ -11,17 +11,19 @@ from __future__ import annotations
 import io
 import json
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastavro
 import msgspec
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from ...schemas import avro
 from ...schemas.body import Body
 from ...schemas.catalog import EVENTS
 from ...schemas.event import Event
 from ...schemas.types import Header
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
 
 SINGLE_OBJECT = b"\xc3\x01"
 CONFLUENT = b"\x00"
@@ -92,6 +94,9 @@ class Codec:
     def _prefix(self, name: str) -> bytes:
         if self._registry is None:
             return SINGLE_OBJECT + avro.fingerprint(name)
+        # The registry's client takes most of a second to import, and few clusters have a registry.
+        from confluent_kafka.schema_registry import Schema
+
         schema = Schema(json.dumps(avro.standalone(name)), "AVRO")
         schema_id = self._registry.register_schema(f"{self._topic}-{name}", schema)
         return CONFLUENT + struct.pack(">I", schema_id)

@@ -1,0 +1,97 @@
+"""The log folded into the states of all roles, as every replica folds it, and what that says about each event.
+
+The fold needs the log from its first event on. It adds to a Replica what only a reader of the whole log knows: which
+job an event belongs to, when a job was submitted and ended, and which events were ignored, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...schemas.client import JobFinished
+from ...schemas.dispatcher import SubmitJob
+from ...schemas.event import Record
+from ..dispatcher import Dispatcher
+from ..job_master import JobMaster
+from ..log import EventLog
+from ..log.event_log import read_to_end
+from ..replica import Replica
+from ..resource_manager import ResourceManager
+from ..roles import JOB_MASTER, IllegalEvent, instance_of, kind_of
+from ..task_executor import TaskExecutor
+from .story import Entry
+
+
+class Fold:
+    """The states of all roles, and the story so far. Not safe for use by several threads."""
+
+    def __init__(self) -> None:
+        self._illegal: str | None = None
+        self._job_of: dict[str, str] = {}
+        self._job_at: dict[int, str] = {}
+        self.submitted: dict[str, int] = {}
+        """Job id -> when it was submitted, in microseconds since the epoch; rejected jobs are among them."""
+        self.ended: dict[str, int] = {}
+        """Job id -> when its end was told."""
+        self.replica = Replica(
+            [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()], on_illegal=self._on_illegal
+        )
+
+    def tell(self, record: Record) -> Entry:
+        """Folds the next event and says what became of it."""
+        fenced = not self.replica.leadership.admits(record)
+        self._illegal = None
+        self.replica.apply(record)
+        job = self._find_job(record)
+        if job is not None:
+            self._job_at[record.offset] = job
+        ignored = self._illegal
+        if fenced:
+            leader = record.header.sender
+            ignored = f"{leader} speaks under epoch {record.header.sender_epoch}, which is not its leader's"
+        elif ignored is None:
+            self._note_times(record)
+        return Entry(record, job, ignored)
+
+    def read(self, log: EventLog, end: int | None = None) -> Iterator[Entry]:
+        """Folds the log from its first event to the end that it has now, or to `end` (exclusive).
+
+        Raises LogUnavailable, and LogTruncated where the first event is gone.
+        """
+        for batch in read_to_end(log, 0, end=end):
+            yield from self._tell_all(batch)
+
+    def _tell_all(self, batch: Iterable[Record]) -> Iterator[Entry]:
+        return (self.tell(record) for record in batch)
+
+    def _on_illegal(self, error: IllegalEvent, _: tuple[Record, ...]) -> None:
+        self._illegal = str(error)
+
+    def _note_times(self, record: Record) -> None:
+        match record.body:
+            case SubmitJob(job_id=job_id):
+                self.submitted.setdefault(job_id, record.header.time)
+            case JobFinished(job_id=job_id):
+                self.ended.setdefault(job_id, record.header.time)
+            case _:
+                pass
+
+    def _find_job(self, record: Record) -> str | None:
+        """The job by name, by the JobMaster that says or hears it, by an id that a job made known, or by the cause."""
+        header, body = record.header, record.body
+        job: str | None = getattr(body, "job_id", None)
+        for address in (header.sender, header.recipient):
+            if job is None and kind_of(address) == JOB_MASTER:
+                job = instance_of(address) or None
+        ids = [getattr(body, name, None) for name in _IDS]
+        known = [each for each in ids if isinstance(each, str)]
+        if job is None:
+            job = next((self._job_of[each] for each in known if each in self._job_of), None)
+        if job is None and header.cause is not None:
+            job = self._job_at.get(header.cause)
+        if job is not None:
+            self._job_of.update(dict.fromkeys(known, job))
+        return job
+
+
+_IDS = ("allocation_id", "old_allocation_id", "execution_attempt_id")

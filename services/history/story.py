@@ -1,0 +1,151 @@
+"""Every event of the log as a line for people and as data: who said what to whom, when, and because of what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from ...schemas.body import Body
+from ...schemas.event import EVERYONE, Record
+from ...schemas.types import (
+    EntryPoint,
+    HardwareDescription,
+    JobGraph,
+    Origin,
+    ResourceProfile,
+    SlotID,
+    SlotOffer,
+    SlotStatus,
+)
+
+_LONG_ID = re.compile(r"\b[0-9a-f]{32}\b")
+_SHORT = 8
+_LONGEST_TEXT = 160
+_GIB = 1 << 30
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An event of the log; `job` is the job that it belongs to, `ignored` why no reader takes notice of it."""
+
+    record: Record
+    job: str | None
+    ignored: str | None = None
+
+    @property
+    def type(self) -> str:
+        """The event's full name without the project's: resource_manager.RequestSlot."""
+        return self.record.body.AVRO_NAME.partition(".")[2]
+
+    def as_data(self) -> dict[str, Any]:
+        """All of it, fit for JSON; bytes in base64, times in microseconds since the epoch."""
+        header = msgspec.to_builtins(self.record.header)
+        return {
+            "offset": self.record.offset,
+            "type": self.type,
+            "header": header,
+            "body": msgspec.to_builtins(self.record.body),
+            "job": self.job,
+            "ignored": self.ignored,
+        }
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which events to tell of: all where nothing is asked for."""
+
+    types: frozenset[str] = frozenset()
+    """Names, with or without the namespace, in any case: RequestSlot, task_executor.RequestSlot."""
+    job: str | None = None
+    start: int = 0
+    """The first offset."""
+
+    @classmethod
+    def of(cls, types: Iterable[str] = (), job: str | None = None, start: int = 0) -> Wanted:
+        """As people ask for it."""
+        return cls(frozenset(each.lower() for each in types), job, start)
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether the event is asked for."""
+        if entry.record.offset < self.start or (self.job is not None and entry.job != self.job):
+            return False
+        full = entry.type.lower()
+        return not self.types or full in self.types or full.rpartition(".")[2] in self.types
+
+
+def columns(entry: Entry) -> tuple[str, str, str, str, str, str]:
+    """(offset, time, sender -> recipient, type, cause, key fields) for people; local time."""
+    header = entry.record.header
+    recipient = "everyone" if header.recipient == EVERYONE else header.recipient
+    fields = key_fields(entry.record.body)
+    if header.origin is not None:
+        fields = f"{fields} (from {header.origin.topic}@{header.origin.offset})".lstrip()
+    if entry.ignored is not None:
+        fields = f"{fields} IGNORED: {entry.ignored}".lstrip()
+    return (
+        str(entry.record.offset),
+        datetime.fromtimestamp(header.time / 1e6).strftime("%H:%M:%S.%f")[:-3],
+        f"{shortened(header.sender)} -> {shortened(recipient)}",
+        entry.type.rpartition(".")[2],
+        "" if header.cause is None else f"<- {header.cause}",
+        fields,
+    )
+
+
+def line(entry: Entry) -> str:
+    """The columns, aligned as far as a line knows of the others."""
+    offset, time, who, name, cause, fields = columns(entry)
+    return f"{offset:>6}  {time}  {who:<46} {name:<31} {cause:<7} {fields}".rstrip()
+
+
+def shortened(text: str) -> str:
+    """The text with ids of 16 bytes in hexadecimal cut to their first eight digits."""
+    return _LONG_ID.sub(lambda found: found.group()[:_SHORT], text)
+
+
+def key_fields(body: Body) -> str:
+    """What an event carries, in a few words: `name=value` for each field that says something."""
+    parts = []
+    for name in body.__struct_fields__:
+        shown = _shown(getattr(body, name))
+        if shown:
+            parts.append(f"{name}={shown}")
+    return " ".join(parts)
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None | "" | ():
+            return ""
+        case JobGraph():
+            vertices = ", ".join(f"{each.name} x{each.parallelism}" for each in value.vertices)
+            return f"{value.name}[{vertices}]"
+        case EntryPoint():
+            return " ".join((value.target, *value.arguments))
+        case SlotID():
+            return f"{value.resource_id}/{value.slot_number}"
+        case SlotStatus():
+            held = f":{shortened(value.allocation_id)}" if value.allocation_id else ""
+            return f"{value.slot_id.resource_id}/{value.slot_id.slot_number}{held}"
+        case SlotOffer():
+            return f"{value.slot_number}:{shortened(value.allocation_id)}"
+        case Origin():
+            return f"{value.topic}-{value.partition}@{value.offset}"
+        case HardwareDescription():
+            return f"{value.cpu_cores} cores, {value.physical_memory / _GIB:.1f} GiB"
+        case ResourceProfile():
+            return f"{value.cpu_cores:g} cores, {value.heap_memory_mb} MiB heap"
+        case bytes():
+            return f"{len(value)} bytes"
+        case str():
+            text = shortened(" ".join(value.split()))
+            text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
+            return f'"{text}"' if " " in text else text
+        case Mapping():
+            return ",".join(f"{key}:{_shown(each)}" for key, each in value.items())
+        case Sequence():
+            return f"[{', '.join(_shown(each) for each in value)}]"
+        case _:
+            return str(value)

@@ -1,0 +1,83 @@
+"""What people ask about a cluster, read off the states of its roles: jobs, TaskExecutors, slots, who leads."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from ...schemas.types import JobStatus
+from ..dispatcher.state import DispatcherState
+from ..job_master.state import JobMasterState
+from ..replica import Replica
+from ..resource_manager.slot_manager import SlotState
+from ..resource_manager.state import ResourceManagerState
+from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
+from .fold import Fold
+
+
+class JobView(msgspec.Struct, frozen=True):
+    """A job that was accepted; times in microseconds since the epoch."""
+
+    job_id: str
+    name: str
+    status: JobStatus
+    reason: str | None
+    submitted: int | None
+    ended: int | None
+    tasks: dict[str, int]
+    """ExecutionState -> number of Executions."""
+    required_slots: int
+
+
+class WorkerView(msgspec.Struct, frozen=True):
+    """A registered TaskExecutor."""
+
+    resource_id: str
+    address: str
+    slots: int
+    """How many it has reported; 0 before its first report."""
+    free_slots: int
+
+
+def jobs(fold: Fold) -> list[JobView]:
+    """All jobs, in the order of their submission."""
+    state = fold.replica.states.get(DISPATCHER)
+    if not isinstance(state, DispatcherState):
+        return []
+    views = []
+    for job in state.jobs.values():
+        master = fold.replica.states.get(address(JOB_MASTER, job.job_id))
+        known = master if isinstance(master, JobMasterState) else JobMasterState(job.job_id)
+        tasks = Counter(execution.state.value for execution in known.executions.values())
+        view = JobView(
+            job_id=job.job_id,
+            name=job.name,
+            status=known.status if known.graph is not None else job.status,
+            reason=known.reason or job.reason,
+            submitted=fold.submitted.get(job.job_id),
+            ended=fold.ended.get(job.job_id),
+            tasks=dict(sorted(tasks.items())),
+            required_slots=len(known.slots),
+        )
+        views.append(view)
+    return sorted(views, key=lambda view: (view.submitted or 0, view.job_id))
+
+
+def workers(replica: Replica) -> list[WorkerView]:
+    """All registered TaskExecutors, by name."""
+    state = replica.states.get(RESOURCE_MANAGER)
+    if not isinstance(state, ResourceManagerState):
+        return []
+    views = []
+    for resource_id, worker in sorted(state.workers.items()):
+        slots = [state.slots.slots[key] for key in state.slots.keys_of(resource_id)]
+        free = sum(1 for slot in slots if slot.state is SlotState.FREE)
+        views.append(WorkerView(resource_id, worker.address, len(slots), free))
+    return views
+
+
+def master_address(replica: Replica) -> str | None:
+    """host:pid of the process that leads the Dispatcher, whether it still lives or not."""
+    leader = replica.leadership.leaders.get(DISPATCHER)
+    return leader.address if leader else None
