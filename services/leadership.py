@@ -6,6 +6,8 @@ role says under another epoch is ignored by every reader, in the same way and at
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 from immutables import Map
 
@@ -14,6 +16,7 @@ from ..schemas.everyone import LeaderElected
 from .roles import CLIENT, JOB_MASTER, kind_of
 
 
+@functools.lru_cache(1 << 16)
 def role_of(role_address: str) -> str:
     """Whose epoch an address speaks under: all JobMasters are led together, all other addresses each by itself."""
     return JOB_MASTER if kind_of(role_address) == JOB_MASTER else role_address

@@ -13,9 +13,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -40,6 +41,7 @@ def address(kind: str, instance: str) -> str:
     return f"{kind}/{instance}"
 
 
+@functools.lru_cache(1 << 16)
 def kind_of(role_address: str) -> str:
     """The kind of role that an address belongs to."""
     return role_address.partition("/")[0]
@@ -61,9 +63,27 @@ class IllegalEvent(Exception):
         )
 
 
-def unknown_event(record: Record, role_address: str) -> IllegalEvent:
-    """What a role raises for an event that it has no step for."""
-    return IllegalEvent(record, "any", f"{role_address} has no step for this event")
+Step = Callable[[S, Record, Any], S]
+"""(state, record, the record's body) -> the state after it. Raises IllegalEvent."""
+
+
+class Steps(Generic[S]):
+    """A role's transitions as a table: what each event that it may hear or say does to its state."""
+
+    def __init__(self, table: Mapping[type[Body], Step[S]]) -> None:
+        self._table = dict(table)
+
+    def take(self, state: S, record: Record) -> S:
+        """The state after the event. Raises IllegalEvent, also for an event that is not in the table."""
+        step = self._table.get(type(record.body))
+        if step is None:
+            raise IllegalEvent(record, "any", "it has no step for this event")
+        return step(state, record, record.body)
+
+
+def unchanged(state: S, _record: Record, _body: Body) -> S:
+    """The step of an event that a role may hear but that means nothing to it."""
+    return state
 
 
 class Owed(msgspec.Struct, frozen=True):

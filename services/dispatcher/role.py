@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ...pipelines.graph.validation import validate
 from ...schemas import client, dispatcher, everyone, job_master, resource_manager
 from ...schemas.event import Record
-from ...schemas.types import EntryPoint, Header, JobGraph, JobStatus
+from ...schemas.types import EntryPoint, JobStatus
 from ..log.topics import is_id
 from ..roles import (
     DISPATCHER,
@@ -18,9 +18,10 @@ from ..roles import (
     IllegalEvent,
     Instruction,
     Owed,
+    Steps,
     Time,
     address,
-    unknown_event,
+    unchanged,
 )
 from .state import TERMINAL, DispatcherState, Ending, Job, Phase, Refusal
 
@@ -49,47 +50,13 @@ class Dispatcher:
         return DispatcherState()
 
     def evolve(self, state: DispatcherState, record: Record) -> DispatcherState:
-        header, body = record.header, record.body
+        header = record.header
         if header.origin is not None:
             if header.origin.offset < state.positions.get(header.origin.partition, 0):
                 # Two leaders may admit the same submission around a change of leadership; the first one counts.
                 return state
             state = _admitted(state, header.origin.partition, header.origin.offset)
-        match body:
-            case dispatcher.SubmitJob():
-                return _submitted(state, record, body)
-            case dispatcher.CancelJob(job_id=job_id):
-                return _cancel_asked(state, record, job_id)
-            case dispatcher.ShutDownCluster(reason=reason):
-                return _ending(state, reason, record.offset)
-            case dispatcher.SubmissionRefused(source=source):
-                return _admitted(state, source.partition, source.offset)
-            case dispatcher.JobGraphBuilt(job_id=job_id, job_graph=graph):
-                return _built(state, record, job_id, graph)
-            case dispatcher.JobGraphFailed(job_id=job_id, reason=reason):
-                return _refused(state, record, _job(state, record, job_id, Phase.BUILDING), reason)
-            case dispatcher.JobReachedTerminalState():
-                return _terminated(state, record, body)
-            case client.JobAccepted(job_id=job_id):
-                job = _job(state, record, job_id, Phase.ADMITTED)
-                return _put(state, replace(job, phase=Phase.ACCEPTED))
-            case job_master.StartJob(job_id=job_id):
-                return _started(state, record, _job(state, record, job_id, Phase.ACCEPTED))
-            case job_master.CancelJob(job_id=job_id):
-                return _cancel_said(state, job_id)
-            case client.JobFinished(job_id=job_id):
-                return _ended(state, _job(state, record, job_id, Phase.TERMINATED))
-            case client.JobRejected() | client.CancelJobRejected():
-                return _answered(state, header)
-            case resource_manager.ShutDownCluster():
-                return replace(state, ending=state.ending and replace(state.ending, passed_on=True))
-            case everyone.LeaderElected():
-                # A cluster that has ended starts again with its next leader; so does one whose end was cut short.
-                return replace(state, ending=None)
-            case everyone.ClusterTerminated():
-                return state
-            case _:
-                raise unknown_event(record, DISPATCHER)
+        return _STEPS.take(state, record)
 
     def decide(self, state: DispatcherState, now: Time) -> list[Owed]:
         owed: list[tuple[int, Owed]] = []
@@ -130,6 +97,31 @@ def _put(state: DispatcherState, job: Job) -> DispatcherState:
     elif job.job_id not in live:
         live = live.set(job.job_id, None)
     return replace(state, jobs=state.jobs.set(job.job_id, job), owing=owing, live=live)
+
+
+def _submission_refused(
+    state: DispatcherState, _record: Record, body: dispatcher.SubmissionRefused
+) -> DispatcherState:
+    return _admitted(state, body.source.partition, body.source.offset)
+
+
+def _graph_failed(state: DispatcherState, record: Record, body: dispatcher.JobGraphFailed) -> DispatcherState:
+    return _refused(state, record, _job(state, record, body.job_id, Phase.BUILDING), body.reason)
+
+
+def _accepted(state: DispatcherState, record: Record, body: client.JobAccepted) -> DispatcherState:
+    return _put(state, replace(_job(state, record, body.job_id, Phase.ADMITTED), phase=Phase.ACCEPTED))
+
+
+def _ending_passed_on(
+    state: DispatcherState, _record: Record, _body: resource_manager.ShutDownCluster
+) -> DispatcherState:
+    return replace(state, ending=state.ending and replace(state.ending, passed_on=True))
+
+
+def _new_leader(state: DispatcherState, _record: Record, _body: everyone.LeaderElected) -> DispatcherState:
+    # A cluster that has ended starts again with its next leader; so does one whose end was cut short.
+    return replace(state, ending=None) if state.ending else state
 
 
 def _job(state: DispatcherState, record: Record, job_id: str, phase: Phase) -> Job:
@@ -176,8 +168,8 @@ def _fault(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
     return None
 
 
-def _built(state: DispatcherState, record: Record, job_id: str, graph: JobGraph) -> DispatcherState:
-    job = _job(state, record, job_id, Phase.BUILDING)
+def _built(state: DispatcherState, record: Record, body: dispatcher.JobGraphBuilt) -> DispatcherState:
+    job, graph = _job(state, record, body.job_id, Phase.BUILDING), body.job_graph
     fault = "; ".join(validate(graph))
     if fault:
         return _refused(state, record, job, fault)
@@ -195,7 +187,8 @@ def _refused(state: DispatcherState, record: Record, job: Job, reason: str) -> D
     )
 
 
-def _cancel_asked(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
+def _cancel_asked(state: DispatcherState, record: Record, body: dispatcher.CancelJob) -> DispatcherState:
+    job_id = body.job_id
     job = state.jobs.get(job_id)
     if job is None or job.phase in (Phase.TERMINATED, Phase.ENDED):
         what = "is unknown" if job is None else f"has ended already: {job.status.value}"
@@ -212,24 +205,25 @@ def _to_cancel(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
     return _put(state, replace(job, cancel=True))
 
 
-def _cancel_said(state: DispatcherState, job_id: str) -> DispatcherState:
-    job = state.jobs.get(job_id)
+def _cancel_said(state: DispatcherState, _record: Record, body: job_master.CancelJob) -> DispatcherState:
+    job = state.jobs.get(body.job_id)
     if job is None or job.phase is not Phase.CANCEL_REQUESTED:
         # The job ended between the decision and its place in the log.
         return state
     return _put(state, replace(job, phase=Phase.RUNNING))
 
 
-def _ending(state: DispatcherState, reason: str, cause: int) -> DispatcherState:
+def _ending(state: DispatcherState, record: Record, body: dispatcher.ShutDownCluster) -> DispatcherState:
     if state.ending is not None:
         return state
     live = sorted((state.jobs[job_id] for job_id in state.live), key=lambda job: (job.cause, job.job_id))
     for job in live:
-        state = _to_cancel(state, job, cause)
-    return replace(state, ending=Ending(reason, cause))
+        state = _to_cancel(state, job, record.offset)
+    return replace(state, ending=Ending(body.reason, record.offset))
 
 
-def _started(state: DispatcherState, record: Record, job: Job) -> DispatcherState:
+def _started(state: DispatcherState, record: Record, body: job_master.StartJob) -> DispatcherState:
+    job = _job(state, record, body.job_id, Phase.ACCEPTED)
     phase = Phase.CANCEL_REQUESTED if job.cancel else Phase.RUNNING
     started = replace(
         job, phase=phase, cause=record.offset, graph=None, entry_point=None, status=JobStatus.RUNNING
@@ -250,14 +244,17 @@ def _terminated(
     return _put(state, ended)
 
 
-def _ended(state: DispatcherState, job: Job) -> DispatcherState:
-    return _put(state, replace(job, phase=Phase.ENDED))
+def _ended(state: DispatcherState, record: Record, body: client.JobFinished) -> DispatcherState:
+    return _put(state, replace(_job(state, record, body.job_id, Phase.TERMINATED), phase=Phase.ENDED))
 
 
-def _answered(state: DispatcherState, header: Header) -> DispatcherState:
-    if header.cause is None or header.cause not in state.refusals:
+def _answered(
+    state: DispatcherState, record: Record, _body: client.JobRejected | client.CancelJobRejected
+) -> DispatcherState:
+    cause = record.header.cause
+    if cause is None or cause not in state.refusals:
         return state
-    return replace(state, refusals=state.refusals.delete(header.cause))
+    return replace(state, refusals=state.refusals.delete(cause))
 
 
 def _refusal(offset: int, refusal: Refusal) -> Owed:
@@ -290,3 +287,25 @@ def _owed_for_ending(state: DispatcherState) -> list[Owed]:
     if ending is None or ending.passed_on or state.live:
         return []
     return [Owed(RESOURCE_MANAGER, resource_manager.ShutDownCluster(reason=ending.reason), ending.cause)]
+
+
+_STEPS: Steps[DispatcherState] = Steps(
+    {
+        dispatcher.SubmitJob: _submitted,
+        dispatcher.CancelJob: _cancel_asked,
+        dispatcher.ShutDownCluster: _ending,
+        dispatcher.SubmissionRefused: _submission_refused,
+        dispatcher.JobGraphBuilt: _built,
+        dispatcher.JobGraphFailed: _graph_failed,
+        dispatcher.JobReachedTerminalState: _terminated,
+        client.JobAccepted: _accepted,
+        client.JobRejected: _answered,
+        client.CancelJobRejected: _answered,
+        client.JobFinished: _ended,
+        job_master.StartJob: _started,
+        job_master.CancelJob: _cancel_said,
+        resource_manager.ShutDownCluster: _ending_passed_on,
+        everyone.LeaderElected: _new_leader,
+        everyone.ClusterTerminated: unchanged,
+    }
+)

@@ -19,11 +19,12 @@ from ..roles import (
     IllegalEvent,
     Instruction,
     Owed,
+    Steps,
     Time,
     address,
     derive_id,
     instance_of,
-    unknown_event,
+    unchanged,
 )
 from . import executions, slot_pool
 from .state import Connection, Execution, JobMasterState, PooledSlot, Rejection, SlotStep, Step
@@ -60,40 +61,7 @@ class JobMaster:
         return JobMasterState(job_id=instance_of(role_address))
 
     def evolve(self, state: JobMasterState, record: Record) -> JobMasterState:
-        body = record.body
-        match body:
-            case job_master.StartJob(job_graph=graph):
-                return _started(state, record, graph)
-            case job_master.CancelJob():
-                return executions.cancelled(state, record.offset)
-            case job_master.JobManagerRegistrationSuccess():
-                return replace(state, registration=Step.DONE, cause=record.offset)
-            case job_master.SlotAllocationFailed(reason=reason, allocation_id=allocation_id):
-                return executions.failed(slot_pool.gone(state, allocation_id), reason, record.offset)
-            case job_master.ChannelsCreated():
-                return replace(state, channels=Step.DONE, cause=record.offset)
-            case job_master.ChannelsFailed(reason=reason):
-                return executions.failed(replace(state, channels=Step.DONE), reason, record.offset)
-            case job_master.ChannelsDeleted():
-                return replace(state, deletion=Step.DONE)
-            case job_master.RegisterTaskManager(resource_id=resource_id):
-                return _task_manager_registers(state, resource_id, record.offset)
-            case job_master.OfferSlots():
-                return _slots_offered(state, body, record.offset)
-            case job_master.FailSlot(allocation_id=allocation_id, reason=reason):
-                return executions.slot_lost(state, allocation_id, reason, record.offset)
-            case job_master.TaskAcknowledged():
-                return state
-            case job_master.UpdateTaskExecutionState():
-                return executions.changed(
-                    state, record, body.execution_attempt_id, body.execution_state, body.failure
-                )
-            case job_master.DisconnectTaskManager(resource_id=resource_id):
-                return _task_manager_leaves(state, resource_id, body.reason, record.offset)
-            case everyone.LeaderElected() | everyone.ClusterTerminated():
-                return state
-            case _:
-                return _said(state, record)
+        return _STEPS.take(state, record)
 
     def decide(self, state: JobMasterState, now: Time) -> list[Owed]:
         job_id = state.job_id
@@ -124,7 +92,8 @@ class JobMaster:
         return ()
 
 
-def _started(state: JobMasterState, record: Record, graph: JobGraph) -> JobMasterState:
+def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -> JobMasterState:
+    graph = body.job_graph
     if state.graph is not None:
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} was started before")
     plan = ExecutionGraph.attach(state.job_id, graph)
@@ -147,17 +116,64 @@ def _started(state: JobMasterState, record: Record, graph: JobGraph) -> JobMaste
     )
 
 
-def _task_manager_registers(state: JobMasterState, resource_id: str, cause: int) -> JobMasterState:
+def _cancel_asked(state: JobMasterState, record: Record, _body: job_master.CancelJob) -> JobMasterState:
+    return executions.cancelled(state, record.offset)
+
+
+def _registration_asked(
+    state: JobMasterState, _record: Record, _body: resource_manager.RegisterJobManager
+) -> JobMasterState:
+    return replace(state, registration=Step.SAID)
+
+
+def _registered(
+    state: JobMasterState, record: Record, _body: job_master.JobManagerRegistrationSuccess
+) -> JobMasterState:
+    return replace(state, registration=Step.DONE, cause=record.offset)
+
+
+def _no_slot(state: JobMasterState, record: Record, body: job_master.SlotAllocationFailed) -> JobMasterState:
+    return executions.failed(slot_pool.gone(state, body.allocation_id), body.reason, record.offset)
+
+
+def _channels_created(
+    state: JobMasterState, record: Record, _body: job_master.ChannelsCreated
+) -> JobMasterState:
+    return replace(state, channels=Step.DONE, cause=record.offset)
+
+
+def _channels_failed(
+    state: JobMasterState, record: Record, body: job_master.ChannelsFailed
+) -> JobMasterState:
+    return executions.failed(replace(state, channels=Step.DONE), body.reason, record.offset)
+
+
+def _channels_deleted(
+    state: JobMasterState, _record: Record, _body: job_master.ChannelsDeleted
+) -> JobMasterState:
+    return replace(state, deletion=Step.DONE)
+
+
+def _slot_lost(state: JobMasterState, record: Record, body: job_master.FailSlot) -> JobMasterState:
+    return executions.slot_lost(state, body.allocation_id, body.reason, record.offset)
+
+
+def _task_changed(
+    state: JobMasterState, record: Record, body: job_master.UpdateTaskExecutionState
+) -> JobMasterState:
+    return executions.changed(state, record, body.execution_attempt_id, body.execution_state, body.failure)
+
+
+def _task_manager_registers(
+    state: JobMasterState, record: Record, body: job_master.RegisterTaskManager
+) -> JobMasterState:
+    resource_id, cause = body.resource_id, record.offset
     farewell = Step.OWED if state.status in executions.ENDED else None
-    connection = Connection(resource_id, Step.OWED, cause, farewell)
-    return replace(
-        state,
-        connections=state.connections.set(resource_id, connection),
-        connections_owing=state.connections_owing.set(resource_id, cause),
-    )
+    return _connect(state, Connection(resource_id, Step.OWED, cause, farewell))
 
 
-def _slots_offered(state: JobMasterState, body: job_master.OfferSlots, cause: int) -> JobMasterState:
+def _slots_offered(state: JobMasterState, record: Record, body: job_master.OfferSlots) -> JobMasterState:
+    cause = record.offset
     for offer in body.slots:
         wanted = slot_pool.offered(state, offer.allocation_id, body.resource_id, cause)
         if wanted is not None:
@@ -168,7 +184,10 @@ def _slots_offered(state: JobMasterState, body: job_master.OfferSlots, cause: in
     return state
 
 
-def _task_manager_leaves(state: JobMasterState, resource_id: str, reason: str, cause: int) -> JobMasterState:
+def _task_manager_leaves(
+    state: JobMasterState, record: Record, body: job_master.DisconnectTaskManager
+) -> JobMasterState:
+    resource_id = body.resource_id
     if resource_id not in state.connections:
         return state
     owing = state.connections_owing
@@ -183,47 +202,60 @@ def _task_manager_leaves(state: JobMasterState, resource_id: str, reason: str, c
         if slot.resource_id == resource_id and slot.step in (SlotStep.OFFERED, SlotStep.ALLOCATED)
     ]
     for allocation_id in sorted(held):
-        state = executions.slot_lost(state, allocation_id, reason, cause)
+        state = executions.slot_lost(state, allocation_id, body.reason, record.offset)
     return state
 
 
-def _said(state: JobMasterState, record: Record) -> JobMasterState:
-    body = record.body
-    match body:
-        case client.JobStatusChanged():
-            return replace(state, announcements=state.announcements[1:])
-        case resource_manager.RegisterJobManager():
-            return replace(state, registration=Step.SAID)
-        case resource_manager.RequestSlot(allocation_id=allocation_id):
-            return slot_pool.requested(state, allocation_id)
-        case resource_manager.CancelSlotRequest(allocation_id=allocation_id):
-            return slot_pool.gone(state, allocation_id)
-        case resource_manager.DisconnectJobManager():
-            return replace(state, goodbye=Step.SAID)
-        case task_executor.JobManagerRegistrationSuccess():
-            return _connection_said(state, record, registration=True)
-        case task_executor.SlotsAccepted(allocation_ids=allocation_ids):
-            for allocation_id in allocation_ids:
-                state = slot_pool.accepted(state, allocation_id)
-            return replace(state, cause=record.offset)
-        case task_executor.SlotsRejected(allocation_ids=allocation_ids):
-            rejections = state.rejections
-            for allocation_id in allocation_ids:
-                if allocation_id in rejections:
-                    rejections = rejections.delete(allocation_id)
-            return replace(state, rejections=rejections)
-        case task_executor.SubmitTask():
-            return executions.deployed(state, _execution(record, body))
-        case task_executor.CancelTask(execution_attempt_id=execution_attempt_id):
-            return executions.cancel_said(state, execution_attempt_id)
-        case task_executor.FreeSlot(allocation_id=allocation_id):
-            return slot_pool.gone(state, allocation_id)
-        case task_executor.DisconnectJobManager():
-            return _connection_said(state, record, registration=False)
-        case dispatcher.JobReachedTerminalState():
-            return replace(state, terminal=Step.SAID)
-        case _:
-            raise unknown_event(record, address(JOB_MASTER, state.job_id))
+def _announced(state: JobMasterState, _record: Record, _body: client.JobStatusChanged) -> JobMasterState:
+    return replace(state, announcements=state.announcements[1:])
+
+
+def _slot_asked_for(
+    state: JobMasterState, _record: Record, body: resource_manager.RequestSlot
+) -> JobMasterState:
+    return slot_pool.requested(state, body.allocation_id)
+
+
+def _slot_returned(
+    state: JobMasterState, _record: Record, body: resource_manager.CancelSlotRequest | task_executor.FreeSlot
+) -> JobMasterState:
+    return slot_pool.gone(state, body.allocation_id)
+
+
+def _goodbye_said(
+    state: JobMasterState, _record: Record, _body: resource_manager.DisconnectJobManager
+) -> JobMasterState:
+    return replace(state, goodbye=Step.SAID)
+
+
+def _end_said(
+    state: JobMasterState, _record: Record, _body: dispatcher.JobReachedTerminalState
+) -> JobMasterState:
+    return replace(state, terminal=Step.SAID)
+
+
+def _slots_taken(state: JobMasterState, record: Record, body: task_executor.SlotsAccepted) -> JobMasterState:
+    for allocation_id in body.allocation_ids:
+        state = slot_pool.accepted(state, allocation_id)
+    return replace(state, cause=record.offset)
+
+
+def _slots_turned_down(
+    state: JobMasterState, _record: Record, body: task_executor.SlotsRejected
+) -> JobMasterState:
+    rejections = state.rejections
+    for allocation_id in body.allocation_ids:
+        if allocation_id in rejections:
+            rejections = rejections.delete(allocation_id)
+    return replace(state, rejections=rejections)
+
+
+def _deployed(state: JobMasterState, record: Record, body: task_executor.SubmitTask) -> JobMasterState:
+    return executions.deployed(state, _execution(record, body))
+
+
+def _cancel_said(state: JobMasterState, _record: Record, body: task_executor.CancelTask) -> JobMasterState:
+    return executions.cancel_said(state, body.execution_attempt_id)
 
 
 def _execution(record: Record, body: task_executor.SubmitTask) -> Execution:
@@ -239,24 +271,29 @@ def _execution(record: Record, body: task_executor.SubmitTask) -> Execution:
     )
 
 
-def _connection_said(state: JobMasterState, record: Record, *, registration: bool) -> JobMasterState:
-    resource_id = instance_of(record.header.recipient)
-    connection = state.connections.get(resource_id)
-    if connection is None:
+def _connection_answered(
+    state: JobMasterState, record: Record, _body: task_executor.JobManagerRegistrationSuccess
+) -> JobMasterState:
+    connection = state.connections.get(instance_of(record.header.recipient))
+    if connection is None or (connection.cause != record.header.cause and connection.farewell is None):
+        # It left, or registered once more, between the decision and its place in the log.
         return state
-    if registration:
-        if connection.cause != record.header.cause and connection.farewell is None:
-            # It registered once more between the decision and its place in the log.
-            return state
-        connection = replace(connection, registration=Step.DONE)
-    else:
-        connection = replace(connection, farewell=Step.SAID)
+    return _connect(state, replace(connection, registration=Step.DONE))
+
+
+def _connection_ended(
+    state: JobMasterState, record: Record, _body: task_executor.DisconnectJobManager
+) -> JobMasterState:
+    connection = state.connections.get(instance_of(record.header.recipient))
+    return state if connection is None else _connect(state, replace(connection, farewell=Step.SAID))
+
+
+def _connect(state: JobMasterState, connection: Connection) -> JobMasterState:
+    resource_id = connection.resource_id
     owing = state.connections_owing
-    if (
-        connection.registration is not Step.OWED
-        and connection.farewell is not Step.OWED
-        and resource_id in owing
-    ):
+    if Step.OWED in (connection.registration, connection.farewell):
+        owing = owing.set(resource_id, connection.cause)
+    elif resource_id in owing:
         owing = owing.delete(resource_id)
     return replace(state, connections=state.connections.set(resource_id, connection), connections_owing=owing)
 
@@ -374,3 +411,37 @@ def _farewells(state: JobMasterState) -> list[Owed]:
         goodbye = resource_manager.DisconnectJobManager(job_id=state.job_id, status=state.status)
         owed.append(Owed(RESOURCE_MANAGER, goodbye, state.cause))
     return owed
+
+
+_STEPS: Steps[JobMasterState] = Steps(
+    {
+        job_master.StartJob: _started,
+        job_master.CancelJob: _cancel_asked,
+        job_master.JobManagerRegistrationSuccess: _registered,
+        job_master.SlotAllocationFailed: _no_slot,
+        job_master.ChannelsCreated: _channels_created,
+        job_master.ChannelsFailed: _channels_failed,
+        job_master.ChannelsDeleted: _channels_deleted,
+        job_master.RegisterTaskManager: _task_manager_registers,
+        job_master.OfferSlots: _slots_offered,
+        job_master.FailSlot: _slot_lost,
+        job_master.TaskAcknowledged: unchanged,
+        job_master.UpdateTaskExecutionState: _task_changed,
+        job_master.DisconnectTaskManager: _task_manager_leaves,
+        resource_manager.RegisterJobManager: _registration_asked,
+        resource_manager.RequestSlot: _slot_asked_for,
+        resource_manager.CancelSlotRequest: _slot_returned,
+        resource_manager.DisconnectJobManager: _goodbye_said,
+        task_executor.JobManagerRegistrationSuccess: _connection_answered,
+        task_executor.SlotsAccepted: _slots_taken,
+        task_executor.SlotsRejected: _slots_turned_down,
+        task_executor.SubmitTask: _deployed,
+        task_executor.CancelTask: _cancel_said,
+        task_executor.FreeSlot: _slot_returned,
+        task_executor.DisconnectJobManager: _connection_ended,
+        dispatcher.JobReachedTerminalState: _end_said,
+        client.JobStatusChanged: _announced,
+        everyone.LeaderElected: unchanged,
+        everyone.ClusterTerminated: unchanged,
+    }
+)

@@ -17,10 +17,11 @@ from ..roles import (
     TASK_EXECUTOR,
     Instruction,
     Owed,
+    Steps,
     Time,
     address,
     derive_id,
-    unknown_event,
+    instance_of,
 )
 from .placement import place
 from .slot_manager import SlotKey, SlotRequest, SlotState, TaskManagerSlot
@@ -46,79 +47,7 @@ class ResourceManager:
         return ResourceManagerState()
 
     def evolve(self, state: ResourceManagerState, record: Record) -> ResourceManagerState:
-        body = record.body
-        match body:
-            case resource_manager.RegisterTaskExecutor():
-                return _worker_registers(state, record, body)
-            case resource_manager.SendSlotReport():
-                return _slots_reported(state, record, body)
-            case resource_manager.NotifySlotAvailable():
-                key = _key(body.slot_id)
-                return replace(state, slots=state.slots.release(key, body.old_allocation_id))
-            case resource_manager.SlotRequestAccepted():
-                request = state.slots.requests.get(body.allocation_id)
-                job_id = request.job_id if request else None
-                return replace(
-                    state, slots=state.slots.allocate(body.allocation_id, _key(body.slot_id), job_id)
-                )
-            case resource_manager.SlotRequestRejected():
-                return replace(state, slots=state.slots.retry(body.allocation_id, record.offset))
-            case resource_manager.DisconnectTaskManager():
-                return _worker_leaves(state, body.resource_id, body.reason, record.offset)
-            case resource_manager.RegisterJobManager():
-                return replace(
-                    state,
-                    job_masters=state.job_masters.set(body.job_id, record.offset),
-                    unanswered_job_masters=state.unanswered_job_masters.set(body.job_id, record.offset),
-                )
-            case resource_manager.RequestSlot():
-                request = SlotRequest(
-                    allocation_id=body.allocation_id,
-                    job_id=body.job_id,
-                    profile=body.resource_profile,
-                    cause=record.offset,
-                    since=record.header.time,
-                )
-                return replace(state, slots=state.slots.request(request))
-            case resource_manager.CancelSlotRequest():
-                return replace(state, slots=state.slots.forget(body.allocation_id))
-            case resource_manager.DisconnectJobManager():
-                if body.job_id not in state.job_masters:
-                    return state
-                return replace(state, job_masters=state.job_masters.delete(body.job_id))
-            case resource_manager.ShutDownCluster():
-                if state.ending is not None:
-                    return state
-                ending = Ending(
-                    reason=body.reason,
-                    cause=record.offset,
-                    deadline=record.header.time + self._options.shutdown_timeout,
-                    leaving=Map(dict.fromkeys(state.workers, False)),
-                )
-                return replace(state, ending=ending)
-            case everyone.LeaderElected():
-                return replace(state, ending=None)
-            case task_executor.TaskExecutorRegistrationSuccess():
-                return _worker_answered(state, record)
-            case task_executor.RequestSlot():
-                return replace(state, slots=state.slots.pend(body.allocation_id, _key(body.slot_id)))
-            case task_executor.DisconnectResourceManager():
-                return _told_to_leave(state, record)
-            case job_master.JobManagerRegistrationSuccess():
-                if body.job_id not in state.unanswered_job_masters:
-                    return state
-                return replace(state, unanswered_job_masters=state.unanswered_job_masters.delete(body.job_id))
-            case job_master.SlotAllocationFailed():
-                return replace(state, slots=state.slots.forget(body.allocation_id))
-            case job_master.FailSlot():
-                lost = (
-                    state.lost.delete(body.allocation_id) if body.allocation_id in state.lost else state.lost
-                )
-                return replace(state, lost=lost)
-            case everyone.ClusterTerminated():
-                return replace(state, ending=state.ending and replace(state.ending, over=True))
-            case _:
-                raise unknown_event(record, RESOURCE_MANAGER)
+        return _STEPS.take(state, record)
 
     def decide(self, state: ResourceManagerState, now: Time) -> list[Owed]:
         owed = [
@@ -126,7 +55,7 @@ class ResourceManager:
             *self._slot_answers(state, now),
             *_lost_slots(state),
         ]
-        return owed + _farewells(state, now)
+        return owed + self._farewells(state, now)
 
     def deadline(self, state: ResourceManagerState) -> Time | None:
         deadlines = [
@@ -134,7 +63,7 @@ class ResourceManager:
             for allocation_id in state.slots.waiting
         ]
         if state.ending is not None and not state.ending.over:
-            deadlines.append(state.ending.deadline)
+            deadlines.append(self._farewell_deadline(state.ending))
         return min(deadlines, default=None)
 
     def instructions(self, state: ResourceManagerState) -> Sequence[Instruction]:
@@ -155,6 +84,22 @@ class ResourceManager:
                 owed.append(self._no_resource(state, request))
         return owed
 
+    def _farewell_deadline(self, ending: Ending) -> Time:
+        return ending.since + self._options.shutdown_timeout
+
+    def _farewells(self, state: ResourceManagerState, now: Time) -> list[Owed]:
+        ending = state.ending
+        if ending is None or ending.over:
+            return []
+        untold = sorted(resource_id for resource_id, told in ending.leaving.items() if not told)
+        goodbye = task_executor.DisconnectResourceManager(reason=ending.reason)
+        owed = [Owed(address(TASK_EXECUTOR, resource_id), goodbye, ending.cause) for resource_id in untold]
+        if not ending.leaving or now >= self._farewell_deadline(ending):
+            silent = ", ".join(sorted(ending.leaving))
+            reason = f"{ending.reason}; {silent} did not answer" if silent else ending.reason
+            owed.append(Owed(EVERYONE, everyone.ClusterTerminated(reason=reason), ending.cause))
+        return owed
+
     def _no_resource(self, state: ResourceManagerState, request: SlotRequest) -> Owed:
         of_job = sum(1 for each in state.slots.requests.values() if each.job_id == request.job_id)
         free = sum(len(numbers) for numbers in state.slots.free.values())
@@ -169,6 +114,108 @@ class ResourceManager:
 
 def _key(slot_id: SlotID) -> SlotKey:
     return slot_id.resource_id, slot_id.slot_number
+
+
+def _slot_available(
+    state: ResourceManagerState, _record: Record, body: resource_manager.NotifySlotAvailable
+) -> ResourceManagerState:
+    return replace(state, slots=state.slots.release(_key(body.slot_id), body.old_allocation_id))
+
+
+def _slot_allocated(
+    state: ResourceManagerState, _record: Record, body: resource_manager.SlotRequestAccepted
+) -> ResourceManagerState:
+    request = state.slots.requests.get(body.allocation_id)
+    job_id = request.job_id if request else None
+    return replace(state, slots=state.slots.allocate(body.allocation_id, _key(body.slot_id), job_id))
+
+
+def _slot_refused(
+    state: ResourceManagerState, record: Record, body: resource_manager.SlotRequestRejected
+) -> ResourceManagerState:
+    return replace(state, slots=state.slots.retry(body.allocation_id, record.offset))
+
+
+def _slot_wanted(
+    state: ResourceManagerState, record: Record, body: resource_manager.RequestSlot
+) -> ResourceManagerState:
+    request = SlotRequest(
+        allocation_id=body.allocation_id,
+        job_id=body.job_id,
+        profile=body.resource_profile,
+        cause=record.offset,
+        since=record.header.time,
+    )
+    return replace(state, slots=state.slots.request(request))
+
+
+def _slot_asked_for(
+    state: ResourceManagerState, _record: Record, body: task_executor.RequestSlot
+) -> ResourceManagerState:
+    return replace(state, slots=state.slots.pend(body.allocation_id, _key(body.slot_id)))
+
+
+def _request_over(
+    state: ResourceManagerState,
+    _record: Record,
+    body: resource_manager.CancelSlotRequest | job_master.SlotAllocationFailed,
+) -> ResourceManagerState:
+    return replace(state, slots=state.slots.forget(body.allocation_id))
+
+
+def _loss_told(
+    state: ResourceManagerState, _record: Record, body: job_master.FailSlot
+) -> ResourceManagerState:
+    if body.allocation_id not in state.lost:
+        return state
+    return replace(state, lost=state.lost.delete(body.allocation_id))
+
+
+def _job_master_registers(
+    state: ResourceManagerState, record: Record, body: resource_manager.RegisterJobManager
+) -> ResourceManagerState:
+    return replace(
+        state,
+        job_masters=state.job_masters.set(body.job_id, record.offset),
+        unanswered_job_masters=state.unanswered_job_masters.set(body.job_id, record.offset),
+    )
+
+
+def _job_master_answered(
+    state: ResourceManagerState, _record: Record, body: job_master.JobManagerRegistrationSuccess
+) -> ResourceManagerState:
+    if body.job_id not in state.unanswered_job_masters:
+        return state
+    return replace(state, unanswered_job_masters=state.unanswered_job_masters.delete(body.job_id))
+
+
+def _job_master_leaves(
+    state: ResourceManagerState, _record: Record, body: resource_manager.DisconnectJobManager
+) -> ResourceManagerState:
+    if body.job_id not in state.job_masters:
+        return state
+    return replace(state, job_masters=state.job_masters.delete(body.job_id))
+
+
+def _cluster_ends(
+    state: ResourceManagerState, record: Record, body: resource_manager.ShutDownCluster
+) -> ResourceManagerState:
+    if state.ending is not None:
+        return state
+    leaving = Map(dict.fromkeys(state.workers, False))
+    return replace(state, ending=Ending(body.reason, record.offset, record.header.time, leaving))
+
+
+def _cluster_ended(
+    state: ResourceManagerState, _record: Record, _body: everyone.ClusterTerminated
+) -> ResourceManagerState:
+    return replace(state, ending=state.ending and replace(state.ending, over=True))
+
+
+def _new_leader(
+    state: ResourceManagerState, _record: Record, _body: everyone.LeaderElected
+) -> ResourceManagerState:
+    return replace(state, ending=None) if state.ending else state
 
 
 def _worker_registers(
@@ -188,8 +235,10 @@ def _worker_registers(
     )
 
 
-def _worker_answered(state: ResourceManagerState, record: Record) -> ResourceManagerState:
-    resource_id = record.header.recipient.partition("/")[2]
+def _worker_answered(
+    state: ResourceManagerState, record: Record, _body: task_executor.TaskExecutorRegistrationSuccess
+) -> ResourceManagerState:
+    resource_id = instance_of(record.header.recipient)
     if state.unanswered_workers.get(resource_id) != record.header.cause:
         # It registered once more between the decision and its place in the log: that one is owed an answer still.
         return state
@@ -211,8 +260,9 @@ def _slots_reported(
 
 
 def _worker_leaves(
-    state: ResourceManagerState, resource_id: str, reason: str, cause: int
+    state: ResourceManagerState, record: Record, body: resource_manager.DisconnectTaskManager
 ) -> ResourceManagerState:
+    resource_id = body.resource_id
     if resource_id not in state.workers:
         return state
     gone = state.slots.allocations_of(resource_id)
@@ -227,7 +277,7 @@ def _worker_leaves(
         slots=state.slots.without(resource_id),
         ending=ending,
     )
-    return _lose(state, gone, f"TaskExecutor {resource_id} has left: {reason}", cause)
+    return _lose(state, gone, f"TaskExecutor {resource_id} has left: {body.reason}", record.offset)
 
 
 def _lose(
@@ -245,8 +295,10 @@ def _lose(
     return replace(state, lost=lost, slots=slots)
 
 
-def _told_to_leave(state: ResourceManagerState, record: Record) -> ResourceManagerState:
-    resource_id = record.header.recipient.partition("/")[2]
+def _told_to_leave(
+    state: ResourceManagerState, record: Record, _body: task_executor.DisconnectResourceManager
+) -> ResourceManagerState:
+    resource_id = instance_of(record.header.recipient)
     if state.ending is None or resource_id not in state.ending.leaving:
         return state
     return replace(state, ending=replace(state.ending, leaving=state.ending.leaving.set(resource_id, True)))
@@ -287,15 +339,26 @@ def _lost_slots(state: ResourceManagerState) -> list[Owed]:
     ]
 
 
-def _farewells(state: ResourceManagerState, now: Time) -> list[Owed]:
-    ending = state.ending
-    if ending is None or ending.over:
-        return []
-    untold = sorted(resource_id for resource_id, told in ending.leaving.items() if not told)
-    goodbye = task_executor.DisconnectResourceManager(reason=ending.reason)
-    owed = [Owed(address(TASK_EXECUTOR, resource_id), goodbye, ending.cause) for resource_id in untold]
-    if not ending.leaving or now >= ending.deadline:
-        silent = ", ".join(sorted(ending.leaving))
-        reason = f"{ending.reason}; {silent} did not answer" if silent else ending.reason
-        owed.append(Owed(EVERYONE, everyone.ClusterTerminated(reason=reason), ending.cause))
-    return owed
+_STEPS: Steps[ResourceManagerState] = Steps(
+    {
+        resource_manager.RegisterTaskExecutor: _worker_registers,
+        resource_manager.SendSlotReport: _slots_reported,
+        resource_manager.NotifySlotAvailable: _slot_available,
+        resource_manager.SlotRequestAccepted: _slot_allocated,
+        resource_manager.SlotRequestRejected: _slot_refused,
+        resource_manager.DisconnectTaskManager: _worker_leaves,
+        resource_manager.RegisterJobManager: _job_master_registers,
+        resource_manager.RequestSlot: _slot_wanted,
+        resource_manager.CancelSlotRequest: _request_over,
+        resource_manager.DisconnectJobManager: _job_master_leaves,
+        resource_manager.ShutDownCluster: _cluster_ends,
+        task_executor.TaskExecutorRegistrationSuccess: _worker_answered,
+        task_executor.RequestSlot: _slot_asked_for,
+        task_executor.DisconnectResourceManager: _told_to_leave,
+        job_master.JobManagerRegistrationSuccess: _job_master_answered,
+        job_master.SlotAllocationFailed: _request_over,
+        job_master.FailSlot: _loss_told,
+        everyone.LeaderElected: _new_leader,
+        everyone.ClusterTerminated: _cluster_ended,
+    }
+)

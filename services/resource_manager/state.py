@@ -28,11 +28,11 @@ class LostSlot(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The cluster ends: TaskExecutors are disconnected and waited for until `deadline`."""
+    """The cluster ends since a time: TaskExecutors are disconnected, and waited for."""
 
     reason: str
     cause: int
-    deadline: int
+    since: int
     leaving: Map[str, bool] = Map()
     """TaskExecutors that have not left yet -> whether they have been told to."""
     over: bool = False

@@ -20,10 +20,11 @@ from ..roles import (
     IllegalEvent,
     Instruction,
     Owed,
+    Steps,
     Time,
     address,
     instance_of,
-    unknown_event,
+    unchanged,
 )
 from .state import (
     TERMINAL,
@@ -71,49 +72,7 @@ class TaskExecutor:
         return TaskExecutorState(resource_id=instance_of(role_address))
 
     def evolve(self, state: TaskExecutorState, record: Record) -> TaskExecutorState:
-        body = record.body
-        match body:
-            case task_executor.TaskExecutorRegistrationSuccess(instance_id=instance_id):
-                if state.registration is None:
-                    raise IllegalEvent(record, "not registering", "no registration was asked for")
-                registration = replace(
-                    state.registration, instance_id=instance_id, cause=record.offset, reported=False
-                )
-                return replace(state, registration=registration)
-            case task_executor.TaskExecutorRegistrationRejection(reason=reason):
-                return replace(state, leaving=reason, leaving_cause=record.offset)
-            case task_executor.RequestSlot():
-                return _slot_requested(state, record, body)
-            case task_executor.JobManagerRegistrationSuccess(job_id=job_id, job_graph=graph):
-                return _job_manager_known(state, record, job_id, graph)
-            case task_executor.SlotsAccepted(allocation_ids=allocation_ids):
-                slots = state.slots
-                for allocation_id in allocation_ids:
-                    slots = slots.activate(allocation_id)
-                return replace(state, slots=slots)
-            case task_executor.SlotsRejected(allocation_ids=allocation_ids):
-                for allocation_id in allocation_ids:
-                    state = _release(state, allocation_id, record.offset)
-                return state
-            case task_executor.FreeSlot(allocation_id=allocation_id):
-                return _release(state, allocation_id, record.offset)
-            case task_executor.SubmitTask():
-                return _task_submitted(state, record, body)
-            case task_executor.CancelTask(execution_attempt_id=execution_attempt_id):
-                return _cancel(state, execution_attempt_id, record.offset)
-            case task_executor.DisconnectJobManager(job_id=job_id, reason=reason):
-                return _job_manager_leaves(state, job_id, reason, record.offset)
-            case task_executor.DisconnectResourceManager(reason=reason):
-                for attempt in sorted(state.tasks):
-                    state = _cancel(state, attempt, record.offset)
-                return replace(state, leaving=reason, leaving_cause=record.offset)
-            case everyone.LeaderElected():
-                # A new process: it has to register, and may have been told to leave in an earlier life.
-                return replace(state, registration=None, leaving=None, leaving_cause=None, left=False)
-            case everyone.ClusterTerminated():
-                return state
-            case _:
-                return _said(state, record)
+        return _STEPS.take(state, record)
 
     def decide(self, state: TaskExecutorState, now: Time) -> list[Owed]:
         owed: list[Owed] = []
@@ -160,50 +119,132 @@ class TaskExecutor:
         return [*runs, *stops]
 
 
-def _said(state: TaskExecutorState, record: Record) -> TaskExecutorState:
-    body = record.body
-    match body:
-        case resource_manager.RegisterTaskExecutor():
-            registration = Registration(body.hardware, body.default_slot_profile, body.number_of_slots)
-            slots = state.slots.sized(body.number_of_slots, body.default_slot_profile)
-            return replace(state, registration=registration, slots=slots)
-        case resource_manager.SendSlotReport(instance_id=instance_id):
-            if state.registration is None or state.registration.instance_id != instance_id:
-                return state
-            return replace(state, registration=replace(state.registration, reported=True))
-        case resource_manager.SlotRequestAccepted() | resource_manager.SlotRequestRejected():
-            cause = record.header.cause
-            if cause is None or cause not in state.slot_answers:
-                return state
-            return replace(state, slot_answers=state.slot_answers.delete(cause))
-        case resource_manager.NotifySlotAvailable(slot_id=slot_id, old_allocation_id=allocation_id):
-            freed = state.freed.get(slot_id.slot_number)
-            if freed is None or freed.allocation_id != allocation_id:
-                return state
-            return replace(state, freed=state.freed.delete(slot_id.slot_number))
-        case resource_manager.DisconnectTaskManager():
-            return replace(state, left=True)
-        case job_master.RegisterTaskManager(job_id=job_id):
-            connection = state.jobs.get(job_id)
-            if connection is None:
-                return state
-            return _connect(state, replace(connection, registered=True))
-        case job_master.OfferSlots(job_id=job_id, slots=offers):
-            connection = state.jobs.get(job_id)
-            if connection is None:
-                return state
-            offered = connection.offered | {offer.allocation_id for offer in offers}
-            return _connect(state, replace(connection, offered=offered))
-        case job_master.TaskAcknowledged(execution_attempt_id=attempt):
-            if attempt not in state.unacknowledged:
-                return state
-            return replace(state, unacknowledged=state.unacknowledged.delete(attempt))
-        case job_master.UpdateTaskExecutionState():
-            return _task_changed(state, record, body.execution_attempt_id, body.execution_state)
-        case job_master.DisconnectTaskManager(job_id=job_id):
-            return _job_gone(state, job_id)
-        case _:
-            raise unknown_event(record, address(TASK_EXECUTOR, state.resource_id))
+def _registered(
+    state: TaskExecutorState, record: Record, body: task_executor.TaskExecutorRegistrationSuccess
+) -> TaskExecutorState:
+    if state.registration is None:
+        raise IllegalEvent(record, "not registering", "no registration was asked for")
+    registration = replace(
+        state.registration, instance_id=body.instance_id, cause=record.offset, reported=False
+    )
+    return replace(state, registration=registration)
+
+
+def _turned_away(
+    state: TaskExecutorState, record: Record, body: task_executor.TaskExecutorRegistrationRejection
+) -> TaskExecutorState:
+    return replace(state, leaving=body.reason, leaving_cause=record.offset)
+
+
+def _slots_taken(
+    state: TaskExecutorState, _record: Record, body: task_executor.SlotsAccepted
+) -> TaskExecutorState:
+    slots = state.slots
+    for allocation_id in body.allocation_ids:
+        slots = slots.activate(allocation_id)
+    return replace(state, slots=slots)
+
+
+def _slots_turned_down(
+    state: TaskExecutorState, record: Record, body: task_executor.SlotsRejected
+) -> TaskExecutorState:
+    for allocation_id in body.allocation_ids:
+        state = _release(state, allocation_id, record.offset)
+    return state
+
+
+def _slot_not_needed(
+    state: TaskExecutorState, record: Record, body: task_executor.FreeSlot
+) -> TaskExecutorState:
+    return _release(state, body.allocation_id, record.offset)
+
+
+def _cancel_asked(
+    state: TaskExecutorState, record: Record, body: task_executor.CancelTask
+) -> TaskExecutorState:
+    return _cancel(state, body.execution_attempt_id, record.offset)
+
+
+def _told_to_leave(
+    state: TaskExecutorState, record: Record, body: task_executor.DisconnectResourceManager
+) -> TaskExecutorState:
+    for attempt in sorted(state.tasks):
+        state = _cancel(state, attempt, record.offset)
+    return replace(state, leaving=body.reason, leaving_cause=record.offset)
+
+
+def _new_process(
+    state: TaskExecutorState, _record: Record, _body: everyone.LeaderElected
+) -> TaskExecutorState:
+    # It has to register, and may have been told to leave in an earlier life.
+    return replace(state, registration=None, leaving=None, leaving_cause=None, left=False)
+
+
+def _registers(
+    state: TaskExecutorState, _record: Record, body: resource_manager.RegisterTaskExecutor
+) -> TaskExecutorState:
+    registration = Registration(body.hardware, body.default_slot_profile, body.number_of_slots)
+    slots = state.slots.sized(body.number_of_slots, body.default_slot_profile)
+    return replace(state, registration=registration, slots=slots)
+
+
+def _reported(
+    state: TaskExecutorState, _record: Record, body: resource_manager.SendSlotReport
+) -> TaskExecutorState:
+    if state.registration is None or state.registration.instance_id != body.instance_id:
+        return state
+    return replace(state, registration=replace(state.registration, reported=True))
+
+
+def _slot_answered(
+    state: TaskExecutorState,
+    record: Record,
+    _body: resource_manager.SlotRequestAccepted | resource_manager.SlotRequestRejected,
+) -> TaskExecutorState:
+    cause = record.header.cause
+    if cause is None or cause not in state.slot_answers:
+        return state
+    return replace(state, slot_answers=state.slot_answers.delete(cause))
+
+
+def _freedom_notified(
+    state: TaskExecutorState, _record: Record, body: resource_manager.NotifySlotAvailable
+) -> TaskExecutorState:
+    freed = state.freed.get(body.slot_id.slot_number)
+    if freed is None or freed.allocation_id != body.old_allocation_id:
+        return state
+    return replace(state, freed=state.freed.delete(body.slot_id.slot_number))
+
+
+def _has_left(
+    state: TaskExecutorState, _record: Record, _body: resource_manager.DisconnectTaskManager
+) -> TaskExecutorState:
+    return replace(state, left=True)
+
+
+def _job_greeted(
+    state: TaskExecutorState, _record: Record, body: job_master.RegisterTaskManager
+) -> TaskExecutorState:
+    connection = state.jobs.get(body.job_id)
+    return state if connection is None else _connect(state, replace(connection, registered=True))
+
+
+def _slots_offered(
+    state: TaskExecutorState, _record: Record, body: job_master.OfferSlots
+) -> TaskExecutorState:
+    connection = state.jobs.get(body.job_id)
+    if connection is None:
+        return state
+    offered = connection.offered | {offer.allocation_id for offer in body.slots}
+    return _connect(state, replace(connection, offered=offered))
+
+
+def _acknowledged(
+    state: TaskExecutorState, _record: Record, body: job_master.TaskAcknowledged
+) -> TaskExecutorState:
+    if body.execution_attempt_id not in state.unacknowledged:
+        return state
+    return replace(state, unacknowledged=state.unacknowledged.delete(body.execution_attempt_id))
 
 
 def _slot_requested(
@@ -260,12 +301,12 @@ def _unoffered(state: TaskExecutorState, connection: JobConnection) -> list[Slot
 
 
 def _job_manager_known(
-    state: TaskExecutorState, record: Record, job_id: str, graph: JobGraph
+    state: TaskExecutorState, record: Record, body: task_executor.JobManagerRegistrationSuccess
 ) -> TaskExecutorState:
-    connection = state.jobs.get(job_id)
+    connection = state.jobs.get(body.job_id)
     if connection is None:
         return state
-    return _connect(state, replace(connection, graph=graph, cause=record.offset))
+    return _connect(state, replace(connection, graph=body.job_graph, cause=record.offset))
 
 
 def _task_submitted(
@@ -302,8 +343,9 @@ def _cancel(state: TaskExecutorState, execution_attempt_id: str, cause: int) -> 
 
 
 def _task_changed(
-    state: TaskExecutorState, record: Record, execution_attempt_id: str, to: ExecutionState
+    state: TaskExecutorState, record: Record, body: job_master.UpdateTaskExecutionState
 ) -> TaskExecutorState:
+    execution_attempt_id, to = body.execution_attempt_id, body.execution_state
     task = state.tasks.get(execution_attempt_id)
     if task is None:
         return state
@@ -336,16 +378,22 @@ def _vacate(state: TaskExecutorState, allocation_id: str, cause: int) -> TaskExe
     return state if connection is None else _connect(state, replace(connection, cause=cause))
 
 
-def _job_manager_leaves(state: TaskExecutorState, job_id: str, reason: str, cause: int) -> TaskExecutorState:
+def _job_manager_leaves(
+    state: TaskExecutorState, record: Record, body: task_executor.DisconnectJobManager
+) -> TaskExecutorState:
+    job_id, cause = body.job_id, record.offset
     connection = state.jobs.get(job_id)
     if connection is None:
         return state
     for allocation_id in sorted(state.slots.per_job.get(job_id, frozenset())):
         state = _release(state, allocation_id, cause)
-    return _connect(state, replace(state.jobs[job_id], closing=reason, cause=cause))
+    return _connect(state, replace(state.jobs[job_id], closing=body.reason, cause=cause))
 
 
-def _job_gone(state: TaskExecutorState, job_id: str) -> TaskExecutorState:
+def _job_gone(
+    state: TaskExecutorState, _record: Record, body: job_master.DisconnectTaskManager
+) -> TaskExecutorState:
+    job_id = body.job_id
     if job_id in state.slots.per_job or job_id not in state.jobs:
         # A slot was allocated for the job again between the decision and its place in the log.
         return state
@@ -428,3 +476,33 @@ def _freed_slots(state: TaskExecutorState) -> list[Owed]:
         )
         owed.append(Owed(RESOURCE_MANAGER, body, freed.cause))
     return owed
+
+
+_STEPS: Steps[TaskExecutorState] = Steps(
+    {
+        task_executor.TaskExecutorRegistrationSuccess: _registered,
+        task_executor.TaskExecutorRegistrationRejection: _turned_away,
+        task_executor.RequestSlot: _slot_requested,
+        task_executor.JobManagerRegistrationSuccess: _job_manager_known,
+        task_executor.SlotsAccepted: _slots_taken,
+        task_executor.SlotsRejected: _slots_turned_down,
+        task_executor.FreeSlot: _slot_not_needed,
+        task_executor.SubmitTask: _task_submitted,
+        task_executor.CancelTask: _cancel_asked,
+        task_executor.DisconnectJobManager: _job_manager_leaves,
+        task_executor.DisconnectResourceManager: _told_to_leave,
+        resource_manager.RegisterTaskExecutor: _registers,
+        resource_manager.SendSlotReport: _reported,
+        resource_manager.SlotRequestAccepted: _slot_answered,
+        resource_manager.SlotRequestRejected: _slot_answered,
+        resource_manager.NotifySlotAvailable: _freedom_notified,
+        resource_manager.DisconnectTaskManager: _has_left,
+        job_master.RegisterTaskManager: _job_greeted,
+        job_master.OfferSlots: _slots_offered,
+        job_master.TaskAcknowledged: _acknowledged,
+        job_master.UpdateTaskExecutionState: _task_changed,
+        job_master.DisconnectTaskManager: _job_gone,
+        everyone.LeaderElected: _new_process,
+        everyone.ClusterTerminated: unchanged,
+    }
+)

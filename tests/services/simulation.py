@@ -131,6 +131,12 @@ class Cluster:
                 return
         raise AssertionError("the roles talk without end: " + ", ".join(self.transcript()[-20:]))
 
+    def forget_ended_jobs(self) -> None:
+        """Drops the states of JobMasters whose jobs have ended: they have nothing more to say."""
+        for role_address, state in list(self.replica.states.items()):
+            if kind_of(role_address) == "job_master" and state.goodbye is not None and state.unfinished == 0:
+                del self.replica.states[role_address]
+
     def tick(self, seconds: float) -> None:
         """Moves the clock, then settles."""
         self.now += int(seconds * SECOND)
