@@ -8,6 +8,7 @@ from typing import Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from ..failures import TaskError
+from .kafka import connected
 from .progress import Progress
 
 _TIMEOUT_S: Final = 30.0
@@ -33,6 +34,7 @@ def read_changelog(consumer: Consumer, topic: str, partition: int) -> Iterator[t
     Call after the fencing of older attempts: from then on nobody else writes. The end is partition EOF, not
     a last offset: control records take offsets too. Raises TaskError.
     """
+    connected(consumer, topic)
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     try:
         while True:

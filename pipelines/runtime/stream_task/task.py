@@ -26,7 +26,7 @@ from ...graph.physical_plan import (
     transactional_id,
 )
 from ..buffers import END_OF_TIME, NO_WATERMARK, Batch, BufferCodec
-from ..deployment import vertex_of
+from ..deployment import VertexDeployment, vertex_of
 from ..failures import TaskError, describe
 from ..operators.build import any_kind
 from ..operators.chain import Chain
@@ -38,12 +38,13 @@ from ..settings import Settings
 from ..vertex import output_type, parts_of
 from .input_gate import InputGate
 from .input_thread import InputThread
+from .kafka import group_consumer
 from .mailbox import InputBuffer, InputFailure, Letter, Mailbox, SourceEnded, SourceRead, TaskCanceled
 from .progress import Progress
 from .record_writer import Channel, ChannelWriter, RecordWriter
 from .restore import read_changelog, read_progress
 from .source import SocketTextSource
-from .transactions import Transactions, group_consumer
+from .transactions import Transactions
 
 MUCH: Final = 50_000
 """Records that have gathered for output and are committed at once instead of at the next interval."""
@@ -114,7 +115,7 @@ class StreamTask:
         operators = any_kind(here, self._subtask, vertex.max_parallelism, emit)
         by_id = {config.operator_id: operator for config, operator in zip(here, operators, strict=True)}
 
-        transactions.open()
+        transactions.open(_any_topic(deployment))
         progress = read_progress(consumer, input_topics, self._subtask)
         self._notify(Restored(progress.positions))
         changelog = changelog_topic(*names, vertex.vertex_id) if has_changelog(vertex) else None
@@ -167,6 +168,13 @@ class StreamTask:
             load_code(edge.code)[0] if edge.partitioner is Partitioner.HASH else None,
         )
         return ChannelWriter(channel, output_type(deployment.vertex.operators), self._subtask, self._attempt)
+
+
+def _any_topic(deployment: VertexDeployment) -> str:
+    """A topic of the job that exists: a vertex has an input or an output, or it prints."""
+    for edge in (*deployment.inputs, *deployment.outputs):
+        return channel_topic(deployment.cluster, deployment.job_id, edge.data_set_id)
+    return output_topic(deployment.cluster, deployment.job_id)
 
 
 class RunningTask:

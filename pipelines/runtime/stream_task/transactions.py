@@ -15,15 +15,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from ..failures import TaskError
+from .kafka import connected, transactional_producer
 
-TRANSACTION_TIMEOUT_MS: Final = 30_000
-"""How long a dead task's open transaction may hold up readers, if no successor ends it before."""
 _PATIENCE_S: Final = 60.0
 """How long retriable errors are retried: longer than a broker takes to come back."""
-_QUEUED_MESSAGES: Final = 1_000_000
 
 
 class Transactions:
@@ -34,20 +32,11 @@ class Transactions:
         self._group_metadata = group_metadata
         self._active = False
         self._failure: KafkaError | None = None
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "transactional.id": transactional_id,
-                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-                "linger.ms": 1,
-                "queue.buffering.max.messages": _QUEUED_MESSAGES,
-                "compression.type": "lz4",
-                "allow.auto.create.topics": False,
-            }
-        )
+        self._producer = transactional_producer(bootstrap_servers, transactional_id)
 
-    def open(self) -> None:
-        """Fences older attempts; what they had open is aborted."""
+    def open(self, topic: str) -> None:
+        """Fences older attempts; what they had open is aborted. `topic` is any that exists."""
+        connected(self._producer, topic)
         self._persist("init_transactions", lambda: self._producer.init_transactions(10))
 
     def send(
@@ -132,20 +121,3 @@ class Transactions:
         ):
             return TaskError(f"{self._id} was fenced: a newer attempt of this subtask has started")
         return TaskError(f"{what} of {self._id} failed: {reason.name()}: {reason.str()}")
-
-
-def group_consumer(bootstrap_servers: str, group: str) -> Consumer:
-    """A consumer for a subtask's group, to read its committed offsets and changelog; it subscribes to nothing."""
-    return Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-            # The default of a second would be what a restore waits for.
-            "fetch.queue.backoff.ms": 10,
-            "fetch.wait.max.ms": 50,
-        }
-    )
