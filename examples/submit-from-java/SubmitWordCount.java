@@ -1,0 +1,81 @@
+import java.io.File;
+import java.nio.ByteBuffer;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import org.apache.avro.Schema;
+import org.apache.avro.SchemaParser;
+import org.apache.avro.generic.GenericData;
+import org.apache.avro.generic.GenericRecord;
+import org.apache.avro.generic.GenericRecordBuilder;
+import org.apache.avro.message.BinaryMessageEncoder;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.serialization.ByteBufferSerializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/**
+ * Submits WindowWordCount to a tailrace cluster, from Java: one Avro record to one Kafka topic.
+ *
+ * <pre>java -cp ... SubmitWordCount.java BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT [SCHEMAS]</pre>
+ *
+ * SCHEMAS is tailrace's folder of .avsc files; "schemas" by default. Prints the id of the job.
+ * See docs/submit-from-anywhere.md.
+ */
+public class SubmitWordCount {
+
+  public static void main(String[] args) throws Exception {
+    if (args.length < 4) {
+      System.err.println("usage: SubmitWordCount BOOTSTRAP CLUSTER TEXT_HOST TEXT_PORT [SCHEMAS]");
+      System.exit(2);
+    }
+    String bootstrap = args[0], cluster = args[1], host = args[2], port = args[3];
+    Schema schema = submitJob(new File(args.length > 4 ? args[4] : "schemas"));
+    String jobId = "wordcount-" + UUID.randomUUID();
+
+    GenericRecord header =
+        new GenericRecordBuilder(schema.getField("header").schema())
+            .set("event_id", UUID.randomUUID().toString())
+            .set("time", ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now()))
+            .set("sender", "client/java-example")
+            .set("sender_epoch", 0)
+            .set("recipient", "dispatcher")
+            .build();
+    Schema entryPoint = nonNull(schema.getField("entry_point").schema());
+    GenericRecord event =
+        new GenericRecordBuilder(schema)
+            .set("header", header)
+            .set("job_id", jobId)
+            .set(
+                "entry_point",
+                new GenericRecordBuilder(entryPoint)
+                    .set("target", "tailrace.pipelines.examples.window_word_count:main")
+                    .set("arguments", List.of("--hostname", host, "--port", port))
+                    .build())
+            .build();
+
+    // Avro's single-object encoding: C3 01, the schema's fingerprint, the record.
+    ByteBuffer value = new BinaryMessageEncoder<GenericRecord>(GenericData.get(), schema).encode(event);
+    Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "max.block.ms", 10_000);
+    try (var producer =
+        new KafkaProducer<>(settings, new StringSerializer(), new ByteBufferSerializer())) {
+      producer.send(new ProducerRecord<>(cluster + ".submissions", jobId, value)).get();
+    }
+    System.out.println(jobId);
+  }
+
+  /** The schema of SubmitJob: its own file and those of the types it names. */
+  private static Schema submitJob(File schemas) throws Exception {
+    SchemaParser parser = new SchemaParser();
+    for (File type : new File(schemas, "types").listFiles((folder, name) -> name.endsWith(".avsc"))) {
+      parser.parse(type);
+    }
+    return parser.parse(new File(schemas, "dispatcher/SubmitJob.avsc")).mainSchema();
+  }
+
+  private static Schema nonNull(Schema union) {
+    return union.getTypes().stream().filter(type -> type.getType() != Schema.Type.NULL).findFirst().get();
+  }
+}

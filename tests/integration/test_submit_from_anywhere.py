@@ -1,0 +1,126 @@
+"""A client in another language submits a job: what docs/submit-from-anywhere.md promises."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tailrace.infra.jars import kafka_classpath, pyspark_jars_dir
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.prerequisites import find_java
+from tailrace.pipelines.graph.program import build
+from tailrace.schemas.dispatcher import SubmitJob
+from tailrace.schemas.event import Event
+from tailrace.schemas.types import EntryPoint
+from tailrace.services.log.codec import Codec
+from tailrace.services.log.topics import ensure_cluster_topics, submissions_topic
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "submit-from-anywhere.md"
+PROGRAM = ROOT / "examples" / "submit-from-java" / "SubmitWordCount.java"
+
+
+@functools.cache
+def _java_compiles() -> bool:
+    """Whether there is a JDK: a JRE alone cannot launch a source file."""
+    modules = subprocess.run([find_java(), "--list-modules"], capture_output=True, text=True, check=True)
+    return "jdk.compiler" in modules.stdout
+
+
+@pytest.fixture
+def submissions(kafka: EmbeddedKafka, cluster_id: str) -> str:
+    """The submissions topic of a cluster that nobody runs."""
+    ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
+    return submissions_topic(cluster_id)
+
+
+def only_event(kafka: EmbeddedKafka, topic: str) -> Event:
+    """The one event of a topic, decoded as the services decode it."""
+    consumer = Consumer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False}
+    )
+    try:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        (message,) = consumer.consume(1, timeout=30)
+        assert message.error() is None
+        assert consumer.consume(1, timeout=0.5) == []
+        return Codec(topic).decode(message.value())
+    finally:
+        consumer.close()
+
+
+def test_a_java_program_submits_a_job(kafka: EmbeddedKafka, cluster_id: str, submissions: str) -> None:
+    if not _java_compiles():
+        pytest.skip("no JDK on this machine, only a JRE: the single-file Java program cannot be launched")
+    classpath = os.pathsep.join(map(str, [*kafka_classpath(), *pyspark_jars_dir().glob("avro-1*.jar")]))
+    before = time.time_ns() // 1000
+    done = subprocess.run(
+        [
+            find_java(),
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-cp",
+            classpath,
+            str(PROGRAM),
+            kafka.bootstrap_servers,
+            cluster_id,
+            "127.0.0.1",
+            "9999",
+            str(ROOT / "schemas"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    event = only_event(kafka, submissions)
+    assert isinstance(event.body, SubmitJob)
+    assert event.body == SubmitJob(
+        job_id=done.stdout.strip(),
+        entry_point=EntryPoint(
+            target="tailrace.pipelines.examples.window_word_count:main",
+            arguments=("--hostname", "127.0.0.1", "--port", "9999"),
+        ),
+    )
+    assert event.header.sender == "client/java-example"
+    assert before <= event.header.time <= time.time_ns() // 1000
+    assert event.body.entry_point is not None
+    graph = build(event.body.entry_point.target, event.body.entry_point.arguments)
+    assert graph.name == "WindowWordCount"
+
+
+def test_the_python_program_of_the_document_submits_the_same(
+    kafka: EmbeddedKafka, cluster_id: str, submissions: str, tmp_path: Path
+) -> None:
+    """The document's prepared file, sent as it is."""
+    (script,) = [block for block in code_blocks("python") if "submit.avro" in block]
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+    prepared = tmp_path / "submit.avro"
+    if kcat := shutil.which("kcat"):
+        subprocess.run(
+            [kcat, "-P", "-b", kafka.bootstrap_servers, "-t", submissions, str(prepared)],
+            check=True,
+            timeout=60,
+        )
+    else:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        producer.produce(submissions, prepared.read_bytes())
+        assert producer.flush(30) == 0
+    event = only_event(kafka, submissions)
+    assert isinstance(event.body, SubmitJob)
+    assert event.body.entry_point is not None
+    assert event.body.entry_point.target == "tailrace.pipelines.examples.window_word_count:main"
+
+
+def code_blocks(language: str) -> list[str]:
+    """The document's code in a language."""
+    parts = DOCUMENT.read_text("utf-8").split(f"```{language}\n")[1:]
+    return [part.split("```", 1)[0] for part in parts]
