@@ -353,9 +353,8 @@ class ClassOf(_Composite):
 
     def _check(self, values: Sequence[Any]) -> None:
         cls = self.cls
-        for value in values:
-            if type(value) is not cls:
-                raise _misfit(value, self)
+        if not {cls}.issuperset(map(type, values)):
+            raise _misfit(next(value for value in values if type(value) is not cls), self)
 
     def _column(self, values: Sequence[Any], index: int) -> list[Any]:
         return list(map(operator.attrgetter(self.fields[index][0]), values))

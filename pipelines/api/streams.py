@@ -102,54 +102,21 @@ class DataStream(_Operator, Generic[T]):
         """One record for each: what the function returns."""
         location = self._checked("map", function, 1)
         of = RecordType.of(output_type) if output_type is not None else return_type(function)
-        return DataStream(
-            self._environment,
-            self._environment.add(
-                Map(
-                    id=self._environment.new_id(),
-                    location=location,
-                    inputs=(self._id,),
-                    name="Map",
-                    output_type=of,
-                    function=function,
-                )
-            ),
-        )
+        step = Map(**self._after(location), name="Map", output_type=of, function=function)
+        return DataStream(self._environment, self._environment.add(step))
 
     def flat_map(self, function: Callable[[T], Iterable[R]], output_type: object = None) -> DataStream[R]:
         """Any number of records for each: what the function returns or yields. `output_type` is that of one."""
         location = self._checked("flat_map", function, 1)
         of = RecordType.of(output_type) if output_type is not None else element_type(function)
-        return DataStream(
-            self._environment,
-            self._environment.add(
-                FlatMap(
-                    id=self._environment.new_id(),
-                    location=location,
-                    inputs=(self._id,),
-                    name="Flat Map",
-                    output_type=of,
-                    function=function,
-                )
-            ),
-        )
+        step = FlatMap(**self._after(location), name="Flat Map", output_type=of, function=function)
+        return DataStream(self._environment, self._environment.add(step))
 
     def filter(self, function: Callable[[T], object]) -> DataStream[T]:
         """Those records for which the function returns something true."""
         location = self._checked("filter", function, 1)
-        return DataStream(
-            self._environment,
-            self._environment.add(
-                Filter(
-                    id=self._environment.new_id(),
-                    location=location,
-                    inputs=(self._id,),
-                    name="Filter",
-                    output_type=self.record_type,
-                    function=function,
-                )
-            ),
-        )
+        step = Filter(**self._after(location), name="Filter", output_type=self.record_type, function=function)
+        return DataStream(self._environment, self._environment.add(step))
 
     @overload
     def key_by(self, key: Callable[[T], K], key_type: object = None) -> KeyedStream[T, K]: ...
@@ -170,20 +137,10 @@ class DataStream(_Operator, Generic[T]):
 
     def print(self, identifier: str | None = None) -> DataStreamSink:
         """Each record as text to the job's output, after the identifier if there is one."""
-        location = caller_location()
-        return DataStreamSink(
-            self._environment,
-            self._environment.add(
-                Print(
-                    id=self._environment.new_id(),
-                    location=location,
-                    inputs=(self._id,),
-                    name="Sink: Print",
-                    output_type=None,
-                    identifier=identifier,
-                )
-            ),
+        step = Print(
+            **self._after(caller_location()), name="Sink: Print", output_type=None, identifier=identifier
         )
+        return DataStreamSink(self._environment, self._environment.add(step))
 
     def returns(self, output_type: object) -> DataStream[T]:
         """Declares the type of the stream's records: a Python type or one of `Types`."""
@@ -193,6 +150,10 @@ class DataStream(_Operator, Generic[T]):
     def record_type(self) -> RecordType:
         """The type of the stream's records."""
         return self._transformation.output_type or PICKLED
+
+    def _after(self, location: str) -> dict[str, Any]:
+        """What every transformation of this stream begins with."""
+        return {"id": self._environment.new_id(), "inputs": (self._id,), "location": location}
 
     def _checked(self, step: str, function: object, arguments: int) -> str:
         location = caller_location()
@@ -232,11 +193,10 @@ class KeyedStream(Generic[T, K]):
 
     def _partition(self) -> int:
         """The virtual node for the next operator to take its input from."""
-        return self._stream._environment.add(
+        stream = self._stream
+        return stream._environment.add(
             Partition(
-                id=self._stream._environment.new_id(),
-                location=self._location,
-                inputs=(self._stream._id,),
+                **stream._after(self._location),
                 partitioner=Partitioner.HASH,
                 key_selector=self._selector,
             )
@@ -257,24 +217,21 @@ class WindowedStream(Generic[T, K]):
         """
         location = caller_location()
         check_function(function, 2, operator="reduce", location=location)
-        keyed, stream = self._keyed, self._keyed._stream
+        keyed = self._keyed
+        environment = keyed._stream._environment
         partition = keyed._partition()
-        return DataStream(
-            stream._environment,
-            stream._environment.add(
-                WindowReduce(
-                    id=stream._environment.new_id(),
-                    location=location,
-                    inputs=(partition,),
-                    name=f"Window({self._assigner})",
-                    output_type=stream.record_type,
-                    assigner=self._assigner,
-                    key_type=keyed._key_type,
-                    key_selector=keyed._selector,
-                    reduce=function,
-                )
-            ),
+        step = WindowReduce(
+            id=environment.new_id(),
+            inputs=(partition,),
+            location=location,
+            name=f"Window({self._assigner})",
+            output_type=keyed._stream.record_type,
+            assigner=self._assigner,
+            key_type=keyed._key_type,
+            key_selector=keyed._selector,
+            reduce=function,
         )
+        return DataStream(environment, environment.add(step))
 
 
 class DataStreamSink(_Operator):

@@ -69,6 +69,23 @@ def build(
 def build_request(request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S) -> JobGraph:
     """As `build`, for any request."""
     name = request.target or request.file or "the program"
+    try:
+        returncode, output, printed = _run_child(request, name, timeout_s)
+    except OSError as error:
+        raise ProgramError(f"no process could be started to build the graph of {name}: {error}") from error
+    result = _result(name, returncode, output, printed)
+    if result.job_graph is None:
+        reason = result.error or f"{name} gave neither a graph nor a reason"
+        raise ProgramError(reason + (_last_line(printed) if result.exited else ""))
+    try:
+        check(result.job_graph)
+    except InvalidJobGraph as error:
+        raise ProgramError(f"{name} built a graph that cannot be run: {error}") from error
+    return result.job_graph
+
+
+def _run_child(request: BuildRequest, name: str, timeout_s: float) -> tuple[int, bytes, bytes]:
+    """Exit status, answer, and what was printed."""
     # A file, not a pipe: what the program has started may hold it open for longer than the program runs.
     with tempfile.TemporaryFile() as stderr:
         with subprocess.Popen(
@@ -87,16 +104,7 @@ def build_request(request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S) 
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
         stderr.seek(0)
-        printed = stderr.read()
-    result = _result(name, returncode, output, printed)
-    if result.job_graph is None:
-        reason = result.error or f"{name} gave neither a graph nor a reason"
-        raise ProgramError(reason + (_last_line(printed) if result.exited else ""))
-    try:
-        check(result.job_graph)
-    except InvalidJobGraph as error:
-        raise ProgramError(f"{name} built a graph that cannot be run: {error}") from error
-    return result.job_graph
+        return returncode, output, stderr.read()
 
 
 def _result(name: str, returncode: int, output: bytes, printed: bytes) -> BuildResult:

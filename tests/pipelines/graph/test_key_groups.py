@@ -27,8 +27,11 @@ from tailrace.pipelines.graph.key_groups import (
 )
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary()
-keys = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.frozensets(inner, max_size=3)
+keys = (
+    scalars
+    | st.tuples(scalars, scalars)
+    | st.frozensets(scalars)
+    | st.tuples(scalars, st.tuples(st.frozensets(scalars), scalars))
 )
 plans = st.integers(1, 500).flatmap(lambda most: st.tuples(st.just(most), st.integers(1, most)))
 
