@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from ...pipelines.runtime import TaskRuntime
+from ...pipelines.runtime.runtime import TaskRuntime
 from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..connections import admin, event_log

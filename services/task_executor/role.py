@@ -48,7 +48,9 @@ class RunTasks(Instruction, frozen=True):
 
     @property
     def key(self) -> str:
-        return f"run/{','.join(task.execution_attempt_id for task in self.tasks)}"
+        # Not of the tasks that are left: when one of them ends, the others are not to be run once more.
+        first = self.tasks[0]
+        return f"run/{self.job_id}/{self.vertex_id}/{first.attempt_number}/{first.deployed_with}"
 
 
 class StopTask(Instruction, frozen=True):
