@@ -1,0 +1,69 @@
+"""The command `tailrace` (docs/cli.md).
+
+One file per group of commands. What a command needs is imported inside it, so that the others start quickly.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from .errors import ExitCode, Failure, explained
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command; returns its exit code. Expected errors are one line on stderr, with what to do."""
+    try:
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+    except BrokenPipeError:
+        # Whoever read our output has had enough; nor may the interpreter complain when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.BROKEN_PIPE
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except Exception as error:
+        return _report(error)
+
+
+def _run(arguments: list[str]) -> int:
+    import typer
+
+    from .app import app
+
+    command: Any = typer.main.get_command(app)
+    try:
+        with command.make_context("tailrace", arguments) as context:
+            found = command.invoke(context)
+    except typer.Exit as end:
+        found = end.exit_code
+    except typer.Abort:
+        found = ExitCode.INTERRUPTED
+    sys.stdout.flush()
+    return found if isinstance(found, int) else ExitCode.OK
+
+
+def _report(error: Exception) -> int:
+    usage = getattr(error, "format_message", None)
+    if usage is not None:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "tailrace"
+        return _say(Failure(ExitCode.USAGE, f"{usage().rstrip('.')}; see `{path} --help`"))
+    failure = explained(error)
+    if failure is not None:
+        return _say(failure)
+    import traceback
+
+    traceback.print_exc()
+    return _say(
+        Failure(
+            ExitCode.INTERNAL, f"{type(error).__name__}: {error}; this is a mistake of tailrace: report it"
+        )
+    )
+
+
+def _say(failure: Failure) -> int:
+    lines = [f"tailrace: {' '.join(str(failure).split())}", *failure.details.splitlines()]
+    print("\n".join(lines), file=sys.stderr)
+    return failure.code

@@ -1,0 +1,6 @@
+"""demo"""
+
+
+def demo() -> int:
+    """Demo."""
+    return 0

@@ -1,0 +1,164 @@
+"""`tailrace list`, `cancel` and `output`: the jobs of a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import ExitCode, Failure
+from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from .show import clock, result, table, tell
+
+if TYPE_CHECKING:
+    from ..client import OutputRecord
+    from ..configuration import Configuration
+    from ..history.views import JobView
+
+_ENDED = ("FINISHED", "CANCELED", "FAILED")
+JobId = Annotated[
+    str, typer.Argument(metavar="JOB", help="The job's id, or as much of its beginning as is unique.")
+]
+
+
+def list_jobs(
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """List all jobs, oldest first, with their status and their tasks by state. JSON: one object a line."""
+    found = read_jobs(find_cluster(home, bootstrap_servers, cluster_id))
+    if output is Format.JSON:
+        import msgspec
+
+        for job in found:
+            result(msgspec.json.encode(job).decode())
+        return ExitCode.OK
+    rows = []
+    for job in found:
+        tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
+        rows.append((job.job_id, job.name, job.status.value, clock(job.submitted), clock(job.ended), tasks))
+    table("Jobs", ("JOB", "NAME", "STATUS", "SUBMITTED", "ENDED", "TASKS"), rows)
+    return ExitCode.OK
+
+
+def cancel(
+    job: JobId,
+    detached: Annotated[bool, typer.Option("--detached", "-d", help="Do not wait for its end.")] = False,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Cancel a job, and wait until it has ended."""
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    found = find_job(read_jobs(configuration), job)
+    if found.status.value in _ENDED:
+        raise Failure(ExitCode.JOB, f"job {found.job_id} has ended already: {found.status.value}")
+    from ...schemas.client import CancelJobRejected, JobStatusChanged
+    from ...schemas.event import Record
+    from ..client import Client
+
+    def answer(record: Record) -> CancelJobRejected | JobStatusChanged | None:
+        match record.body:
+            case CancelJobRejected(job_id=found.job_id) as refused:
+                return refused
+            case JobStatusChanged(job_id=found.job_id, status=now) as ended if now.value in _ENDED:
+                return ended
+            case _:
+                return None
+
+    with Client(configuration, name="cancel", timeout=10.0) as client, client.conversation() as conversation:
+        client.cancel(found.job_id)
+        if detached:
+            tell(f"job {found.job_id}: its cancellation was asked for")
+            return ExitCode.OK
+        said = conversation.wait_for(answer, _CANCEL_TIMEOUT_S)
+    match said:
+        case CancelJobRejected(reason=reason):
+            raise Failure(ExitCode.JOB, reason)
+        case JobStatusChanged(status=status):
+            tell(f"job {found.job_id} is {status.value}")
+            return ExitCode.OK if status.value == "CANCELED" else ExitCode.JOB
+        case _:
+            raise Failure(
+                ExitCode.UNREACHABLE,
+                f"job {found.job_id} did not end within {_CANCEL_TIMEOUT_S:g} s of the request to cancel it: see "
+                f"`tailrace log --job {found.job_id}`, and whether a jobmanager runs",
+            )
+
+
+_CANCEL_TIMEOUT_S = 60.0
+
+
+def output(
+    job: JobId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Print what a job's print sinks wrote. JSON: one object a line."""
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    found = find_job(read_jobs(configuration), job)
+    from ...schemas.client import JobStatusChanged
+    from ..client import Client, read_output
+
+    if not follow or found.status.value in _ENDED:
+        for record in read_output(configuration, found.job_id):
+            result(printed(record, output))
+        return ExitCode.OK
+    with Client(configuration, name="output", timeout=10.0) as client, client.conversation() as conversation:
+        # It may have ended between the first look and the conversation's beginning.
+        ended = find_job(read_jobs(configuration), found.job_id).status.value in _ENDED
+
+        def over() -> bool:
+            nonlocal ended
+            for record in conversation.poll(0):
+                body = record.body
+                if isinstance(body, JobStatusChanged) and body.job_id == found.job_id:
+                    ended = ended or body.status.value in _ENDED
+            return ended
+
+        for record in read_output(configuration, found.job_id, over=over):
+            result(printed(record, output))
+    return ExitCode.OK
+
+
+def read_jobs(configuration: Configuration) -> list[JobView]:
+    """All jobs, from the log. Raises LogUnavailable."""
+    from ..connections import event_log
+    from ..history import Fold
+    from ..history.views import jobs
+
+    fold = Fold()
+    for _ in fold.read(event_log(configuration, timeout=10.0)):
+        pass
+    return jobs(fold)
+
+
+def find_job(jobs: list[JobView], wanted: str) -> JobView:
+    """The job of that id, or the only one whose id begins so. Raises Failure."""
+    exact = [job for job in jobs if job.job_id == wanted]
+    found = exact or [job for job in jobs if job.job_id.startswith(wanted)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise Failure(
+            ExitCode.NOT_FOUND, f"there is no job {wanted!r}: `tailrace list` shows those there are"
+        )
+    some = ", ".join(job.job_id for job in found[:5])
+    raise Failure(
+        ExitCode.USAGE, f"{wanted!r} is the beginning of {len(found)} job ids ({some}): give more of it"
+    )
+
+
+def printed(record: OutputRecord, output: Format) -> str:
+    """A printed record as a line: as print wrote it, with its subtask or identifier; or all of it as JSON."""
+    if output is Format.JSON:
+        import msgspec
+
+        return msgspec.json.encode(record).decode()
+    name = f"{record.identifier}:{record.subtask}" if record.identifier else str(record.subtask)
+    return f"{name}> {record.text}"

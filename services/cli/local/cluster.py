@@ -1,0 +1,411 @@
+"""Starting and stopping a cluster on this machine.
+
+Everything starts at once: TaskExecutors and jobmanager keep trying until Kafka is there, so that Spark's JVMs come up
+beside the broker's. That the cluster is ready is read from its log, where each process says what it is and who it is
+(host:pid). Stopping is a request like any other: the processes leave by themselves, in the order of document 000.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ....infra.kafka import EmbeddedKafka, KafkaUnavailable
+from ....schemas.event import Record
+from ....schemas.everyone import ClusterTerminated
+from ....schemas.resource_manager import RegisterTaskExecutor
+from ...client import Client
+from ...configuration import Configuration
+from ...connections import admin, event_log
+from ...history import Fold
+from ...history.views import master_address, workers
+from ...log import LogUnavailable
+from ...log.topics import ensure_cluster_topics
+from ..errors import ExitCode, Failure
+from .process import LocalProcess
+from .record import ClusterRecord, locked, read_record, remove_record, write_record
+
+JOBMANAGER = "jobmanager"
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 40.0
+TERMINATE_TIMEOUT_S = 15.0
+_LOOK_S = 0.05
+
+Progress = Callable[[str], None]
+"""Told what has been reached, one line for a person each."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What is to run. `detached`: the processes outlive this one; else they end with it, however it ends."""
+
+    taskexecutors: int = 2
+    detached: bool = True
+
+
+class LocalCluster:
+    """The cluster of a home, `configuration.home`; its Kafka is the embedded one unless an address is configured."""
+
+    def __init__(self, configuration: Configuration, *, progress: Progress = lambda _: None) -> None:
+        self.home = configuration.home.absolute()
+        self._given = configuration
+        self._progress = progress
+        self._kafka: EmbeddedKafka | None = None
+        self._starting: _KafkaStart | None = None
+        self._processes: dict[str, LocalProcess] = {}
+        self._bootstrap_servers = configuration.bootstrap_servers
+        self._embedded = not configuration.bootstrap_servers
+
+    @property
+    def configuration(self) -> Configuration:
+        """With the address of the Kafka that runs."""
+        return self._given.model_copy(update={"bootstrap_servers": self._bootstrap_servers})
+
+    @property
+    def processes(self) -> Mapping[str, LocalProcess]:
+        """By name: jobmanager, and TaskExecutors by their resource ids."""
+        return self._processes
+
+    @property
+    def kafka_dir(self) -> Path:
+        """Where the embedded Kafka keeps its data: the log, and with it everything."""
+        return self.home / "kafka"
+
+    @property
+    def embedded(self) -> bool:
+        """Whether Kafka is one of the cluster's own processes."""
+        return self._embedded
+
+    @property
+    def kafka(self) -> EmbeddedKafka | None:
+        """The embedded Kafka, where there is one and it runs, or ran when this object was made."""
+        return self._kafka
+
+    @classmethod
+    def of(cls, configuration: Configuration, *, progress: Progress = lambda _: None) -> LocalCluster | None:
+        """The cluster that cluster.json in the home tells of; None where there is none."""
+        record = read_record(configuration.home)
+        if record is None:
+            return None
+        cluster = cls(
+            configuration.model_copy(
+                update={"cluster_id": record.cluster_id, "task_slots": record.task_slots}
+            ),
+            progress=progress,
+        )
+        cluster._take_over(record)
+        return cluster
+
+    def is_complete(self) -> bool:
+        """Whether Kafka, the jobmanager and every TaskExecutor that was started run."""
+        kafka = self._kafka is not None and self._kafka.is_running()
+        return (
+            (kafka or not self._embedded)
+            and JOBMANAGER in self._processes
+            and all(process.is_running() for process in self._processes.values())
+        )
+
+    def start(self, options: Options) -> bool:
+        """Starts what does not run; returns when it is all ready. False: all of it ran already.
+
+        Raises Failure, KafkaUnavailable and what else the start of Kafka raises; then, and on any other exception,
+        what this call started has been ended again.
+        """
+        with locked(self.home):
+            record = read_record(self.home)
+            if record is not None:
+                self._check_same(record)
+                self._take_over(record)
+            wanted = [f"taskexecutor-{number + 1}" for number in range(options.taskexecutors)]
+            if self.is_complete() and all(name in self._processes for name in wanted):
+                return False
+            started: list[str] = []
+            fresh_kafka = self._embedded and (self._kafka is None or not self._kafka.is_running())
+            try:
+                self._start(options, wanted, started, fresh_kafka)
+            except BaseException:
+                self._undo(started, fresh_kafka)
+                raise
+        return True
+
+    def stop(self, reason: str = "asked for on the command line") -> None:
+        """Ends the cluster in order, and by force what does not end; then Kafka, where it is the embedded one."""
+        with locked(self.home):
+            self._end_in_order(reason)
+            self._end_by_force()
+            self._stop_kafka()
+            remove_record(self.home)
+
+    def stop_processes(self, reason: str) -> None:
+        """Ends the cluster in order but leaves Kafka, so that the log can still be read."""
+        with locked(self.home):
+            self._end_in_order(reason)
+            self._end_by_force()
+
+    def kill(self) -> None:
+        """Ends everything at once; for the ways out that leave no time."""
+        for process in self._processes.values():
+            process.kill()
+        if self._kafka is not None:
+            self._kafka.kill()
+        remove_record(self.home)
+
+    def _check_same(self, record: ClusterRecord) -> None:
+        if record.cluster_id != self._given.cluster_id:
+            raise Failure(
+                ExitCode.USAGE,
+                f"the cluster of {self.home} is called {record.cluster_id}: stop it first, or give "
+                f"another --home for {self._given.cluster_id}",
+            )
+        if not self._embedded and record.bootstrap_servers != self._given.bootstrap_servers:
+            raise Failure(
+                ExitCode.USAGE,
+                f"the cluster of {self.home} uses Kafka at {record.bootstrap_servers}: stop it first, or give "
+                "another --home",
+            )
+
+    def _take_over(self, record: ClusterRecord) -> None:
+        for each in record.processes:
+            self._processes.setdefault(each.name, LocalProcess(each))
+        self._bootstrap_servers = self._bootstrap_servers or record.bootstrap_servers
+        self._embedded = record.embedded_kafka
+        if self._embedded and self._kafka is None:
+            try:
+                self._kafka = EmbeddedKafka.attach(self.kafka_dir)
+                self._bootstrap_servers = self._kafka.bootstrap_servers
+            except KafkaUnavailable:
+                self._kafka = None
+
+    def _start(self, options: Options, wanted: list[str], started: list[str], fresh_kafka: bool) -> None:
+        begun = time.monotonic()
+        self.home.mkdir(parents=True, exist_ok=True)
+        broker = _KafkaStart(self.kafka_dir, detached=options.detached) if fresh_kafka else None
+        self._starting = broker
+        if broker is not None:
+            self._kafka = broker.kafka
+            self._bootstrap_servers = broker.address()
+        for name in [*wanted, JOBMANAGER]:
+            process = self._processes.get(name)
+            if process is None or not process.is_running():
+                started.append(name)
+                self._processes[name] = self._spawn(name, detached=options.detached)
+        self._write_record()
+        if broker is not None:
+            broker.join()
+            if broker.kafka.bootstrap_servers != self._bootstrap_servers:
+                self._move_to(broker.kafka.bootstrap_servers, started, detached=options.detached)
+            self._progress(f"Kafka answers at {self._bootstrap_servers} ({time.monotonic() - begun:.1f} s)")
+        _Readiness(self, self._processes.values(), begun, self._progress).wait()
+
+    def _spawn(self, name: str, *, detached: bool) -> LocalProcess:
+        arguments = [JOBMANAGER] if name == JOBMANAGER else ["taskexecutor", "--resource-id", name]
+        return LocalProcess.start(
+            name,
+            arguments,
+            log=self.home / "log" / f"{name}.log",
+            environment=_environment(self.configuration, self.home),
+            detached=detached,
+        )
+
+    def _move_to(self, bootstrap_servers: str, started: list[str], *, detached: bool) -> None:
+        """Another process took Kafka's port before it could: what was told the first address starts again."""
+        self._bootstrap_servers = bootstrap_servers
+        for name in started:
+            self._processes[name].kill()
+            self._processes[name] = self._spawn(name, detached=detached)
+        self._write_record()
+
+    def _write_record(self) -> None:
+        record = ClusterRecord(
+            cluster_id=self._given.cluster_id,
+            bootstrap_servers=self._bootstrap_servers,
+            embedded_kafka=self._embedded,
+            task_slots=self._given.task_slots,
+            processes=tuple(process.record for process in self._processes.values()),
+        )
+        write_record(self.home, record)
+
+    def _undo(self, started: list[str], fresh_kafka: bool) -> None:
+        for name in started:
+            process = self._processes.pop(name, None)
+            if process is not None:
+                process.kill()
+        if fresh_kafka:
+            if self._starting is not None:
+                self._starting.settle()
+            self._stop_kafka()
+        if any(process.is_running() for process in self._processes.values()):
+            self._write_record()
+        else:
+            remove_record(self.home)
+
+    def _end_in_order(self, reason: str) -> None:
+        master = self._processes.get(JOBMANAGER)
+        alive = [process for process in self._processes.values() if process.is_running()]
+        if not alive:
+            return
+        if master is None or not master.is_running():
+            self._progress("the jobmanager does not run: the other processes are asked to end by themselves")
+            return
+        try:
+            with Client(self.configuration, name="stop", timeout=10.0) as client:
+                with client.conversation() as conversation:
+                    client.shut_down(reason)
+                    over = conversation.wait_for(_terminated, STOP_TIMEOUT_S)
+        except LogUnavailable as error:
+            self._progress(f"the cluster can't be asked to end: {error}")
+            return
+        if over is None:
+            self._progress(f"the cluster did not end within {STOP_TIMEOUT_S:.0f} s")
+            return
+        self._progress(f"the cluster has ended: {over.reason}")
+        _wait_until_gone(alive, TERMINATE_TIMEOUT_S)
+
+    def _end_by_force(self) -> None:
+        left = [process for process in self._processes.values() if process.is_running()]
+        for process in left:
+            self._progress(f"{process.name} (pid {process.record.pid}) still runs: SIGTERM")
+            process.terminate()
+        for process in _wait_until_gone(left, TERMINATE_TIMEOUT_S):
+            self._progress(f"{process.name} (pid {process.record.pid}) does not end: SIGKILL")
+            process.kill()
+
+    def _stop_kafka(self) -> None:
+        if self._embedded and self._kafka is not None and self._kafka.is_running():
+            self._kafka.stop()
+            self._progress("Kafka has stopped")
+
+
+class _KafkaStart:
+    """The embedded Kafka, started on a thread, because its address is known long before it answers."""
+
+    def __init__(self, data_dir: Path, *, detached: bool) -> None:
+        self.kafka = EmbeddedKafka(data_dir)
+        self._detached = detached
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="kafka start", daemon=True)
+        self._thread.start()
+
+    def address(self) -> str:
+        """As soon as it is chosen. Raises what `join` raises."""
+        while True:
+            try:
+                return self.kafka.bootstrap_servers
+            except KafkaUnavailable:
+                self._thread.join(_LOOK_S / 5)
+                if not self._thread.is_alive():
+                    self.join()
+
+    def join(self) -> None:
+        """Waits until it answers. Raises KafkaUnavailable, JarsUnavailable, MissingPrerequisite."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def settle(self) -> None:
+        """Waits until it answers or has failed."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self.kafka.start(detached=self._detached)
+        except BaseException as error:
+            self._failure = error
+
+
+class _Readiness:
+    """Reads from the log that each process has said what it is."""
+
+    def __init__(
+        self, cluster: LocalCluster, processes: Iterable[LocalProcess], begun: float, progress: Progress
+    ) -> None:
+        self._configuration = cluster.configuration
+        self._processes = list(processes)
+        self._missing = {process.name: process for process in self._processes}
+        self._begun = begun
+        self._progress = progress
+        self._fold = Fold()
+
+    def wait(self) -> None:
+        """Returns when the jobmanager leads and every TaskExecutor has reported its slots. Raises Failure."""
+        ensure_cluster_topics(admin(self._configuration), self._configuration.cluster_id)
+        log = event_log(self._configuration)
+        tail = log.tail(0)
+        try:
+            while self._missing:
+                for record in tail.poll(_LOOK_S):
+                    self._fold.tell(record)
+                    self._announce(record)
+                self._look()
+                for process in self._processes:
+                    process.must_live()
+                if time.monotonic() > self._begun + START_TIMEOUT_S:
+                    self._give_up()
+        finally:
+            tail.close()
+            log.close()
+
+    def _announce(self, record: Record) -> None:
+        body = record.body
+        if isinstance(body, RegisterTaskExecutor) and body.address in (p.address for p in self._processes):
+            self._progress(f"{body.resource_id} asks for its registration ({self._seconds():.1f} s)")
+
+    def _look(self) -> None:
+        replica = self._fold.replica
+        if not self._missing:
+            return
+        master = self._missing.get(JOBMANAGER)
+        if master is not None and master_address(replica) == master.address:
+            leader = replica.leadership.leaders["dispatcher"]
+            self._progress(f"the jobmanager leads, epoch {leader.epoch} ({self._seconds():.1f} s)")
+            del self._missing[JOBMANAGER]
+        for worker in workers(replica):
+            process = self._missing.get(worker.resource_id)
+            if process is not None and worker.address == process.address and worker.slots:
+                self._progress(
+                    f"{worker.resource_id} is registered with {worker.slots} slots ({self._seconds():.1f} s)"
+                )
+                del self._missing[worker.resource_id]
+
+    def _give_up(self) -> None:
+        names = ", ".join(self._missing)
+        first = next(iter(self._missing.values()))
+        raise Failure(
+            ExitCode.PROCESS,
+            f"{names} did not get ready within {START_TIMEOUT_S:.0f} s; the log of {first.name}, {first.record.log}, "
+            "ends with:",
+            first.last_lines(),
+        )
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._begun
+
+
+def _environment(configuration: Configuration, home: Path) -> Mapping[str, str]:
+    return {
+        "TAILRACE_CLUSTER_ID": configuration.cluster_id,
+        "TAILRACE_BOOTSTRAP_SERVERS": configuration.bootstrap_servers,
+        "TAILRACE_SCHEMA_REGISTRY_URL": configuration.schema_registry_url,
+        "TAILRACE_HOME": str(home),
+        "TAILRACE_TASK_SLOTS": str(configuration.task_slots),
+        "TAILRACE_SLOT_REQUEST_TIMEOUT_S": str(configuration.slot_request_timeout_s),
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def _terminated(record: Record) -> ClusterTerminated | None:
+    return record.body if isinstance(record.body, ClusterTerminated) else None
+
+
+def _wait_until_gone(processes: Iterable[LocalProcess], timeout_s: float) -> list[LocalProcess]:
+    """Those that still run after `timeout_s` seconds."""
+    deadline = time.monotonic() + timeout_s
+    left = list(processes)
+    while left and time.monotonic() < deadline:
+        left = [process for process in left if process.is_running()]
+        if left:
+            time.sleep(_LOOK_S)
+    return left

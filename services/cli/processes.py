@@ -1,0 +1,64 @@
+"""`tailrace jobmanager` and `tailrace taskexecutor`: one process of a cluster, in the foreground."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from typing import Annotated
+
+import typer
+
+from .errors import ExitCode, Failure
+from .options import BootstrapServers, ClusterId, Home, find_cluster
+
+
+def jobmanager(
+    home: Home = None, bootstrap_servers: BootstrapServers = None, cluster_id: ClusterId = None
+) -> int:
+    """Run a jobmanager: Dispatcher, ResourceManager and the JobMasters of all jobs.
+
+    Killed at any moment it loses nothing: start it again. SIGTERM ends the process, not the cluster.
+    """
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    from ..entrypoints import jobmanager as entrypoint
+    from ..entrypoints.process import log_to_stderr, stop_on_signals
+
+    log_to_stderr()
+    entrypoint.run(configuration, stop_on_signals())
+    return ExitCode.OK
+
+
+def taskexecutor(
+    resource_id: Annotated[
+        str | None,
+        typer.Option(
+            help="Its name. One that restarts under the same name goes on with its slots. \\[default: host-random]"
+        ),
+    ] = None,
+    slots: Annotated[int | None, typer.Option(help="Slots that it offers. \\[default: 2]")] = None,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Run a TaskExecutor with its Spark and its tasks; may be started before the jobmanager.
+
+    SIGTERM makes it leave in order.
+    """
+    configuration = find_cluster(home, bootstrap_servers, cluster_id, task_slots=slots)
+    name = resource_id or f"{re.sub('[^A-Za-z0-9_-]', '-', socket.gethostname())[:40]}-{secrets.token_hex(3)}"
+    from ..log.topics import is_id
+
+    if not is_id(name):
+        raise Failure(
+            ExitCode.USAGE,
+            f"--resource-id {name!r} is not 1 to 64 letters, digits, '-' or '_': choose another",
+        )
+    from ..entrypoints import taskexecutor as entrypoint
+    from ..entrypoints.process import log_to_stderr, stop_on_signals
+
+    log_to_stderr()
+    scratch = configuration.home.absolute() / "scratch" / name
+    scratch.mkdir(parents=True, exist_ok=True)
+    entrypoint.run(configuration, name, scratch, stop_on_signals())
+    return ExitCode.OK

@@ -1,0 +1,148 @@
+"""`tailrace run`: runs a program here, gives its jobs to the cluster, and shows what they print."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .errors import ExitCode, Failure
+from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from .show import result, tell
+
+if TYPE_CHECKING:
+    from ..client import Client, OutputRecord
+    from .executor import ClusterExecutor, Outcome
+
+
+def run(
+    program: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROGRAM", help="PROGRAM.py, run here; or module:function, run where the jobmanager is."
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ARGS]...",
+            help="For the program: what tailrace does not know, and all that follows '--'.",
+        ),
+    ] = None,
+    parallelism: Annotated[
+        int | None,
+        typer.Option(
+            "--parallelism", "-p", min=1, help="Of operators that set none. \\[default: the program's]"
+        ),
+    ] = None,
+    detached: Annotated[
+        bool, typer.Option("--detached", "-d", help="Return when the job is accepted, and print its id.")
+    ] = False,
+    job_id: Annotated[
+        str | None,
+        typer.Option(help="The job's id, for a module:function. \\[default: its name and a random part]"),
+    ] = None,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Run a program's job on the cluster, wait for its end, and print what it prints.
+
+    Ctrl-C cancels the job and waits for its end; again: leaves it to the cluster. With -d the program returns at once.
+    """
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    from pathlib import Path
+
+    from ..client import Client
+
+    named = ":" in program and not Path(program).exists()
+    if job_id is not None and not named:
+        raise Failure(ExitCode.USAGE, "--job-id is for a module:function: a program may execute several jobs")
+    with Client(configuration, name="run", timeout=10.0) as client:
+        if named:
+            return _run_entry_point(client, program, arguments or [], parallelism, detached, job_id, output)
+        return _run_file(client, program, arguments or [], parallelism, detached, output)
+
+
+class _Screen:
+    """Tells people on stderr, prints on stdout."""
+
+    def __init__(self, detached: bool, output: Format) -> None:
+        self._detached = detached
+        self._output = output
+
+    def said(self, line: str) -> None:
+        tell(line)
+
+    def accepted(self, job_id: str, name: str) -> None:
+        tell(f"job {job_id} ({name}) is accepted")
+        if self._detached:
+            result(job_id)
+
+    def printed(self, record: OutputRecord) -> None:
+        from .jobs import printed
+
+        result(printed(record, self._output))
+
+
+def _run_file(
+    client: Client,
+    program: str,
+    arguments: list[str],
+    parallelism: int | None,
+    detached: bool,
+    output: Format,
+) -> int:
+    from ...pipelines.api.build import run_file
+    from ...pipelines.graph.errors import ProgramError
+    from .executor import ClusterExecutor
+
+    executor = ClusterExecutor(client, _Screen(detached, output), detached=detached)
+    try:
+        run_file(program, arguments, executor, parallelism=parallelism)
+    except ProgramError as error:
+        if executor.failure is not None:
+            raise executor.failure from error
+        if isinstance(error.__cause__, BrokenPipeError):
+            raise error.__cause__ from error
+        raise
+    return _exit_code(executor)
+
+
+def _run_entry_point(
+    client: Client,
+    target: str,
+    arguments: list[str],
+    parallelism: int | None,
+    detached: bool,
+    job_id: str | None,
+    output: Format,
+) -> int:
+    from ...schemas.types import EntryPoint
+    from .executor import ClusterExecutor
+
+    executor = ClusterExecutor(client, _Screen(detached, output), detached=detached)
+    executor.execute_entry_point(
+        EntryPoint(target=target, arguments=tuple(arguments)), parallelism, job_id
+    ).result()
+    return _exit_code(executor)
+
+
+def _exit_code(executor: ClusterExecutor) -> int:
+    bad: list[Outcome] = []
+    for outcome in executor.outcomes.values():
+        if outcome.status.value == "FINISHED":
+            tell(f"job {outcome.job_id} is FINISHED")
+        elif outcome.status.value in ("FAILED", "CANCELED"):
+            bad.append(outcome)
+    if not bad:
+        return ExitCode.OK
+    for outcome in bad[:-1]:
+        tell(_end(outcome))
+    raise Failure(ExitCode.JOB, _end(bad[-1]))
+
+
+def _end(outcome: Outcome) -> str:
+    line = f"job {outcome.job_id} is {outcome.status.value}"
+    return f"{line}: {outcome.reason}" if outcome.reason else line

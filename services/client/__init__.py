@@ -1,0 +1,7 @@
+"""What any client of a cluster does: it writes requests to the submissions topic and reads the answers in the log."""
+
+from .client import Client
+from .conversation import Conversation, JobRejectedError, NoAnswer
+from .output import OutputRecord, read_output
+
+__all__ = ["Client", "Conversation", "JobRejectedError", "NoAnswer", "OutputRecord", "read_output"]

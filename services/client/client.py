@@ -1,0 +1,121 @@
+"""Requests to a cluster. A request is one Avro event in `<c>.submissions`; a client in any language does the same.
+
+A request that was produced is durable: where no jobmanager runs, the next one admits it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from ...schemas import dispatcher
+from ...schemas.body import Body
+from ...schemas.event import Event
+from ...schemas.types import EntryPoint, Header, JobGraph
+from ..configuration import Configuration
+from ..connections import event_log, registry
+from ..log import Codec, LogUnavailable
+from ..log.clients import writer
+from ..log.topics import submissions_topic
+from ..roles import CLIENT, DISPATCHER, address
+from .conversation import Conversation
+
+_NO_ID = re.compile(r"[^a-z0-9]+")
+_LONGEST_NAME = 40
+
+
+class Client:
+    """One client, under an address of its own. To hear the answers, open a `conversation` before asking.
+
+    All methods raise LogUnavailable where Kafka does not answer within `timeout` seconds.
+    """
+
+    def __init__(
+        self, configuration: Configuration, *, name: str = "tailrace", timeout: float = 30.0
+    ) -> None:
+        self._topic = submissions_topic(configuration.cluster_id)
+        self._servers = configuration.bootstrap_servers
+        self._timeout = timeout
+        self._codec = Codec(self._topic, registry(configuration))
+        self._log = event_log(configuration, timeout=timeout)
+        self._producer = Producer(writer(self._servers, delivery_timeout_ms=int(timeout * 1000)))
+        self.configuration = configuration
+        self.address = address(CLIENT, f"{name}-{secrets.token_hex(4)}")
+        """The sender of its requests and the recipient of their answers."""
+
+    def submit(
+        self, what: JobGraph | EntryPoint, parallelism: int | None = None, job_id: str | None = None
+    ) -> str:
+        """Asks for a job to be run; returns its id. `parallelism` is the default of an entry point's program."""
+        graph, entry_point = (what, None) if isinstance(what, JobGraph) else (None, what)
+        job_id = new_job_id(graph.name if graph else what_runs(entry_point)) if job_id is None else job_id
+        body = dispatcher.SubmitJob(
+            job_id=job_id, job_graph=graph, entry_point=entry_point, parallelism=parallelism
+        )
+        self._request(body)
+        return job_id
+
+    def cancel(self, job_id: str) -> None:
+        """Asks for a job to be cancelled."""
+        self._request(dispatcher.CancelJob(job_id=job_id))
+
+    def shut_down(self, reason: str) -> None:
+        """Asks for the cluster to end: jobs are cancelled, TaskExecutors and jobmanager leave."""
+        self._request(dispatcher.ShutDownCluster(reason=reason))
+
+    def conversation(self) -> Conversation:
+        """What the log will say to this client, from its present end on."""
+        return Conversation(self._log, self.address)
+
+    def close(self) -> None:
+        """Gives connections back."""
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _request(self, body: Body) -> None:
+        header = Header(
+            event_id=secrets.token_hex(16),
+            time=time.time_ns() // 1000,
+            sender=self.address,
+            sender_epoch=0,
+            recipient=DISPATCHER,
+        )
+        failures: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failures.append(error)
+
+        self._producer.produce(
+            self._topic, self._codec.encode(Event(header, body)), key=self.address, on_delivery=delivered
+        )
+        left = self._producer.flush(self._timeout)
+        if failures or left:
+            why = failures[0].str() if failures else f"no answer within {self._timeout:g} s"
+            raise LogUnavailable(
+                f"{self._topic} takes no requests: {why}; is Kafka at {self._servers} up, and was the cluster "
+                "ever started?"
+            )
+
+
+def new_job_id(name: str) -> str:
+    """An id that no job has, beginning with the job's name so that people recognise it."""
+    readable = _NO_ID.sub("-", name.lower()).strip("-")[:_LONGEST_NAME].strip("-")
+    return f"{readable or 'job'}-{secrets.token_hex(4)}"
+
+
+def what_runs(entry_point: EntryPoint | None) -> str:
+    """The last part of the module that an entry point names."""
+    return entry_point.target.partition(":")[0].rpartition(".")[2] if entry_point else ""

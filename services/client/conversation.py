@@ -1,0 +1,109 @@
+"""The answers: what the log says to one client, to all clients, and to everyone.
+
+A conversation begins at the end that the log had when it was opened, so that one opened before a request misses no
+answer to it. Like every reader it ignores what a deposed leader says, for which it folds who leads from the start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from ...schemas import client
+from ...schemas.event import EVERYONE, Record
+from ..leadership import Leadership
+from ..log import EventLog
+from ..roles import CLIENT
+
+T = TypeVar("T")
+_LONGEST_WAIT_S = 0.2
+
+
+class JobRejectedError(Exception):
+    """The cluster refuses what was asked for; the message says why and what to do."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(reason)
+
+
+class NoAnswer(Exception):
+    """Nobody answered in time. The request stands: it is in the submissions topic."""
+
+
+class Conversation:
+    """For one thread. Raises LogUnavailable when opened."""
+
+    def __init__(self, log: EventLog, client_address: str) -> None:
+        end = log.end()
+        self._leadership = Leadership()
+        self._tail = log.tail(0, concerns=lambda _, recipient: recipient == EVERYONE)
+        try:
+            while self._tail.position < end:
+                for record in self._tail.poll(1.0):
+                    if record.offset < end:
+                        self._leadership = self._leadership.evolve(record)
+        finally:
+            self._tail.close()
+        mine = (client_address, CLIENT, EVERYONE)
+        self._tail = log.tail(end, concerns=lambda _, recipient: recipient in mine)
+
+    def poll(self, timeout: float) -> list[Record]:
+        """What was said since; waits up to `timeout` seconds for something."""
+        said = []
+        for record in self._tail.poll(timeout):
+            if self._leadership.admits(record):
+                self._leadership = self._leadership.evolve(record)
+                said.append(record)
+        return said
+
+    def wait_for(self, answer: Callable[[Record], T | None], timeout: float | None = None) -> T | None:
+        """The first answer that is not None; None after `timeout` seconds. What is said before it is passed over."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while until is None or time.monotonic() < until:
+            for record in self.poll(_LONGEST_WAIT_S):
+                found = answer(record)
+                if found is not None:
+                    return found
+        return None
+
+    def accepted(self, job_id: str, timeout: float) -> client.JobAccepted:
+        """Waits until the job is accepted. Raises JobRejectedError, NoAnswer."""
+
+        def answer(record: Record) -> client.JobAccepted | None:
+            body = record.body
+            if isinstance(body, client.JobRejected) and body.job_id == job_id:
+                raise JobRejectedError(job_id, body.reason)
+            return body if isinstance(body, client.JobAccepted) and body.job_id == job_id else None
+
+        found = self.wait_for(answer, timeout)
+        if found is None:
+            raise NoAnswer(
+                f"the submission of job {job_id} was written, but no jobmanager answered within {timeout:g} s: "
+                "is one running? The next one to start will take it up"
+            )
+        return found
+
+    def finished(self, job_id: str, timeout: float | None = None) -> client.JobFinished | None:
+        """Waits until the job has ended. It is told to the client that submitted the job, and to no other."""
+
+        def answer(record: Record) -> client.JobFinished | None:
+            body = record.body
+            return body if isinstance(body, client.JobFinished) and body.job_id == job_id else None
+
+        return self.wait_for(answer, timeout)
+
+    def close(self) -> None:
+        """Gives the connection back."""
+        self._tail.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,120 @@
+"""What a job's print sinks wrote: the topic `<c>.job.<job>.output`, committed transactions only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from ...pipelines.graph.physical_plan import output_topic
+from ..configuration import Configuration
+from ..log import LogUnavailable
+from ..log.clients import client, patiently, reader
+
+_LOOK_AGAIN_S = 0.1
+
+
+class OutputRecord(msgspec.Struct, frozen=True):
+    """A printed record; `timestamp` in milliseconds since the epoch, `subtask` counts from 1."""
+
+    offset: int
+    timestamp: int
+    subtask: int
+    identifier: str | None
+    text: str
+    record: Any
+    """The record as JSON has it, or None where it can't."""
+
+
+class _Value(msgspec.Struct, frozen=True):
+    subtask: int
+    text: str
+    identifier: str | None = None
+    record: Any = None
+
+
+def read_output(
+    configuration: Configuration,
+    job_id: str,
+    *,
+    over: Callable[[], bool] = lambda: True,
+    timeout: float = 30.0,
+) -> Iterator[OutputRecord]:
+    """All that the job printed, oldest first, up to the end that the topic has after `over` has said True.
+
+    Waits for the topic to appear until `over` says True; a topic that does not exist then has no records.
+    Raises LogUnavailable.
+    """
+    topic = output_topic(configuration.cluster_id, job_id)
+    admin = AdminClient(client(configuration.bootstrap_servers))
+    while not _exists(admin, topic, timeout):
+        if over():
+            return
+        time.sleep(_LOOK_AGAIN_S)
+    consumer = Consumer(
+        reader(configuration.bootstrap_servers, enable_partition_eof=True, auto_offset_reset="earliest")
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    position = 0
+    try:
+        while True:
+            last_round = over()
+            end = _end(admin, topic, timeout) if last_round else None
+            # Without an end, a round is one look at what is there.
+            while end is None or position < end:
+                message = consumer.poll(_LOOK_AGAIN_S)
+                if message is None:
+                    if end is None:
+                        break
+                    continue
+                error = message.error()
+                if error is None:
+                    position = (message.offset() or 0) + 1
+                    yield _decoded(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    position = max(position, message.offset() or 0)
+                    if end is None:
+                        break
+                elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise LogUnavailable(f"{topic} can't be read: {error.str()}")
+            if last_round:
+                return
+    finally:
+        consumer.close()
+
+
+def _exists(admin: AdminClient, topic: str, timeout: float) -> bool:
+    try:
+        return topic in admin.list_topics(timeout=timeout).topics
+    except KafkaException as error:
+        raise LogUnavailable(f"Kafka does not answer: {error.args[0].str()}") from error
+
+
+def _end(admin: AdminClient, topic: str, timeout: float) -> int:
+    def ask() -> int:
+        wanted = {TopicPartition(topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        futures = admin.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
+        )
+        return int(next(iter(futures.values())).result().offset)
+
+    try:
+        return patiently(ask, timeout)
+    except KafkaException as error:
+        raise LogUnavailable(f"the end of {topic} can't be read: {error.args[0].str()}") from error
+
+
+def _decoded(message: Message) -> OutputRecord:
+    value = message.value() or b""
+    offset, timestamp = message.offset() or 0, message.timestamp()[1]
+    try:
+        found = msgspec.json.decode(value, type=_Value)
+    except msgspec.MsgspecError:
+        # Foreign bytes in the topic are shown, not hidden: they are somebody's mistake.
+        return OutputRecord(offset, timestamp, 0, None, value.decode("utf-8", "replace"), None)
+    return OutputRecord(offset, timestamp, found.subtask, found.identifier, found.text, found.record)
