@@ -11,6 +11,7 @@ import collections.abc
 import functools
 import inspect
 import os
+import re
 import sys
 import sysconfig
 import types
@@ -25,6 +26,7 @@ from ..types import RecordType
 
 _API = __name__.rpartition(".")[0]
 _PACKAGE = __name__.split(".", 1)[0]
+_INSTALLED = re.compile(r"[\\/](site|dist)-packages[\\/]")
 
 
 def caller_location() -> str:
@@ -128,12 +130,11 @@ def local_modules_by_value() -> Iterator[None]:
 
 def is_users(path: str) -> bool:
     """Whether a source file is the user's own: neither Python's, nor an installed package's, nor tailrace's."""
-    if path.startswith("<"):
+    # As text first: a process has hundreds of modules, and to resolve a path takes half a millisecond.
+    if path.startswith(("<", *_foreign_roots())) or _INSTALLED.search(path):
         return False
-    found = Path(path).resolve()
-    if {"site-packages", "dist-packages"} & set(found.parts):
-        return False
-    return not any(found.is_relative_to(root) for root in _foreign_roots())
+    resolved = os.path.realpath(path)
+    return not (resolved.startswith(_foreign_roots()) or _INSTALLED.search(resolved))
 
 
 def _is_local(module: types.ModuleType) -> bool:
@@ -144,11 +145,17 @@ def _is_local(module: types.ModuleType) -> bool:
 
 
 @functools.cache
-def _foreign_roots() -> tuple[Path, ...]:
+def _foreign_roots() -> tuple[str, ...]:
+    """Prefixes of the paths of source files that are not the user's, as they are written and resolved."""
+    package = Path(__file__).parents[1]
+    own = [str(package / "types.py"), *(str(package / name) + os.sep for name in ("api", "graph"))]
     paths = sysconfig.get_paths()
-    own = Path(__file__).resolve().parents[1]
-    found = [Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return (own / "api", own / "graph", own / "types.py", *found)
+    found = [paths[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return tuple({*own, *found, *map(_resolved, own), *map(_resolved, found)})
+
+
+def _resolved(path: str) -> str:
+    return os.path.realpath(path) + (os.sep if path.endswith(os.sep) else "")
 
 
 def _called(function: Callable[..., Any]) -> Any:
