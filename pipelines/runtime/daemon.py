@@ -9,7 +9,6 @@ instead of the zip file that Spark puts on PYTHONPATH. A worker is then up in 12
 
 from __future__ import annotations
 
-import gc
 import sys
 import zipimport
 from collections.abc import Callable
@@ -40,15 +39,13 @@ def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
 def main() -> None:
     """Imports, then waits for Spark to ask for workers."""
     forget_zip_files()
-    import pyarrow.compute  # noqa: F401
     import pyspark.worker  # noqa: F401
     from pyspark import daemon
 
     from . import hand_over  # noqa: F401
+    from .preload import preload
 
-    # What exists now is shared with the workers: the collector must not write to it in each of them.
-    gc.collect()
-    gc.freeze()
+    preload()
     daemon.worker = _quiet(daemon.worker)
     daemon.manager()
 

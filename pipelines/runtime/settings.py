@@ -24,8 +24,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mode: ExecutionMode = ExecutionMode.REAL_TIME
     commit_interval_ms: int = 30
     """Longest wait of a record for its transaction; a commit costs about 5 ms, so 30 leaves it cheap."""
-    watermark_interval_ms: int = 100
-    """How often a watermark is sent where no records carry it. A window closes at most so much late."""
+    watermark_interval_ms: int = 200
+    """How often a watermark is sent where no records carry it. A window closes
+    at most so much late. Flink's default."""
     idle_commit_interval_ms: int = 5_000
     """How often positions are committed when all that came in were watermarks, which are harmless to re-read."""
 
@@ -38,7 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             mode=ExecutionMode(mode),
             commit_interval_ms=_milliseconds(configuration, "execution.commit-interval-ms", 30),
-            watermark_interval_ms=_milliseconds(configuration, "execution.watermark-interval-ms", 100),
+            watermark_interval_ms=_milliseconds(configuration, "execution.watermark-interval-ms", 200),
         )
 
 

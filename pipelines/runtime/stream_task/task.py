@@ -40,6 +40,7 @@ from .input_gate import InputGate
 from .input_thread import InputThread
 from .kafka import group_consumer
 from .mailbox import InputBuffer, InputFailure, Letter, Mailbox, SourceEnded, SourceRead, TaskCanceled
+from .pacing import Pacing
 from .progress import Progress
 from .record_writer import Channel, ChannelWriter, RecordWriter
 from .restore import read_changelog, read_progress
@@ -216,6 +217,8 @@ class RunningTask:
         self._dirty_since: float | None = None
         self._position_since: float | None = None
         self._told_at = 0.0
+        self._commits = Pacing(settings.commit_interval_ms / 1000)
+        self._ticks = Pacing(settings.watermark_interval_ms / 1000)
         self._has_outputs = writer.channel_count > 0
 
     def open(self) -> None:
@@ -312,20 +315,17 @@ class RunningTask:
         settings = self._settings
         due = now + _FOREVER_S
         if self._dirty_since is not None:
-            due = min(due, self._dirty_since + settings.commit_interval_ms / 1000)
+            due = min(due, self._dirty_since + self._commits.pause)
         if self._position_since is not None:
             due = min(due, self._position_since + settings.idle_commit_interval_ms / 1000)
         if self._has_outputs and (self._source is not None or self._watermark > self._writer.told):
-            due = min(due, self._told_at + settings.watermark_interval_ms / 1000)
+            due = min(due, self._told_at + self._ticks.pause)
         return due - now
 
     def _commit(self, *, ends: bool = False) -> None:
         """One transaction: output, changes of state, consumed offsets."""
         now = time.monotonic()
-        tell_all = ends or (
-            self._watermark > self._writer.told
-            and now - self._told_at >= self._settings.watermark_interval_ms / 1000
-        )
+        tell_all = ends or (self._watermark > self._writer.told and now - self._told_at >= self._ticks.pause)
         for outgoing in self._writer.flush(self._watermark, ends=ends, tell_all=tell_all):
             self._transactions.send(outgoing.topic, outgoing.partition, outgoing.data)
         if tell_all:
@@ -340,5 +340,8 @@ class RunningTask:
             offsets = progress.write(self._input_topics, self._subtask)
         if self._transactions.active or offsets:
             self._transactions.commit(offsets)
+            took = time.monotonic() - now
+            self._commits.committed(took)
+            self._ticks.committed(took)
         self._dirty_since = None
         self._position_since = None

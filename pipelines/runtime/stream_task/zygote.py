@@ -10,7 +10,6 @@ Run as `python -m tailrace.pipelines.runtime.stream_task.zygote FD DIRECTORY`.
 
 from __future__ import annotations
 
-import gc
 import os
 import selectors
 import shutil
@@ -45,6 +44,12 @@ class Zygote:
         selector = selectors.DefaultSelector()
         selector.register(self._requests, selectors.EVENT_READ)
         selector.register(self._wake_in, selectors.EVENT_READ)
+        try:
+            self._listen(selector)
+        finally:
+            signal.set_wakeup_fd(-1)
+
+    def _listen(self, selector: selectors.BaseSelector) -> None:
         while True:
             for key, _ in selector.select():
                 if key.fileobj is self._wake_in:
@@ -99,13 +104,10 @@ def main() -> None:
     descriptor, directory = int(sys.argv[1]), sys.argv[2]
     # Ctrl-C in a terminal reaches the whole group: the TaskExecutor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    import cloudpickle  # noqa: F401
-    import pyarrow.compute  # noqa: F401
-
+    from ..preload import preload
     from . import process  # noqa: F401
 
-    gc.collect()
-    gc.freeze()
+    preload()
     try:
         Zygote(socket.socket(fileno=descriptor)).serve()
     except OSError:
