@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 _log = structlog.get_logger("kafka")
 _CRITICAL = 2
 _PAUSE_S = 0.02
+_APPEARANCE_S = 2.0
 T = TypeVar("T")
 
 
@@ -61,17 +62,25 @@ _SETTLING = frozenset(
 )
 
 
+_APPEARING = frozenset(
+    {KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}
+)
+"""A topic that was created a moment ago is not known to every client yet; one that never was is not waited for."""
+
+
 def patiently(ask: Callable[[], T], timeout: float) -> T:
     """What `ask` returns, asked again while the partition's leader is only just being found.
 
     Raises the last KafkaException when `timeout` seconds are over, any other at once.
     """
-    until = time.monotonic() + timeout
+    start = time.monotonic()
     while True:
         try:
             return ask()
         except KafkaException as error:
-            if error.args[0].code() not in _SETTLING or time.monotonic() > until:
+            code, waited = error.args[0].code(), time.monotonic() - start
+            patience = timeout if code in _SETTLING else _APPEARANCE_S if code in _APPEARING else 0.0
+            if waited >= patience:
                 raise
             time.sleep(_PAUSE_S)
 

@@ -1,0 +1,68 @@
+"""A cluster as `make demo` has it (one jobmanager, two TaskExecutors of two slots), and text for its jobs."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tailrace.pipelines.api.build import build
+from tailrace.schemas.types import JobGraph
+from tailrace.services.cli.local.cluster import LocalCluster, Options
+from tailrace.services.configuration import Configuration
+
+TASK_EXECUTORS = 2
+SLOTS = 2
+
+
+@contextmanager
+def running_cluster() -> Iterator[LocalCluster]:
+    """Started and registered; stopped at the end, whatever happens."""
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as home:
+        cluster = LocalCluster(Configuration(home=Path(home), cluster_id="bench", task_slots=SLOTS))
+        try:
+            cluster.start(Options(taskexecutors=TASK_EXECUTORS, detached=False))
+            yield cluster
+            cluster.stop("the benchmark is over")
+        finally:
+            cluster.kill()
+
+
+class TextServer:
+    """Serves the same line to whoever connects, about a hundred times a second, until closed."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._closed = threading.Event()
+        self.port: int = self._server.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Ends all connections."""
+        self._closed.set()
+        self._server.close()
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            while not self._closed.wait(0.01):
+                try:
+                    connection.sendall(b"to be or not to be that is the question\n")
+                except OSError:
+                    return
+
+
+def word_count(port: int, parallelism: int) -> JobGraph:
+    """WindowWordCount, reading from the port."""
+    entry_point = "tailrace.pipelines.examples.window_word_count:main"
+    return build(entry_point, ["--hostname", "127.0.0.1", "--port", str(port)], parallelism)

@@ -1,0 +1,89 @@
+"""Resident memory of each process of the demo cluster while WindowWordCount runs, beside a bare SparkSession.
+
+A TaskExecutor is its Python process, its JVM, Spark's Python workers and the StreamTasks: all of them are counted,
+shared pages once (PSS) and, for those who compare with other tools, as RSS of the biggest.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+
+import psutil
+from _cluster import SLOTS, TASK_EXECUTORS, TextServer, running_cluster, word_count
+from _report import conditions, median, report
+from submit_to_running import Times, follow
+
+from tailrace.services.client import Client
+from tailrace.services.connections import event_log
+
+MIB = 1 << 20
+PARALLELISM = 2
+BARE = (
+    "import sys; from pyspark.sql import SparkSession; "
+    "SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate().range(9).count(); "
+    "print('up', flush=True); sys.stdin.read()"
+)
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process and its descendants."""
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+def pss_mib(processes: Iterable[psutil.Process]) -> float:
+    """Proportional set size of all of them, MiB: what they would give back together."""
+    return sum(process.memory_full_info().pss for process in processes) / MIB
+
+
+def bare_spark_mib() -> float:
+    """A SparkSession that has counted to nine, and nothing else."""
+    with subprocess.Popen(
+        [sys.executable, "-c", BARE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        if process.stdout is None or process.stdin is None:
+            raise RuntimeError("the bare SparkSession has no pipes")
+        process.stdout.readline()
+        measured = pss_mib(family(process.pid))
+        process.stdin.close()
+    return measured
+
+
+def main() -> None:
+    server = TextServer()
+    with running_cluster() as cluster, Client(cluster.configuration) as client:
+        log = event_log(cluster.configuration)
+        tail = log.tail(log.end())
+        graph = word_count(server.port, PARALLELISM)
+        job_id = client.submit(graph)
+        times = Times(job_id, sum(vertex.parallelism for vertex in graph.vertices))
+        follow(tail, times, "all_running")
+        pids = {name: process.record.pid for name, process in cluster.processes.items()}
+        kafka = cluster.kafka
+        if kafka is None:
+            raise RuntimeError("the cluster has no Kafka of its own")
+        executors = [family(pid) for name, pid in pids.items() if name.startswith("taskexecutor")]
+        jvms = [each for processes in executors for each in processes if each.name() == "java"]
+        figures = {
+            "kafka_mib": pss_mib(family(kafka.pid)),
+            "jobmanager_mib": pss_mib(family(pids["jobmanager"])),
+            "taskexecutor_mib": median([pss_mib(processes) for processes in executors]),
+            "taskexecutor_jvm_mib": median([pss_mib([jvm]) for jvm in jvms]),
+        }
+        client.cancel(job_id)
+        follow(tail, times, "ended")
+    server.close()
+    figures["bare_spark_mib"] = bare_spark_mib()
+    notes = {
+        "taskexecutor_mib": "one TaskExecutor: Python, JVM, Python workers, StreamTasks",
+        "taskexecutor_jvm_mib": "of that, its JVM",
+        "bare_spark_mib": "peer: a SparkSession with the defaults, idle",
+    }
+    under = conditions(taskexecutors=TASK_EXECUTORS, slots=SLOTS, parallelism=PARALLELISM, measure="PSS")
+    report("memory", figures, under, notes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""From SubmitJob produced to every task RUNNING, for WindowWordCount on a warm cluster, and who takes how much of it.
+
+The control plane's share ends when the last SubmitTask has been said; what follows is the start of Spark's queries and
+of the StreamTasks, on two TaskExecutors at once. Times are those in the headers of the log. The peer is Flink 2.3 on
+this kind of machine: 260 ms at parallelism 1, 270 ms at 4.
+"""
+
+from __future__ import annotations
+
+import time
+
+from _cluster import SLOTS, TASK_EXECUTORS, TextServer, running_cluster, word_count
+from _report import conditions, median, report
+
+from tailrace.schemas.client import JobFinished
+from tailrace.schemas.event import Record
+from tailrace.schemas.job_master import UpdateTaskExecutionState
+from tailrace.schemas.task_executor import SubmitTask
+from tailrace.schemas.types import ExecutionState, JobGraph
+from tailrace.services.client import Client
+from tailrace.services.connections import event_log
+from tailrace.services.log import EventLog, Tail
+
+ROUNDS = 7
+WARM_UP = 3
+PATIENCE_S = 60.0
+
+
+class Times:
+    """What the log says of one job; microseconds since the epoch."""
+
+    def __init__(self, job_id: str, tasks: int) -> None:
+        self._job_id = job_id
+        self._tasks = tasks
+        self._running: set[str] = set()
+        self.deployed = 0
+        self.running = 0
+        self.ended = False
+
+    def take(self, record: Record) -> None:
+        """Reads one event of the log."""
+        body = record.body
+        match body:
+            case SubmitTask() if body.job_id == self._job_id:
+                self.deployed = max(self.deployed, record.header.time)
+            case UpdateTaskExecutionState() if body.job_id == self._job_id:
+                if body.execution_state is ExecutionState.RUNNING:
+                    self._running.add(body.execution_attempt_id)
+                    self.running = max(self.running, record.header.time)
+                if body.execution_state is ExecutionState.FAILED:
+                    raise RuntimeError(f"a task failed: {body.failure}")
+            case JobFinished() if body.job_id == self._job_id:
+                self.ended = True
+            case _:
+                pass
+
+    @property
+    def all_running(self) -> bool:
+        """Whether every task runs."""
+        return len(self._running) == self._tasks
+
+
+def follow(tail: Tail, times: Times, until: str) -> None:
+    """Reads the log until the times say so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not getattr(times, until):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not {until} after {PATIENCE_S:.0f} s")
+        for record in tail.poll(0.5):
+            times.take(record)
+
+
+def measured(client: Client, log: EventLog, graph: JobGraph) -> tuple[float, float]:
+    """(until every task ran, until the last was submitted) of one job, in milliseconds."""
+    tail = log.tail(log.end())
+    try:
+        start = time.time_ns() // 1000
+        job_id = client.submit(graph)
+        times = Times(job_id, sum(vertex.parallelism for vertex in graph.vertices))
+        follow(tail, times, "all_running")
+        client.cancel(job_id)
+        follow(tail, times, "ended")
+    finally:
+        tail.close()
+    return (times.running - start) / 1e3, (times.deployed - start) / 1e3
+
+
+def main() -> None:
+    server = TextServer()
+    figures: dict[str, float] = {}
+    with running_cluster() as cluster, Client(cluster.configuration) as client:
+        log = event_log(cluster.configuration)
+        for parallelism in (1, 2, 4):
+            graph = word_count(server.port, parallelism)
+            rounds = [measured(client, log, graph) for _ in range(WARM_UP + ROUNDS)][WARM_UP:]
+            total, control = median([each[0] for each in rounds]), median([each[1] for each in rounds])
+            figures[f"p{parallelism}_ms"] = total
+            figures[f"p{parallelism}_control_ms"] = control
+            figures[f"p{parallelism}_task_start_ms"] = median([each[0] - each[1] for each in rounds])
+    server.close()
+    notes = {
+        "p1_ms": "SubmitJob -> every task RUNNING; Flink 2.3: 260",
+        "p4_ms": "Flink 2.3: 270",
+        "p1_control_ms": "of that, the control plane; aim: below 100",
+        "p1_task_start_ms": "of that, Spark's query start and the StreamTasks",
+    }
+    under = conditions(rounds=ROUNDS, taskexecutors=TASK_EXECUTORS, slots=SLOTS)
+    report("submit_to_running", figures, under, notes)
+
+
+if __name__ == "__main__":
+    main()
