@@ -109,6 +109,7 @@ prerequisites:
 .PHONY: warm
 warm: .make/venv
 	@$(BIN)/python -m tailrace.infra.warm_up
+	@$(BIN)/python -m tailrace.pipelines.runtime.class_archive
 
 .make/uv:
 	$(PYTHON) -m venv $@ && $@/bin/pip install --quiet uv

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hashlib
 import os
 import shutil
 import signal
@@ -27,10 +26,10 @@ from typing import Final, Self
 import msgspec
 import psutil
 
-from .jars import cache_dir, folder_of, kafka_classpath
+from .class_archives import kafka_archive, reading
+from .jars import kafka_classpath
 from .prerequisites import find_java
 from .processes import OwnedProcess
-from .versions import KAFKA
 
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0
@@ -312,8 +311,7 @@ class EmbeddedKafka:
     def _java(self, java: str, classpath: str, heap: str) -> list[str]:
         # The C1 compiler and the serial collector: a small node that is soon up, not a broker farm.
         sizes = [f"-Xmx{heap}", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        shared = class_archive(java)
-        sizes += [f"-XX:SharedArchiveFile={shared}", "-Xshare:auto"] if shared.exists() else []
+        sizes += reading(kafka_archive(java))
         return [java, *sizes, "-Djava.awt.headless=true", *_LOGGING, "-cp", classpath]
 
     def _wait_until_it_answers(self, deadline: float) -> None:
@@ -357,16 +355,6 @@ class EmbeddedKafka:
         with self.log_path.open("rb") as log:
             log.seek(start)
             return log.read().decode(errors="replace")
-
-
-def class_archive(java: str) -> Path:
-    """Where the archive of Kafka's loaded classes is (CDS, JEP 350) that halves the broker's start.
-
-    `infra/warm_up.py` makes it; a Java or a Kafka that changes asks for another.
-    """
-    binary = Path(java).resolve()
-    made_for = f"{binary} {binary.stat().st_mtime_ns} {folder_of(KAFKA)}"
-    return cache_dir() / "cds" / f"kafka-{hashlib.sha256(made_for.encode()).hexdigest()[:12]}.jsa"
 
 
 def _read_record(path: Path) -> KafkaRecord | None:

@@ -1,9 +1,4 @@
-"""What `make setup` does once so that everything later starts fast: jars, and the broker's class archive.
-
-A JVM spends most of a broker's start on loading and verifying classes. A dynamic archive of them (CDS)
-takes the start on two cores from 3.5 s to 1.9 s; writing it takes one training run, here. Without the
-archive everything works, only later.
-"""
+"""What `make setup` does once for infra: resolves the jars, and writes the broker's class archive."""
 
 from __future__ import annotations
 
@@ -11,8 +6,9 @@ import sys
 
 from rich.console import Console
 
+from .class_archives import kafka_archive, writing
 from .jars import JarsUnavailable, resolve
-from .kafka import EmbeddedKafka, KafkaUnavailable, class_archive
+from .kafka import EmbeddedKafka, KafkaUnavailable
 from .prerequisites import MissingPrerequisite, find_java
 from .versions import ALL
 
@@ -25,22 +21,15 @@ def write_class_archive() -> bool:
 
     Raises KafkaUnavailable if the broker does not start.
     """
-    archive = class_archive(find_java())
-    if archive.exists():
-        return True
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    fresh = archive.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    kafka = EmbeddedKafka(jvm_options=[f"-XX:ArchiveClassesAtExit={fresh}"])
-    try:
-        kafka.start()
-        _exercise(kafka.bootstrap_servers)
-    finally:
-        kafka.stop(_DUMP_TIMEOUT_S)
-    if not fresh.exists():
-        return False
-    fresh.replace(archive)
-    return True
+    archive = kafka_archive(find_java())
+    with writing(archive) as options:
+        kafka = EmbeddedKafka(jvm_options=options)
+        try:
+            kafka.start()
+            _exercise(kafka.bootstrap_servers)
+        finally:
+            kafka.stop(_DUMP_TIMEOUT_S)
+    return archive.exists()
 
 
 def _exercise(bootstrap_servers: str) -> None:
@@ -73,7 +62,7 @@ def main() -> int:
     try:
         for jars in ALL:
             resolve(jars)
-        if not class_archive(find_java()).exists():
+        if not kafka_archive(find_java()).exists():
             with console.status("Teaching the JVM to start Kafka fast (once) ..."):
                 written = write_class_archive()
             console.print(
