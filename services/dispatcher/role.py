@@ -59,11 +59,12 @@ class Dispatcher:
         return _STEPS.take(state, record)
 
     def decide(self, state: DispatcherState, now: Time) -> list[Owed]:
-        owed: list[tuple[int, Owed]] = []
+        owed: list[tuple[tuple[int, str], Owed]] = []
         for offset, refusal in state.refusals.items():
-            owed.append((offset, _refusal(offset, refusal)))
+            owed.append(((offset, ""), _refusal(offset, refusal)))
         for job_id, offset in state.owing.items():
-            owed += [(offset, each) for each in _owed_for(state.jobs[job_id])]
+            # One event may concern many jobs, as the end of the cluster does.
+            owed += [((offset, job_id), each) for each in _owed_for(state.jobs[job_id])]
         owed.sort(key=lambda pair: pair[0])
         return [each for _, each in owed] + _owed_for_ending(state)
 

@@ -8,7 +8,7 @@ from ...schemas.event import Record
 from ...schemas.types import ExecutionState, JobStatus
 from ..roles import IllegalEvent
 from . import slot_pool
-from .state import TERMINAL, Announcement, Execution, JobMasterState, Step
+from .state import TERMINAL, Announcement, Execution, JobMasterState, SlotStep, Step
 
 ENDED = frozenset({JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED})
 _END_OF = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
@@ -18,6 +18,11 @@ def deployed(state: JobMasterState, execution: Execution) -> JobMasterState:
     """SubmitTask has been said."""
     if execution.execution_attempt_id in state.executions:
         return state
+    slot = state.slots.get(execution.allocation_id)
+    if slot is None or slot.step is SlotStep.GONE:
+        # The slot was lost while this was on its way into the log: the job fails, and nobody will answer.
+        lost = replace(execution, state=ExecutionState.FAILED)
+        return replace(state, executions=state.executions.set(lost.execution_attempt_id, lost))
     state = replace(
         state,
         executions=state.executions.set(execution.execution_attempt_id, execution),
@@ -46,7 +51,7 @@ def changed(
         return failed(
             state, f"{where} on {execution.resource_id}: {failure or 'no reason given'}", record.offset
         )
-    if to is ExecutionState.CANCELED and state.status is JobStatus.RUNNING:
+    if to is ExecutionState.CANCELED and state.status in (JobStatus.CREATED, JobStatus.RUNNING):
         return failed(state, f"{execution.resource_id} cancelled a task that it was to run", record.offset)
     return settled(state, record.offset)
 
@@ -61,6 +66,14 @@ def slot_lost(state: JobMasterState, allocation_id: str, reason: str, cause: int
     if state.status in ENDED:
         return settled(state, cause)
     return failed(state, reason, cause)
+
+
+def slot_not_allocated(state: JobMasterState, allocation_id: str, reason: str, cause: int) -> JobMasterState:
+    """The ResourceManager has no slot for the job; unless a TaskExecutor offered it meanwhile, the job fails."""
+    slot = state.slots.get(allocation_id)
+    if slot is None or slot.step not in (SlotStep.WANTED, SlotStep.PENDING):
+        return state
+    return failed(slot_pool.gone(state, allocation_id), reason, cause)
 
 
 def failed(state: JobMasterState, reason: str, cause: int) -> JobMasterState:

@@ -133,7 +133,7 @@ def _registered(
 
 
 def _no_slot(state: JobMasterState, record: Record, body: job_master.SlotAllocationFailed) -> JobMasterState:
-    return executions.failed(slot_pool.gone(state, body.allocation_id), body.reason, record.offset)
+    return executions.slot_not_allocated(state, body.allocation_id, body.reason, record.offset)
 
 
 def _channels_created(
@@ -179,8 +179,9 @@ def _slots_offered(state: JobMasterState, record: Record, body: job_master.Offer
         if wanted is not None:
             state = wanted
             continue
-        rejection = Rejection(body.resource_id, f"job {state.job_id} does not want it", cause)
-        state = replace(state, rejections=state.rejections.set(offer.allocation_id, rejection))
+        rejection = Rejection(f"job {state.job_id} does not want it", cause)
+        key = (body.resource_id, offer.allocation_id)
+        state = replace(state, rejections=state.rejections.set(key, rejection))
     return state
 
 
@@ -241,12 +242,13 @@ def _slots_taken(state: JobMasterState, record: Record, body: task_executor.Slot
 
 
 def _slots_turned_down(
-    state: JobMasterState, _record: Record, body: task_executor.SlotsRejected
+    state: JobMasterState, record: Record, body: task_executor.SlotsRejected
 ) -> JobMasterState:
     rejections = state.rejections
     for allocation_id in body.allocation_ids:
-        if allocation_id in rejections:
-            rejections = rejections.delete(allocation_id)
+        key = (instance_of(record.header.recipient), allocation_id)
+        if key in rejections:
+            rejections = rejections.delete(key)
     return replace(state, rejections=rejections)
 
 
@@ -315,13 +317,13 @@ def _slot_messages(state: JobMasterState) -> list[Owed]:
     for (resource_id, cause), allocation_ids in offers.items():
         accepted = task_executor.SlotsAccepted(job_id=state.job_id, allocation_ids=tuple(allocation_ids))
         owed.append(Owed(address(TASK_EXECUTOR, resource_id), accepted, cause))
-    for allocation_id, rejection in sorted(
+    for (resource_id, allocation_id), rejection in sorted(
         state.rejections.items(), key=lambda pair: (pair[1].cause, pair[0])
     ):
         rejected = task_executor.SlotsRejected(
             job_id=state.job_id, allocation_ids=(allocation_id,), reason=rejection.reason
         )
-        owed.append(Owed(address(TASK_EXECUTOR, rejection.resource_id), rejected, rejection.cause))
+        owed.append(Owed(address(TASK_EXECUTOR, resource_id), rejected, rejection.cause))
     return owed
 
 

@@ -42,6 +42,9 @@ def offered(state: JobMasterState, allocation_id: str, resource_id: str, cause: 
     slot = state.slots.get(allocation_id)
     if slot is None or slot.step not in (SlotStep.PENDING, SlotStep.OFFERED, SlotStep.ALLOCATED):
         return None
+    if slot.resource_id not in (None, resource_id):
+        # The ResourceManager took this TaskExecutor for lost and asked another one, which was first.
+        return None
     if slot.step is SlotStep.ALLOCATED:
         # A TaskExecutor that restarted offers what it holds already: it is told again, and counted once.
         state = replace(state, missing_slots=state.missing_slots + 1)

@@ -71,7 +71,6 @@ class Connection(msgspec.Struct, frozen=True):
 class Rejection(msgspec.Struct, frozen=True):
     """SlotsRejected is owed."""
 
-    resource_id: str
     reason: str
     cause: int
 
@@ -99,8 +98,8 @@ class JobMasterState(msgspec.Struct, frozen=True):
     deletion: Step | None = None
     """OWED: the channels are to be deleted; DONE: they are gone."""
     slots: Map[str, PooledSlot] = Map()
-    rejections: Map[str, Rejection] = Map()
-    """Offered slots that the job does not want, by AllocationID."""
+    rejections: Map[tuple[str, str], Rejection] = Map()
+    """Offered slots that the job does not want, by ResourceID and AllocationID."""
     executions: Map[str, Execution] = Map()
     connections: Map[str, Connection] = Map()
     vertices: int = 0

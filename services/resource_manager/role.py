@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from immutables import Map
@@ -24,7 +25,7 @@ from ..roles import (
     instance_of,
 )
 from .placement import place
-from .slot_manager import SlotKey, SlotRequest, SlotState, TaskManagerSlot
+from .slot_manager import SlotKey, SlotManager, SlotRequest, SlotState
 from .state import Ending, LostSlot, ResourceManagerState, WorkerRegistration
 
 
@@ -58,10 +59,7 @@ class ResourceManager:
         return owed + self._farewells(state, now)
 
     def deadline(self, state: ResourceManagerState) -> Time | None:
-        deadlines = [
-            state.slots.requests[allocation_id].since + self._options.slot_request_timeout
-            for allocation_id in state.slots.waiting
-        ]
+        deadlines = [since + self._options.slot_request_timeout for since in state.slots.unfulfilled.values()]
         if state.ending is not None and not state.ending.over:
             deadlines.append(self._farewell_deadline(state.ending))
         return min(deadlines, default=None)
@@ -70,18 +68,22 @@ class ResourceManager:
         return ()
 
     def _slot_answers(self, state: ResourceManagerState, now: Time) -> list[Owed]:
-        if not state.slots.waiting:
+        slots = state.slots
+        if not slots.unfulfilled:
             return []
-        waiting = sorted(state.slots.waiting.items(), key=lambda pair: (pair[1], pair[0]))
-        requests = [state.slots.requests[allocation_id] for allocation_id, _ in waiting]
-        requests.sort(key=lambda request: request.cause)
-        placed = place(state.slots, requests)
+        waiting = sorted((slots.requests[each] for each in slots.waiting), key=lambda each: each.cause)
+        placed = place(slots, waiting)
         owed = [_slot_request(request, key, reason) for request, key, reason in placed]
         given = {request.allocation_id for request, _, _ in placed}
-        for request in requests:
-            late = now >= request.since + self._options.slot_request_timeout
-            if late and request.allocation_id not in given:
-                owed.append(self._no_resource(state, request))
+        late = [
+            slots.requests[allocation_id]
+            for allocation_id, since in slots.unfulfilled.items()
+            if now >= since + self._options.slot_request_timeout and allocation_id not in given
+        ]
+        if late:
+            wanted = Counter(each.job_id for each in slots.requests.values())
+            late.sort(key=lambda each: each.cause)
+            owed += [self._no_resource(state, each, wanted[each.job_id]) for each in late]
         return owed
 
     def _farewell_deadline(self, ending: Ending) -> Time:
@@ -100,14 +102,20 @@ class ResourceManager:
             owed.append(Owed(EVERYONE, everyone.ClusterTerminated(reason=reason), ending.cause))
         return owed
 
-    def _no_resource(self, state: ResourceManagerState, request: SlotRequest) -> Owed:
-        of_job = sum(1 for each in state.slots.requests.values() if each.job_id == request.job_id)
-        free = sum(len(numbers) for numbers in state.slots.free.values())
-        seconds = self._options.slot_request_timeout / 1e6
-        reason = (
-            f"no slot within {seconds:g} s: the job wants {of_job}, {free} are free, {len(state.slots.slots)} are "
-            f"registered on {len(state.workers)} TaskExecutors; start more TaskExecutors or lower the parallelism"
-        )
+    def _no_resource(self, state: ResourceManagerState, request: SlotRequest, wanted: int) -> Owed:
+        within = f"no slot within {self._options.slot_request_timeout / 1e6:g} s"
+        if request.slot is not None:
+            resource_id, number = request.slot
+            reason = (
+                f"{within}: TaskExecutor {resource_id} does not answer the request for its slot {number}; "
+                "see whether it runs, or start another"
+            )
+        else:
+            free = sum(len(numbers) for numbers in state.slots.free.values())
+            reason = (
+                f"{within}: the job wants {wanted}, {free} are free, {len(state.slots.slots)} are registered on "
+                f"{len(state.workers)} TaskExecutors; start more TaskExecutors or lower the parallelism"
+            )
         body = job_master.SlotAllocationFailed(allocation_id=request.allocation_id, reason=reason)
         return Owed(address(JOB_MASTER, request.job_id), body, request.cause)
 
@@ -133,7 +141,8 @@ def _slot_allocated(
 def _slot_refused(
     state: ResourceManagerState, record: Record, body: resource_manager.SlotRequestRejected
 ) -> ResourceManagerState:
-    return replace(state, slots=state.slots.retry(body.allocation_id, record.offset))
+    slots = state.slots.reject(body.allocation_id, _key(body.slot_id), record.offset)
+    return replace(state, slots=slots)
 
 
 def _slot_wanted(
@@ -150,9 +159,9 @@ def _slot_wanted(
 
 
 def _slot_asked_for(
-    state: ResourceManagerState, _record: Record, body: task_executor.RequestSlot
+    state: ResourceManagerState, record: Record, body: task_executor.RequestSlot
 ) -> ResourceManagerState:
-    return replace(state, slots=state.slots.pend(body.allocation_id, _key(body.slot_id)))
+    return replace(state, slots=state.slots.pend(body.allocation_id, _key(body.slot_id), record.offset))
 
 
 def _request_over(
@@ -228,10 +237,15 @@ def _worker_registers(
         hardware=body.hardware,
         cause=record.offset,
     )
+    ending = state.ending
+    if ending is not None and not ending.over:
+        # It comes too late: it is told to leave, as the others were.
+        ending = replace(ending, leaving=ending.leaving.set(body.resource_id, False))
     return replace(
         state,
         workers=state.workers.set(body.resource_id, worker),
         unanswered_workers=state.unanswered_workers.set(body.resource_id, record.offset),
+        ending=ending,
     )
 
 
@@ -251,12 +265,12 @@ def _slots_reported(
     worker = state.workers.get(body.resource_id)
     if worker is None or worker.instance_id != body.instance_id:
         return state
-    before = state.slots.allocations_of(body.resource_id)
-    slots = state.slots.report(body.resource_id, body.slots)
+    decided_at = record.offset if record.header.decided_at is None else record.header.decided_at
+    slots = state.slots.report(body.resource_id, body.slots, decided_at)
     kept = slots.allocations_of(body.resource_id)
-    gone = {allocation_id: slot for allocation_id, slot in before.items() if allocation_id not in kept}
+    gone = [each for each in state.slots.allocations_of(body.resource_id) if each not in kept]
     reason = f"TaskExecutor {body.resource_id} does not hold it any more"
-    return _lose(replace(state, slots=slots), gone, reason, record.offset)
+    return _lose(state, slots, body.resource_id, gone, reason, record.offset)
 
 
 def _worker_leaves(
@@ -265,7 +279,6 @@ def _worker_leaves(
     resource_id = body.resource_id
     if resource_id not in state.workers:
         return state
-    gone = state.slots.allocations_of(resource_id)
     unanswered = state.unanswered_workers
     ending = state.ending
     if ending is not None and resource_id in ending.leaving:
@@ -274,20 +287,32 @@ def _worker_leaves(
         state,
         workers=state.workers.delete(resource_id),
         unanswered_workers=unanswered.delete(resource_id) if resource_id in unanswered else unanswered,
-        slots=state.slots.without(resource_id),
         ending=ending,
     )
-    return _lose(state, gone, f"TaskExecutor {resource_id} has left: {body.reason}", record.offset)
+    gone = state.slots.allocations_of(resource_id)
+    reason = f"TaskExecutor {resource_id} has left: {body.reason}"
+    return _lose(state, state.slots.without(resource_id), resource_id, gone, reason, record.offset)
 
 
 def _lose(
-    state: ResourceManagerState, gone: Mapping[str, TaskManagerSlot], reason: str, cause: int
+    state: ResourceManagerState,
+    slots: SlotManager,
+    resource_id: str,
+    gone: Iterable[str],
+    reason: str,
+    cause: int,
 ) -> ResourceManagerState:
-    lost, slots = state.lost, state.slots
-    for allocation_id, slot in gone.items():
+    """The allocations `gone` of a TaskExecutor are no longer in `slots`."""
+    lost, before = state.lost, state.slots.allocations_of(resource_id)
+    for allocation_id in gone:
+        key = before[allocation_id]
+        slot = state.slots.slots[key]
         if slot.state is SlotState.PENDING:
             # Its JobMaster never got it: another slot will do.
-            slots = slots.retry(allocation_id, cause)
+            slots = slots.retry(allocation_id, key, cause)
+            continue
+        if not slots.is_for(allocation_id, key):
+            # Its JobMaster gets the slot of another TaskExecutor, which was asked when this one was lost.
             continue
         slots = slots.forget(allocation_id)
         if slot.job_id in state.job_masters:

@@ -125,7 +125,8 @@ def _registered(
     state: TaskExecutorState, record: Record, body: task_executor.TaskExecutorRegistrationSuccess
 ) -> TaskExecutorState:
     if state.registration is None:
-        raise IllegalEvent(record, "not registering", "no registration was asked for")
+        # The answer to an earlier process under the same resource id.
+        return state
     registration = replace(
         state.registration, instance_id=body.instance_id, cause=record.offset, reported=False
     )

@@ -26,7 +26,7 @@ from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.role import CreateChannels, DeleteChannels
-from tailrace.services.replica import Replica
+from tailrace.services.replica import OnIllegal, Replica
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.roles import Instruction, Owed, kind_of, seal
 from tailrace.services.task_executor import TaskExecutor
@@ -216,9 +216,10 @@ class Cluster:
         ]
 
 
-def new_replica() -> Replica:
+def new_replica(*, only: Callable[[str], bool] | None = None, on_illegal: OnIllegal | None = None) -> Replica:
     """All roles, nothing folded yet."""
-    return Replica([Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()])
+    roles = [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()]
+    return Replica(roles, only=only, on_illegal=on_illegal)
 
 
 def folded(records: Sequence[Record]) -> Replica:
