@@ -1,5 +1,5 @@
-"""The PipelineExecutor of `tailrace run`: gives a program's graphs to the cluster. Nothing else in the services
-knows pipelines.api.
+"""The PipelineExecutor of `tailrace run`: gives a program's graphs to the cluster. Nothing in the services but the
+command line knows pipelines.api.
 
 Attached, it shows what a job prints while it waits for the job's end. Ctrl-C then asks for the job to be cancelled
 and goes on waiting; a second Ctrl-C leaves the job to the cluster.
@@ -147,6 +147,7 @@ class SubmittedJob:
         if printing.failure is not None:
             raise printing.failure
         if interrupted:
+            self._listener.said(f"job {self._job_id} is {self._status.value}")
             raise KeyboardInterrupt
         return JobExecutionResult(self._job_id, self._status)
 

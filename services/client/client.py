@@ -26,7 +26,7 @@ from ..roles import CLIENT, DISPATCHER, address
 from .conversation import Conversation
 
 _NO_ID = re.compile(r"[^a-z0-9]+")
-_LONGEST_NAME = 40
+_LONGEST_NAME = 24
 
 
 class Client:
@@ -113,7 +113,7 @@ class Client:
 def new_job_id(name: str) -> str:
     """An id that no job has, beginning with the job's name so that people recognise it."""
     readable = _NO_ID.sub("-", name.lower()).strip("-")[:_LONGEST_NAME].strip("-")
-    return f"{readable or 'job'}-{secrets.token_hex(4)}"
+    return f"{readable or 'job'}-{secrets.token_hex(3)}"
 
 
 def what_runs(entry_point: EntryPoint | None) -> str:

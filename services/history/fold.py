@@ -11,13 +11,15 @@ from collections.abc import Iterable, Iterator
 from ...schemas.client import JobFinished
 from ...schemas.dispatcher import SubmitJob
 from ...schemas.event import Record
+from ...schemas.task_executor import SubmitTask
 from ..dispatcher import Dispatcher
 from ..job_master import JobMaster
+from ..job_master.state import JobMasterState
 from ..log import EventLog
 from ..log.event_log import read_to_end
 from ..replica import Replica
 from ..resource_manager import ResourceManager
-from ..roles import JOB_MASTER, IllegalEvent, instance_of, kind_of
+from ..roles import JOB_MASTER, IllegalEvent, address, instance_of, kind_of
 from ..task_executor import TaskExecutor
 from .story import Entry
 
@@ -29,6 +31,7 @@ class Fold:
         self._illegal: str | None = None
         self._job_of: dict[str, str] = {}
         self._job_at: dict[int, str] = {}
+        self._tasks: dict[str, str] = {}
         self.submitted: dict[str, int] = {}
         """Job id -> when it was submitted, in microseconds since the epoch; rejected jobs are among them."""
         self.ended: dict[str, int] = {}
@@ -51,7 +54,7 @@ class Fold:
             ignored = f"{leader} speaks under epoch {record.header.sender_epoch}, which is not its leader's"
         elif ignored is None:
             self._note_times(record)
-        return Entry(record, job, ignored)
+        return Entry(record, job, self._find_task(record), ignored)
 
     def read(self, log: EventLog, end: int | None = None) -> Iterator[Entry]:
         """Folds the log from its first event to the end that it has now, or to `end` (exclusive).
@@ -76,13 +79,25 @@ class Fold:
             case _:
                 pass
 
+    def _find_task(self, record: Record) -> str | None:
+        """The name of the task that the event is about, as people know it: vertex (subtask/parallelism)."""
+        body = record.body
+        if isinstance(body, SubmitTask):
+            master = self.replica.states.get(address(JOB_MASTER, body.job_id))
+            graph = master.graph if isinstance(master, JobMasterState) else None
+            for vertex in graph.vertices if graph else ():
+                if vertex.vertex_id == body.vertex_id:
+                    name = f"{vertex.name} ({body.subtask_index + 1}/{vertex.parallelism})"
+                    self._tasks[body.execution_attempt_id] = name
+        return self._tasks.get(getattr(body, "execution_attempt_id", ""))
+
     def _find_job(self, record: Record) -> str | None:
         """The job by name, by the JobMaster that says or hears it, by an id that a job made known, or by the cause."""
         header, body = record.header, record.body
         job: str | None = getattr(body, "job_id", None)
-        for address in (header.sender, header.recipient):
-            if job is None and kind_of(address) == JOB_MASTER:
-                job = instance_of(address) or None
+        for each in (header.sender, header.recipient):
+            if job is None and kind_of(each) == JOB_MASTER:
+                job = instance_of(each) or None
         ids = [getattr(body, name, None) for name in _IDS]
         known = [each for each in ids if isinstance(each, str)]
         if job is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from ...schemas.types import (
     SlotOffer,
     SlotStatus,
 )
+from ..roles import JOB_MASTER, TASK_EXECUTOR, address
 
 _LONG_ID = re.compile(r"\b[0-9a-f]{32}\b")
 _SHORT = 8
@@ -29,10 +30,11 @@ _GIB = 1 << 30
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An event of the log; `job` is the job that it belongs to, `ignored` why no reader takes notice of it."""
+    """An event of the log; `job` and `task` are what it is about, `ignored` why no reader takes notice of it."""
 
     record: Record
     job: str | None
+    task: str | None = None
     ignored: str | None = None
 
     @property
@@ -49,6 +51,7 @@ class Entry(msgspec.Struct, frozen=True):
             "header": header,
             "body": msgspec.to_builtins(self.record.body),
             "job": self.job,
+            "task": self.task,
             "ignored": self.ignored,
         }
 
@@ -79,7 +82,9 @@ def columns(entry: Entry) -> tuple[str, str, str, str, str, str]:
     """(offset, time, sender -> recipient, type, cause, key fields) for people; local time."""
     header = entry.record.header
     recipient = "everyone" if header.recipient == EVERYONE else header.recipient
-    fields = key_fields(entry.record.body)
+    fields = key_fields(entry.record.body, _said_elsewhere(entry))
+    if entry.task is not None:
+        fields = f'task="{entry.task}" {fields}'.rstrip()
     if header.origin is not None:
         fields = f"{fields} (from {header.origin.topic}@{header.origin.offset})".lstrip()
     if entry.ignored is not None:
@@ -97,7 +102,7 @@ def columns(entry: Entry) -> tuple[str, str, str, str, str, str]:
 def line(entry: Entry) -> str:
     """The columns, aligned as far as a line knows of the others."""
     offset, time, who, name, cause, fields = columns(entry)
-    return f"{offset:>6}  {time}  {who:<46} {name:<31} {cause:<7} {fields}".rstrip()
+    return f"{offset:>6}  {time}  {who:<62} {name:<31} {cause:<7} {fields}".rstrip()
 
 
 def shortened(text: str) -> str:
@@ -105,14 +110,45 @@ def shortened(text: str) -> str:
     return _LONG_ID.sub(lambda found: found.group()[:_SHORT], text)
 
 
-def key_fields(body: Body) -> str:
-    """What an event carries, in a few words: `name=value` for each field that says something."""
+def aligned(entries: Iterable[Entry]) -> list[str]:
+    """As `line` for each, with columns as wide as they need be."""
+    rows = [columns(entry) for entry in entries]
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(5)]
+    return [
+        "  ".join((row[0].rjust(widths[0]), *map(str.ljust, row[1:5], widths[1:]), row[5])).rstrip()
+        for row in rows
+    ]
+
+
+def key_fields(body: Body, but: Collection[str] = ()) -> str:
+    """What an event carries, in a few words: `name=value` for each field that says something, `but` some."""
     parts = []
     for name in body.__struct_fields__:
-        shown = _shown(getattr(body, name))
+        if name in but:
+            continue
+        value = getattr(body, name)
+        # Where the Dispatcher hears of a graph it is new, and worth a few more words.
+        new = isinstance(value, JobGraph) and body.AVRO_NAME.startswith("tailrace.dispatcher.")
+        shown = _described(value) if new else _shown(value)
         if shown:
             parts.append(f"{name}={shown}")
     return " ".join(parts)
+
+
+def _said_elsewhere(entry: Entry) -> set[str]:
+    """Fields that sender, recipient or the task's name tell already."""
+    body, header = entry.record.body, entry.record.header
+    addresses = (header.sender, header.recipient)
+    told = {"vertex_id", "subtask_index", "deployed_with"} if entry.task is not None else set()
+    for name, kind in (("job_id", JOB_MASTER), ("resource_id", TASK_EXECUTOR)):
+        if address(kind, str(getattr(body, name, None))) in addresses:
+            told.add(name)
+    return told
+
+
+def _described(graph: JobGraph) -> str:
+    vertices = ", ".join(f"{each.name} x{each.parallelism}" for each in graph.vertices)
+    return f'"{graph.name}: {vertices}"'
 
 
 def _shown(value: object) -> str:
@@ -120,8 +156,7 @@ def _shown(value: object) -> str:
         case None | "" | ():
             return ""
         case JobGraph():
-            vertices = ", ".join(f"{each.name} x{each.parallelism}" for each in value.vertices)
-            return f"{value.name}[{vertices}]"
+            return value.name
         case EntryPoint():
             return " ".join((value.target, *value.arguments))
         case SlotID():

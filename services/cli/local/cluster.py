@@ -30,9 +30,10 @@ from .process import LocalProcess
 from .record import ClusterRecord, locked, read_record, remove_record, write_record
 
 JOBMANAGER = "jobmanager"
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 40.0
 TERMINATE_TIMEOUT_S = 15.0
+KILL_AFTER_S = 5.0
 _LOOK_S = 0.05
 
 Progress = Callable[[str], None]
@@ -146,8 +147,11 @@ class LocalCluster:
             self._end_by_force()
 
     def kill(self) -> None:
-        """Ends everything at once; for the ways out that leave no time."""
-        for process in self._processes.values():
+        """Ends everything without a word to the cluster: SIGTERM, soon after SIGKILL; for the quick ways out."""
+        running = [process for process in self._processes.values() if process.is_running()]
+        for process in running:
+            process.terminate()
+        for process in _wait_until_gone(running, KILL_AFTER_S):
             process.kill()
         if self._kafka is not None:
             self._kafka.kill()

@@ -1,0 +1,96 @@
+"""Windows of counts as the job prints them, and whether they are what was sent.
+
+The source reads lines in order and stamps them as it reads them, so the windows cut the stream of lines in pieces. What
+the first windows counted must therefore be, word for word, what the first so many lines hold: a check that needs no
+tolerance, and that a lost, doubled or misplaced word does not pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ...client import OutputRecord
+
+_QUIET_S = 0.7
+_GRACE_S = 0.3
+
+
+@dataclass(slots=True)
+class Window:
+    """The counts of a window; `end_ms` is its end, in milliseconds since the epoch."""
+
+    end_ms: int
+    counts: Counter[str] = field(default_factory=Counter)
+    last_arrival: float = 0.0
+
+    @property
+    def total(self) -> int:
+        """Words counted."""
+        return self.counts.total()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether the counts are what was sent, in words for people."""
+
+    right: bool
+    text: str
+
+
+class Tally:
+    """Collects printed records, which are `{"word", "count"}`, into windows."""
+
+    def __init__(self) -> None:
+        self._windows: dict[int, Window] = {}
+        self._told: set[int] = set()
+
+    def add(self, record: OutputRecord, now: float) -> None:
+        """A record has come in at `now`, in seconds; its timestamp is the end of its window, less a millisecond."""
+        end = record.timestamp + 1
+        window = self._windows.setdefault(end, Window(end))
+        window.counts[record.record["word"]] += record.record["count"]
+        window.last_arrival = now
+
+    def closed(self, now: float) -> list[Window]:
+        """Windows that seem to be complete and were not returned before; `now` in seconds since the epoch."""
+        fresh = []
+        for end in sorted(self._windows.keys() - self._told):
+            window = self._windows[end]
+            followed = any(other > end for other in self._windows)
+            quiet = now > window.last_arrival + _QUIET_S and now > end / 1000 + _GRACE_S
+            if followed or quiet:
+                self._told.add(end)
+                fresh.append(window)
+        return fresh
+
+    def windows(self) -> list[Window]:
+        """All windows, oldest first."""
+        return [self._windows[end] for end in sorted(self._windows)]
+
+
+def judge(windows: Iterable[Window], sent: Sequence[tuple[str, ...]]) -> Verdict:
+    """Holds the first windows of a job against the lines that were sent to it."""
+    counted: Counter[str] = sum((window.counts for window in windows), Counter())
+    total, expected, lines = counted.total(), Counter[str](), 0
+    while expected.total() < total and lines < len(sent):
+        expected.update(sent[lines])
+        lines += 1
+    if total == 0:
+        return Verdict(False, "nothing was counted")
+    if counted == expected:
+        return Verdict(
+            True,
+            f"{total:,} words counted: exactly those of the first {lines:,} lines sent, each as often as sent",
+        )
+    surplus, missing = counted - expected, expected - counted
+    return Verdict(
+        False,
+        f"{total:,} words counted, but the first {lines:,} lines sent hold {expected.total():,}: "
+        f"too many of {_some(surplus)}; too few of {_some(missing)}",
+    )
+
+
+def _some(words: Counter[str]) -> str:
+    return ", ".join(f"{word!r} ({count})" for word, count in words.most_common(5)) or "none"

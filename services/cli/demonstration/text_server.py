@@ -1,0 +1,77 @@
+"""A server of real text: the sources of Python's own standard library, word for word at a steady rate.
+
+It notes every line before it sends it, so that what was counted can be held against what was sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+HOST = "127.0.0.1"
+_TICK_S = 0.02
+
+
+class TextServer:
+    """Serves one client after another on a free loopback port; each gets the text where the last one left it."""
+
+    def __init__(self, words_per_s: int) -> None:
+        self._rate = words_per_s
+        self._listener = socket.create_server((HOST, 0))
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._sent: list[tuple[str, ...]] = []
+        self._thread = threading.Thread(target=self._serve, name="text server", daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._listener.getsockname()[1])
+
+    def sent(self) -> list[tuple[str, ...]]:
+        """The words of each line that was sent, in order."""
+        with self._lock:
+            return list(self._sent)
+
+    def close(self) -> None:
+        """Hangs up."""
+        self._closing.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        lines = standard_library_lines()
+        while not self._closing.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            with client, contextlib.suppress(OSError):
+                self._send_to(client, lines)
+
+    def _send_to(self, client: socket.socket, lines: Iterator[str]) -> None:
+        begun, words = time.monotonic(), 0
+        while not self._closing.wait(_TICK_S):
+            while words < (time.monotonic() - begun) * self._rate:
+                line = next(lines)
+                said = tuple(line.split())
+                with self._lock:
+                    self._sent.append(said)
+                client.sendall(f"{line}\n".encode())
+                words += len(said)
+
+
+def standard_library_lines() -> Iterator[str]:
+    """The lines of the standard library's modules that have words in them, over and over."""
+    for path in itertools.cycle(sorted(Path(os.__file__).parent.glob("*.py"))):
+        text = path.read_text("utf-8", "replace")
+        yield from (line for line in text.split("\n") if line.split())
