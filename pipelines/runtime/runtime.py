@@ -128,11 +128,14 @@ class TaskRuntime:
         from .warm_up import warm_up
 
         try:
+            from ...infra.class_archives import reading, spark_archive
             from ...infra.jars import spark_jars
+            from ...infra.prerequisites import find_java
             from .session import start_session
 
             jars = spark_jars() if self._jars is None else self._jars
-            spark = start_session(self._scratch, jars, self._heap_mib)
+            archived = reading(spark_archive(find_java()))
+            spark = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
             warm_up(spark, self._bootstrap_servers, self._scratch, self._lobby.path)
         except Exception as error:
             self._spark_failure = describe(error)

@@ -80,8 +80,10 @@ logger.query.level = off
 """
 
 
-def start_session(scratch: Path, jars: Sequence[Path], heap_mib: int) -> SparkSession:
-    """Starts the JVM and the session; takes seconds."""
+def start_session(
+    scratch: Path, jars: Sequence[Path], heap_mib: int, *, jvm_options: Sequence[str] = ()
+) -> SparkSession:
+    """Starts the JVM, with further `jvm_options` if need be, and the session; takes seconds."""
     # The workers must be this interpreter, wherever it is installed.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -90,7 +92,10 @@ def start_session(scratch: Path, jars: Sequence[Path], heap_mib: int) -> SparkSe
     scratch.mkdir(parents=True, exist_ok=True)
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
-    options = " ".join([*_JVM_OPTIONS, f"-Dlog4j2.configurationFile={log4j.as_uri()}"])
+    options = " ".join(
+        f'"{option}"'
+        for option in (*_JVM_OPTIONS, f"-Dlog4j2.configurationFile={log4j.as_uri()}", *jvm_options)
+    )
     settings = {
         **SETTINGS,
         "spark.driver.memory": f"{heap_mib}m",
