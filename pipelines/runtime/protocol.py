@@ -39,6 +39,7 @@ Command = Open | Cancel
 class Restored(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: older attempts are fenced; each input goes on from this offset."""
 
+    process_id: int
     positions: tuple[int, ...]
 
 

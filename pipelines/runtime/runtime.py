@@ -19,7 +19,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -58,6 +58,7 @@ class _Execution:
         self.subtask = subtask
         self.deployment = deployment
         self.process = process
+        self.process_id: int | None = None
         self.positions: tuple[int, ...] | None = None
         self.opened = False
         self.running = False
@@ -149,6 +150,11 @@ class TaskRuntime:
         """The largest heap that Spark's JVM may have."""
         return self._heap_mib << 20
 
+    def process_ids(self) -> Mapping[str, int]:
+        """execution_attempt_id -> the process of its StreamTask, for those that have restored their state."""
+        known = list(self._executions.values())
+        return {each.id: each.process_id for each in known if each.process_id is not None}
+
     def deploy(self, deployment: VertexDeployment) -> None:
         """Starts the subtasks; returns at once."""
         self._post(lambda: self._deploy(deployment))
@@ -174,6 +180,10 @@ class TaskRuntime:
             if gateway is not None:
                 _end_jvm(gateway)
         self._pool.close()
+        self._lobby.close()
+        self._selector.close()
+        for end in (self._wake_in, self._wake_out):
+            end.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
 
     # The loop.
@@ -307,10 +317,9 @@ class TaskRuntime:
     def _query_ended(self, deployment: _Deployment, failure: str | None) -> None:
         if deployment.stopping:
             return
-        reason = failure or "Spark's query ended by itself"
-        for execution in deployment.live:
-            self._pool.kill(execution.process)
-            self._end(execution, ExecutionState.FAILED, reason)
+        self._fail_all(deployment, failure or "Spark's query ended by itself")
+        if deployment.query is None:
+            self._deployments.pop(deployment.number, None)
 
     # Listening.
 
@@ -324,9 +333,7 @@ class TaskRuntime:
             if deployment is None:
                 continue
             if greeting.failure is not None:
-                for execution in deployment.live:
-                    self._pool.kill(execution.process)
-                    self._end(execution, ExecutionState.FAILED, greeting.failure)
+                self._fail_all(deployment, greeting.failure)
             else:
                 deployment.awaited -= 1
                 self._report_running(deployment)
@@ -351,7 +358,8 @@ class TaskRuntime:
         if execution.end is not None:
             return
         match notice:
-            case Restored(positions):
+            case Restored(process_id, positions):
+                execution.process_id = process_id
                 execution.positions = positions
                 self._start_query_if_due(execution.deployment)
             case Opened():
@@ -390,6 +398,14 @@ class TaskRuntime:
             execution.canceling = True
             execution.process.send(Cancel())
             self._deadlines.append((time.monotonic() + KILL_AFTER_S, execution))
+
+    def _fail_all(self, deployment: _Deployment, reason: str) -> None:
+        for execution in deployment.live:
+            self._pool.kill(execution.process)
+            if execution.canceling:
+                self._end(execution, ExecutionState.CANCELED, None)
+            else:
+                self._end(execution, ExecutionState.FAILED, reason)
 
     def _end(self, execution: _Execution, state: ExecutionState, reason: str | None) -> None:
         execution.end = state, reason

@@ -12,6 +12,7 @@ read again.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -118,7 +119,7 @@ class StreamTask:
 
         transactions.open(_any_topic(deployment))
         progress = read_progress(consumer, input_topics, self._subtask)
-        self._notify(Restored(progress.positions))
+        self._notify(Restored(os.getpid(), progress.positions))
         changelog = changelog_topic(*names, vertex.vertex_id) if has_changelog(vertex) else None
         if changelog is not None:
             for key, message in read_changelog(consumer, changelog, self._subtask):

@@ -1,0 +1,382 @@
+"""The runtime with real Spark, real Kafka and real sockets: what was sent is counted, once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.pipelines.api import StreamExecutionEnvironment, TumblingProcessingTimeWindows
+from tailrace.pipelines.api.build import build
+from tailrace.pipelines.graph.physical_plan import output_topic, topics
+from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.schemas.types import ExecutionState, JobGraph
+
+pytestmark = pytest.mark.timeout(300)
+
+PATIENCE_S = 90.0
+ENDS = {ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED}
+
+
+class Reports:
+    """What the runtime has reported, and waiting for more."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.all: list[tuple[str, ExecutionState, str | None]] = []
+
+    def __call__(self, execution: str, state: ExecutionState, failure: str | None) -> None:
+        with self._changed:
+            self.all.append((execution, state, failure))
+            self._changed.notify_all()
+
+    def of(self, execution: str) -> list[ExecutionState]:
+        return [state for each, state, _ in self.all if each == execution]
+
+    def failure_of(self, execution: str) -> str | None:
+        return next((failure for each, _, failure in self.all if each == execution and failure), None)
+
+    def wait(self, executions: list[str], state: ExecutionState, patience_s: float = PATIENCE_S) -> None:
+        def there() -> bool:
+            return all(state in self.of(each) for each in executions)
+
+        with self._changed:
+            assert self._changed.wait_for(there, patience_s), f"waiting for {state}: {self.all}"
+
+
+class TextServer:
+    """A text server on a free port."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+
+    def accept(self) -> socket.socket:
+        self._listener.settimeout(PATIENCE_S)
+        return self._listener.accept()[0]
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+class Job:
+    """A job graph whose vertices are all run by one runtime."""
+
+    def __init__(self, runtime: TaskRuntime, reports: Reports, servers: str, cluster: str, graph: JobGraph):
+        self.runtime, self.reports, self.servers, self.graph, self.cluster = (
+            runtime, reports, servers, graph, cluster,
+        )  # fmt: skip
+        self.id = uuid.uuid4().hex
+        admin = AdminClient({"bootstrap.servers": servers})
+        wanted = [NewTopic(name, count, 1) for name, count in topics(cluster, self.id, graph).items()]
+        for created in admin.create_topics(wanted).values():
+            created.result(30)
+
+    def attempt(self, vertex: int, subtask: int, attempt: int = 0) -> str:
+        return f"{self.id}-{vertex}-{subtask}-{attempt}"
+
+    def deploy(self, vertex: int, subtasks: list[int] | None = None, attempt: int = 0) -> list[str]:
+        chosen = self.graph.vertices[vertex]
+        indices = list(range(chosen.parallelism)) if subtasks is None else subtasks
+        attempts = [self.attempt(vertex, index, attempt) for index in indices]
+        self.runtime.deploy(
+            VertexDeployment(
+                cluster=self.cluster,
+                job_id=self.id,
+                job_graph=self.graph,
+                vertex_id=chosen.vertex_id,
+                subtasks=tuple(
+                    SubtaskDeployment(name, index, attempt)
+                    for name, index in zip(attempts, indices, strict=True)
+                ),
+            )
+        )
+        return attempts
+
+    def deploy_all(self) -> list[str]:
+        return [each for vertex in range(len(self.graph.vertices)) for each in self.deploy(vertex)]
+
+    def cancel_all(self, attempts: list[str]) -> None:
+        for attempt in attempts:
+            self.runtime.cancel(attempt)
+        deadline = time.monotonic() + PATIENCE_S
+        while not all(ENDS.intersection(self.reports.of(each)) for each in attempts):
+            assert time.monotonic() < deadline, self.reports.all
+            time.sleep(0.01)
+
+    def printed(self, until: Callable[[Counter[str]], bool]) -> Counter[str]:
+        """The counts printed per word, read until the predicate holds, or for too long."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": f"test-{uuid.uuid4()}",
+                "isolation.level": "read_committed",
+            }
+        )
+        consumer.assign([TopicPartition(output_topic(self.cluster, self.id), 0, 0)])
+        counts: Counter[str] = Counter()
+        deadline = time.monotonic() + PATIENCE_S
+        while not until(counts) and time.monotonic() < deadline:
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                record = json.loads(message.value())["record"]
+                counts[record["word"]] += record["count"]
+        consumer.close()
+        return counts
+
+    def printed_in_all(self, total: int) -> Counter[str]:
+        return self.printed(lambda counts: counts.total() >= total)
+
+
+@pytest.fixture(scope="module")
+def reports() -> Reports:
+    return Reports()
+
+
+@pytest.fixture(scope="module")
+def runtime(
+    kafka: EmbeddedKafka, reports: Reports, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TaskRuntime]:
+    running = TaskRuntime(
+        bootstrap_servers=kafka.bootstrap_servers,
+        scratch=tmp_path_factory.mktemp("runtime"),
+        slots=4,
+        report=reports,
+    )
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture
+def server() -> Iterator[TextServer]:
+    serving = TextServer()
+    yield serving
+    serving.close()
+
+
+@pytest.fixture
+def start(
+    runtime: TaskRuntime, reports: Reports, kafka: EmbeddedKafka, cluster_id: str
+) -> Iterator[Callable[[JobGraph], Job]]:
+    """Makes jobs, and cancels what is left of them."""
+    jobs: list[Job] = []
+
+    def make(graph: JobGraph) -> Job:
+        jobs.append(Job(runtime, reports, kafka.bootstrap_servers, cluster_id, graph))
+        return jobs[-1]
+
+    yield make
+    for job in jobs:
+        known = {each for each, _, _ in reports.all if each.startswith(job.id)}
+        job.cancel_all([each for each in known if not ENDS.intersection(reports.of(each))])
+
+
+def word_count(port: int, flat_map: int = 1, window: int = 1, seconds: float = 1) -> JobGraph:
+    arguments = {
+        "--hostname": "127.0.0.1", "--port": port, "--window-seconds": seconds,
+        "--flat-map-parallelism": flat_map, "--window-parallelism": window,
+    }  # fmt: skip
+    flat = [str(part) for pair in arguments.items() for part in pair]
+    return build("tailrace.pipelines.examples.window_word_count:main", flat, 1)
+
+
+def text(words: list[str]) -> bytes:
+    return "".join(" ".join(words[i : i + 10]) + "\n" for i in range(0, len(words), 10)).encode()
+
+
+WORDS = [f"word-{i % 97}" for i in range(20_000)]
+
+
+@pytest.mark.parametrize(("flat_map", "window"), [(1, 1), (4, 3)])
+def test_every_word_is_counted_once_and_windows_close_without_more_input(
+    start: Callable[[JobGraph], Job], server: TextServer, flat_map: int, window: int
+) -> None:
+    job = start(word_count(server.port, flat_map, window))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    with server.accept() as connection:
+        connection.sendall(text(WORDS))
+        # The connection stays open and silent: only the clock can close the last window.
+        assert job.printed_in_all(len(WORDS)) == Counter(WORDS)
+    for attempt in attempts:
+        assert job.reports.of(attempt)[:2] == [ExecutionState.INITIALIZING, ExecutionState.RUNNING]
+
+
+def test_the_end_of_the_text_fires_what_is_open_and_finishes_every_task(
+    start: Callable[[JobGraph], Job], server: TextServer
+) -> None:
+    job = start(word_count(server.port, 2, 3, seconds=3600))
+    attempts = job.deploy_all()
+    with server.accept() as connection:
+        connection.sendall(b"to be or not\r\nto be")
+    job.reports.wait(attempts, ExecutionState.FINISHED)
+    assert job.printed_in_all(6) == Counter(["to", "be", "or", "not", "to", "be"])
+    for attempt in attempts:
+        assert job.reports.of(attempt)[-1] is ExecutionState.FINISHED
+
+
+def test_a_killed_stream_task_is_continued_by_its_next_attempt_without_loss_or_repetition(
+    start: Callable[[JobGraph], Job], server: TextServer, runtime: TaskRuntime
+) -> None:
+    job = start(word_count(server.port, 4, 3))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    window = len(job.graph.vertices) - 1
+    sent: list[str] = []
+    with server.accept() as connection:
+        for turn in range(2):
+            for vertex in (window, window - 1):
+                sent += WORDS
+                connection.sendall(text(WORDS))
+                victim = job.attempt(vertex, 1, turn)
+                os.kill(runtime.process_ids()[victim], signal.SIGKILL)
+                job.reports.wait([victim], ExecutionState.FAILED)
+                sent += WORDS
+                connection.sendall(text(WORDS))
+                job.reports.wait(job.deploy(vertex, [1], turn + 1), ExecutionState.RUNNING)
+        sent += WORDS
+        connection.sendall(text(WORDS))
+        assert job.printed_in_all(len(sent)) == Counter(sent)
+    untouched = job.attempt(window, 0)
+    assert ExecutionState.FAILED not in job.reports.of(untouched)
+
+
+def test_cancel_is_quick_and_is_reported_once(start: Callable[[JobGraph], Job], server: TextServer) -> None:
+    job = start(word_count(server.port))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    began = time.monotonic()
+    job.cancel_all([*attempts, *attempts])
+    assert time.monotonic() - began < 3, "cancelling is meant to take tenths of a second"
+    for attempt in attempts:
+        assert job.reports.of(attempt).count(ExecutionState.CANCELED) == 1
+
+
+def test_an_unknown_attempt_is_reported_as_canceled(runtime: TaskRuntime, reports: Reports) -> None:
+    runtime.cancel("never-heard-of")
+    reports.wait(["never-heard-of"], ExecutionState.CANCELED)
+
+
+def test_a_text_server_that_is_not_there_fails_the_source_and_says_so(
+    start: Callable[[JobGraph], Job], server: TextServer
+) -> None:
+    job = start(word_count(server.port))
+    server.close()
+    (source,) = job.deploy(0)
+    job.reports.wait([source], ExecutionState.FAILED)
+    failure = job.reports.failure_of(source)
+    assert failure is not None
+    assert f"127.0.0.1:{server.port}: Connection refused" in failure
+    assert job.reports.of(source) == [ExecutionState.INITIALIZING, ExecutionState.FAILED]
+
+
+def _program(port: int, broken: str) -> JobGraph:
+    """Word count whose functions raise on the word "bad", in the operator that is named."""
+
+    def check(where: str, word: str) -> str:
+        if where == broken and word == "bad":
+            raise ValueError(f"{where} does not like it")
+        return word
+
+    env = StreamExecutionEnvironment()
+    lines = env.socket_text_stream("127.0.0.1", port)
+    words = lines.flat_map(lambda line: [check("source", word) for word in line.split()])
+    mapped = words.map(lambda word: (check("map", word), 1)).set_parallelism(2)
+    counted = (
+        mapped.key_by(lambda pair: pair[0])
+        .window(TumblingProcessingTimeWindows.of(seconds=1))
+        .reduce(lambda a, b: (check("reduce", a[0]), a[1] + b[1]))
+        .set_parallelism(2)
+    )
+    counted.print().set_parallelism(2)
+    return env.get_job_graph("broken")
+
+
+@pytest.mark.parametrize("broken", ["source", "map", "reduce"])
+def test_an_error_in_user_code_fails_the_task_with_its_type_message_and_line(
+    start: Callable[[JobGraph], Job], server: TextServer, broken: str
+) -> None:
+    job = start(_program(server.port, broken))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    with server.accept() as connection:
+        connection.sendall(b"good bad bad good\n")
+        failed = _first_failure(job, attempts)
+    failure = job.reports.failure_of(failed)
+    assert failure is not None
+    first, *rest = failure.splitlines()
+    assert first.startswith(f"ValueError: {broken} does not like it at ")
+    assert f"{Path(__file__).name}:" in first
+    assert rest[0].startswith("Traceback")
+    others = [each for each in attempts if each != failed]
+    assert not any(job.reports.failure_of(each) for each in others), "a failure takes no other task with it"
+
+
+def _first_failure(job: Job, attempts: list[str]) -> str:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        for attempt in attempts:
+            if ExecutionState.FAILED in job.reports.of(attempt):
+                return attempt
+        time.sleep(0.02)
+    raise AssertionError(f"nothing failed: {job.reports.all}")
+
+
+def test_micro_batches_count_the_same(start: Callable[[JobGraph], Job], server: TextServer) -> None:
+    graph = word_count(server.port, 2, 2)
+    job = start(msgspec.structs.replace(graph, configuration={"execution.mode": "micro-batch"}))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    with server.accept() as connection:
+        connection.sendall(text(WORDS))
+        assert job.printed_in_all(len(WORDS)) == Counter(WORDS)
+
+
+# What a TaskExecutor does, as a process that can be killed.
+_TASK_EXECUTOR = """
+import sys, threading
+from pathlib import Path
+from tailrace.pipelines.runtime.runtime import TaskRuntime
+
+runtime = TaskRuntime(bootstrap_servers=sys.argv[1], scratch=Path(sys.argv[2]), slots=2, report=print)
+runtime.start()
+print("started", flush=True)
+threading.Event().wait()
+"""
+
+
+def test_nothing_outlives_a_task_executor_that_is_killed(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _TASK_EXECUTOR, kafka.bootstrap_servers, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as executor:
+        try:
+            assert executor.stdout is not None
+            assert executor.stdout.readline() == "started\n"
+            children = psutil.Process(executor.pid).children(recursive=True)
+            assert {"java"} <= {child.name() for child in children}
+        finally:
+            executor.kill()
+    _, alive = psutil.wait_procs(children, timeout=20)
+    for orphan in alive:
+        orphan.kill()
+    assert not alive
