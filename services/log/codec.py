@@ -21,6 +21,7 @@ from ...schemas.body import Body
 from ...schemas.catalog import EVENTS
 from ...schemas.event import Event
 from ...schemas.types import Header
+from .event_log import LogUnavailable
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 SINGLE_OBJECT = b"\xc3\x01"
 CONFLUENT = b"\x00"
 _LONGEST_SHOWN = 16
+_LONGEST_REASON = 300
+_NOT_FOUND = 404
 
 
 class Undecodable(ValueError):
@@ -59,7 +62,7 @@ class Codec:
         return out.getvalue()
 
     def decode(self, value: bytes | None) -> Event:
-        """The event that the bytes hold. Raises Undecodable."""
+        """The event that the bytes hold. Raises Undecodable; LogUnavailable where the registry does not answer."""
         if value is None:
             raise Undecodable("the value is empty: an event in Avro was expected")
         if value[:2] == SINGLE_OBJECT and len(value) >= 10:
@@ -86,10 +89,13 @@ class Codec:
         try:
             datum: Any = fastavro.schemaless_reader(stream, writer, None if writer is reader else reader)
             header = msgspec.convert(datum.pop("header"), Header)
-            return Event(header, msgspec.convert(datum, EVENTS[name]))
+            event = Event(header, msgspec.convert(datum, EVENTS[name]))
         except Exception as error:
             # Whatever garbage makes fastavro raise (EOFError, IndexError, UnicodeDecodeError, ...) is the writer's.
-            raise Undecodable(f"broken {name}: {type(error).__name__}: {error}") from error
+            raise Undecodable(f"broken {name}: {_one_line(error)}") from error
+        if stream.tell() != len(value):
+            raise Undecodable(f"broken {name}: {len(value) - stream.tell()} bytes follow the event")
+        return event
 
     def _prefix(self, name: str) -> bytes:
         if self._registry is None:
@@ -107,16 +113,42 @@ class Codec:
                 f"schema id {schema_id} in the Confluent wire format, but no schema registry is configured: "
                 "set schema-registry.url, or write in single-object encoding"
             )
-        try:
-            text = self._registry.get_schema(schema_id).schema_str
-        except Exception as error:
-            raise Undecodable(f"the schema registry does not have schema id {schema_id}: {error}") from error
-        schema = json.loads(text or "{}")
+        schema = self._registered(self._registry, schema_id)
         name = f"{schema.get('namespace')}.{schema.get('name')}"
         if name not in EVENTS:
             raise Undecodable(f"unknown schema: id {schema_id} is {name}, no event of this release")
-        self._by_id[schema_id] = (name, fastavro.parse_schema(avro.without_logical_types(schema)))
+        try:
+            parsed = fastavro.parse_schema(avro.without_logical_types(schema))
+        except Exception as error:
+            # A schema that its registry holds may still be one that can't be read, or refer to another.
+            raise Undecodable(f"schema id {schema_id} can't be used: {_one_line(error)}") from error
+        self._by_id[schema_id] = (name, parsed)
         return self._by_id[schema_id]
+
+    @staticmethod
+    def _registered(registry: SchemaRegistryClient, schema_id: int) -> dict[str, Any]:
+        from confluent_kafka.schema_registry import SchemaRegistryError
+
+        try:
+            text = registry.get_schema(schema_id).schema_str
+        except SchemaRegistryError as error:
+            if error.http_status_code == _NOT_FOUND:
+                raise Undecodable(f"the schema registry has no schema id {schema_id}") from error
+            raise LogUnavailable(f"the schema registry can't be asked: {_one_line(error)}") from error
+        except Exception as error:
+            # What can't be looked up now may be readable in a minute: it must not be taken for garbage.
+            raise LogUnavailable(f"the schema registry can't be reached: {_one_line(error)}") from error
+        try:
+            schema = json.loads(text or "{}")
+        except ValueError:
+            schema = None
+        if not isinstance(schema, dict):
+            raise Undecodable(f"unknown schema: id {schema_id} is no Avro record")
+        return schema
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST_REASON]}"
 
 
 def name_of(body: Body) -> str:

@@ -1,0 +1,66 @@
+"""Instances of the generated classes, from their types."""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from tailrace.schemas import avro
+from tailrace.schemas.body import Body
+from tailrace.schemas.catalog import EVENTS
+from tailrace.schemas.event import Event
+from tailrace.schemas.types import Header
+
+INT = st.integers(-(2**31), 2**31 - 1)
+LONG = st.integers(-(2**63), 2**63 - 1)
+# Avro strings are UTF-8, which has no lone surrogates.
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+
+
+def instances(kind: type[Any]) -> st.SearchStrategy[Any]:
+    """Any instance of a generated class."""
+    fields = {each.name: each for each in msgspec.structs.fields(kind)}
+    schema = {each["name"]: each["type"] for each in avro.schemas()[kind.AVRO_NAME]["fields"]}
+    return st.builds(kind, **{name: _of(field.type, schema[name]) for name, field in fields.items()})
+
+
+def events() -> st.SearchStrategy[Event]:
+    """Any event."""
+    bodies = st.sampled_from(sorted(EVENTS.values(), key=lambda body: body.AVRO_NAME)).flatmap(instances)
+    return st.builds(Event, instances(Header), bodies)
+
+
+def events_of(kind: type[Body]) -> st.SearchStrategy[Event]:
+    """Any event of a kind."""
+    return st.builds(Event, instances(Header), instances(kind))
+
+
+def _of(kind: Any, schema: Any) -> st.SearchStrategy[Any]:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is types.UnionType or origin is typing.Union:
+        inner = next(each for each in arguments if each is not type(None))
+        return st.none() | _of(inner, schema[1])
+    if isinstance(schema, dict):
+        schema = schema.get("items") or schema.get("values") or schema["type"]
+    if origin is tuple:
+        return st.lists(_of(arguments[0], schema), max_size=3).map(tuple)
+    if origin is Mapping:
+        return st.dictionaries(TEXT, _of(arguments[1], schema), max_size=3)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return st.sampled_from(kind)
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return instances(kind)
+    if kind is int:
+        return INT if schema == "int" else LONG
+    if kind is float:
+        return st.floats(allow_nan=False)
+    return {str: TEXT, bytes: st.binary(max_size=20), bool: st.booleans()}[kind]
+
+
+__all__ = ["events", "events_of", "instances"]
