@@ -1,0 +1,81 @@
+"""A buffer comes back as it was sent, whole or in parts; bytes that are none are refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.runtime.buffers import (
+    END_OF_TIME,
+    NO_WATERMARK,
+    Batch,
+    BufferCodec,
+    BufferError,
+    Header,
+    all_of,
+    header_of,
+)
+from tailrace.pipelines.types import Types
+
+times = st.integers(NO_WATERMARK, END_OF_TIME)
+headers = st.builds(
+    Header,
+    sender=st.integers(0, 2**16 - 1),
+    attempt=st.integers(0, 2**32 - 1),
+    sequence=st.integers(0, 2**63 - 1),
+    watermark=times,
+    ends=st.booleans(),
+)
+records = st.lists(st.tuples(st.integers(0, 2**41), st.tuples(st.text(max_size=9), st.integers(0, 99))))
+
+CODEC = BufferCodec(Types.TUPLE([str, int]))
+
+
+def batch_of(pairs: list[tuple[int, tuple[str, int]]]) -> Batch:
+    return Batch([timestamp for timestamp, _ in pairs], [value for _, value in pairs])
+
+
+@given(headers, records)
+def test_header_and_records_come_back(header: Header, pairs: list[tuple[int, tuple[str, int]]]) -> None:
+    data = CODEC.encode(header, batch_of(pairs))
+    assert header_of(data) == header
+    assert CODEC.decode(data) == (header, batch_of(pairs))
+
+
+@given(headers, records, st.integers(400, 3000))
+def test_parts_hold_the_same_records_under_consecutive_numbers(
+    header: Header, pairs: list[tuple[int, tuple[str, int]]], limit: int
+) -> None:
+    parts = [CODEC.decode(data) for data in CODEC.encode_within(limit, header, batch_of(pairs))]
+    assert all_of([batch for _, batch in parts]) == batch_of(pairs)
+    assert [each.sequence for each, _ in parts] == [header.sequence + i for i in range(len(parts))]
+    assert all(each.watermark == NO_WATERMARK and not each.ends for each, _ in parts[:-1])
+    last = parts[-1][0]
+    assert (last.watermark, last.ends) == (header.watermark, header.ends)
+
+
+@given(records, st.integers(400, 3000))
+def test_no_part_is_larger_than_the_limit(pairs: list[tuple[int, tuple[str, int]]], limit: int) -> None:
+    parts = CODEC.encode_within(limit, Header(0, 0, 0, 0), batch_of(pairs))
+    assert all(len(part) <= limit for part in parts)
+
+
+def test_a_record_larger_than_the_limit_is_refused() -> None:
+    with pytest.raises(ValueError, match="carries at most 400"):
+        CODEC.encode_within(400, Header(0, 0, 0, 0), batch_of([(1, ("x" * 1000, 1))]))
+
+
+@given(st.binary(max_size=100))
+def test_bytes_that_are_no_buffer_are_refused(data: bytes) -> None:
+    try:
+        CODEC.decode(data)
+    except BufferError:
+        return
+    assert data[:1] == b"\x01", "only what has the format's number may be read"
+
+
+def test_a_buffer_cut_short_is_refused() -> None:
+    data = CODEC.encode(Header(0, 0, 0, 0), batch_of([(1, ("a", 1))]))
+    with pytest.raises(BufferError):
+        CODEC.decode(data[:-40])
