@@ -1,0 +1,70 @@
+"""The demo's own count: exact, or it says what is wrong."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+
+from tailrace.services.cli.demonstration import Tally, TextServer, Window
+from tailrace.services.cli.demonstration.tally import judge
+from tailrace.services.client import OutputRecord
+
+SENT = [("to", "be"), ("or", "not"), ("to", "be"), ("that",)]
+
+
+def window(end_ms: int, **counts: int) -> Window:
+    return Window(end_ms, Counter(counts))
+
+
+def printed(word: str, count: int, end_ms: int) -> OutputRecord:
+    return OutputRecord(0, end_ms - 1, 1, None, f"{word} : {count}", {"word": word, "count": count})
+
+
+def test_counts_of_a_prefix_of_the_lines_are_right() -> None:
+    verdict = judge([window(5000, to=1, be=1), window(10000, **{"or": 1, "not": 1})], SENT)
+    assert verdict.right
+    assert "first 2 lines" in verdict.text
+
+
+def test_a_lost_word_is_seen() -> None:
+    verdict = judge([window(5000, to=2, be=1, **{"or": 1, "not": 1})], SENT)
+    assert not verdict.right
+    assert "too few of 'be' (1)" in verdict.text
+
+
+def test_a_doubled_word_is_seen() -> None:
+    assert not judge([window(5000, to=3, be=2, **{"or": 1, "not": 1})], SENT).right
+
+
+def test_more_words_than_were_sent_are_seen() -> None:
+    assert not judge([window(5000, to=9)], SENT).right
+
+
+def test_nothing_counted_is_not_right() -> None:
+    assert not judge([], SENT).right
+
+
+def test_a_window_closes_when_another_follows_or_all_is_quiet() -> None:
+    tally = Tally()
+    tally.add(printed("to", 2, 5000), 5.1)
+    assert tally.closed(5.2) == []
+    tally.add(printed("be", 1, 5000), 5.2)
+    (first,) = tally.closed(6.5)
+    assert (first.end_ms, first.total) == (5000, 3)
+    assert tally.closed(7.0) == []
+    tally.add(printed("or", 1, 10000), 10.1)
+    tally.add(printed("not", 1, 15000), 15.1)
+    assert [each.end_ms for each in tally.closed(15.1)] == [10000]
+
+
+def test_the_server_notes_what_it_sends() -> None:
+    server = TextServer(words_per_s=50_000)
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+            received = b""
+            while received.count(b"\n") < 100:
+                received += client.recv(65536)
+        lines = received.split(b"\n")[:100]
+        assert [tuple(line.decode().split()) for line in lines] == server.sent()[:100]
+    finally:
+        server.close()

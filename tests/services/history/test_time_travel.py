@@ -1,0 +1,98 @@
+"""Time travel: the state at an offset is what folding the log up to it gives, and its hash is the log's alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from tailrace.schemas.event import Event
+from tailrace.services.history import Fold, state_at
+from tailrace.services.history.time_travel import as_data, moment, state_hash
+from tailrace.services.history.views import jobs, workers
+from tailrace.services.log import Codec
+from tailrace.services.log.memory import MemoryEventLog
+
+from ..simulation import Cluster, folded
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Cluster:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1", 2)
+    cluster.start_task_executor("te-2", 1)
+    cluster.settle()
+    cluster.submit("job-a")
+    cluster.settle()
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def log(cluster: Cluster) -> MemoryEventLog:
+    log = MemoryEventLog(Codec("t.log"))
+    log.append([Event(record.header, record.body) for record in cluster.log])
+    return log
+
+
+def test_the_state_at_every_offset_is_the_fold_of_the_log_up_to_it(
+    cluster: Cluster, log: MemoryEventLog
+) -> None:
+    for offset in range(-1, len(cluster.log)):
+        assert state_at(log, offset) == moment(folded(cluster.log[: offset + 1]))
+
+
+def test_without_an_offset_it_is_now(cluster: Cluster, log: MemoryEventLog) -> None:
+    assert state_at(log) == moment(cluster.replica)
+
+
+def test_the_hash_changes_with_the_state_and_with_nothing_else(cluster: Cluster) -> None:
+    replica = folded(cluster.log[:-1])
+    before = state_hash(replica)
+    assert before == state_hash(folded(cluster.log[:-1]))
+    replica.apply(cluster.log[-1])
+    assert state_hash(replica) == state_hash(cluster.replica) != before
+
+
+def test_the_hash_is_the_same_in_another_process(cluster: Cluster) -> None:
+    """Python salts the order of sets anew in each process."""
+    code = (
+        "from tailrace.services.history.time_travel import as_data; import msgspec; from immutables import Map;"
+        "print(msgspec.json.encode(as_data({'a': frozenset('qwertyuiop'), 'b': Map(x=1, y=2, z=3)})).decode())"
+    )
+    found = {
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(3)
+    }
+    assert len(found) == 1
+
+
+def test_states_are_json_with_sorted_keys(cluster: Cluster) -> None:
+    data = json.loads(msgspec.json.encode(moment(cluster.replica)))
+    slots = data["roles"]["resource_manager"]["slots"]["slots"]
+    assert list(slots) == ["te-1/0", "te-1/1", "te-2/0"]
+    assert list(data["roles"]) == sorted(data["roles"])
+    assert data["roles"]["dispatcher"]["jobs"]["job-a"]["status"] == "RUNNING"
+    assert data["leaders"]["dispatcher"]["epoch"] == 1
+
+
+def test_numbers_as_keys_keep_their_order() -> None:
+    assert list(as_data({10: "b", 9: "a"})) == ["9", "10"]
+
+
+def test_jobs_and_taskexecutors_are_read_off_the_states(cluster: Cluster) -> None:
+    fold = Fold()
+    for record in cluster.log:
+        fold.tell(record)
+    (job,) = jobs(fold)
+    assert (job.job_id, job.name, job.status.value) == ("job-a", "WindowWordCount", "RUNNING")
+    assert job.tasks == {"RUNNING": 2}
+    assert job.submitted == cluster.said("SubmitJob")[0].header.time
+    assert job.ended is None
+    assert [(w.resource_id, w.slots, w.free_slots) for w in workers(fold.replica)] == [
+        ("te-1", 2, 2),
+        ("te-2", 1, 0),
+    ]
