@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ..schemas.event import Event, Record
 from ..schemas.everyone import LeaderElected
-from .log import EventLog, Tail
+from .log import EventLog, LogUnavailable, Tail
 from .log.event_log import OnUnreadable
 from .replica import Replica
 from .roles import Clock, Owed, Shell, Time, kind_of, seal
@@ -86,9 +86,10 @@ class Host:
         self._shells = shells
         tail = self._tail()
         try:
-            self._catch_up(tail, self._log.end())
+            self._catch_up(tail, self._log.end(), stop)
             self._claim(tail, stop)
-            self.leading.set()
+            if not stop.is_set():
+                self.leading.set()
             for each in self._replica.states:
                 self._touched(each)
             while not stop.is_set() and not finished(self._replica):
@@ -102,8 +103,15 @@ class Host:
             tail.close()
 
     def say(self, role_address: str, owed: Owed) -> None:
-        """Appends what a shell has to say on behalf of a role that this process leads; from any thread."""
-        self._append(role_address, [owed], self._clock())
+        """Appends what a shell has to say on behalf of a role that this process leads; from any thread.
+
+        Raises LogUnavailable, which also ends `run`: what a shell could not say, it says after a restart.
+        """
+        try:
+            self._append(role_address, [owed], self._clock())
+        except LogUnavailable as error:
+            self.fail(error)
+            raise
 
     def fail(self, error: Exception) -> None:
         """Ends `run` with an error that befell another thread of the process."""
@@ -119,9 +127,9 @@ class Host:
             on_unreadable=self._on_unreadable,
         )
 
-    def _catch_up(self, tail: Tail, end: int) -> None:
-        while tail.position < end:
-            self._fold(tail.poll(1.0))
+    def _catch_up(self, tail: Tail, end: int, stop: threading.Event) -> None:
+        while tail.position < end and not stop.is_set():
+            self._fold(tail.poll(_LONGEST_WAIT_S))
 
     def _claim(self, tail: Tail, stop: threading.Event) -> None:
         missing = list(self._leads)
@@ -134,7 +142,7 @@ class Host:
                     role=role, epoch=epoch, address=self._process_address, session=self._session
                 )
                 claims += self._seal(role, [Owed("*", body, None)], epoch, now)
-            self._catch_up(tail, self._log.append(claims)[-1] + 1)
+            self._catch_up(tail, self._log.append(claims)[-1] + 1, stop)
             # A claim that another process overtook is ignored by every reader: claim the next epoch.
             missing = [role for role in missing if not self._is_mine(role)]
         self._epochs = {role: self._replica.leadership.epoch(role) for role in self._leads}

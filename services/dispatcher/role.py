@@ -25,6 +25,7 @@ from ..roles import (
 )
 from .state import TERMINAL, DispatcherState, Ending, Job, Phase, Refusal
 
+_REASONS = 5
 _OWING = frozenset({Phase.ADMITTED, Phase.ACCEPTED, Phase.CANCEL_REQUESTED, Phase.TERMINATED, Phase.BUILDING})
 
 
@@ -165,13 +166,19 @@ def _fault(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
     if body.parallelism is not None and body.parallelism < 1:
         return f"parallelism {body.parallelism} is impossible: give 1 or more"
     if body.job_graph is not None:
-        return "; ".join(validate(body.job_graph)) or None
+        return _some_of(validate(body.job_graph)) or None
     return None
+
+
+def _some_of(reasons: list[str]) -> str:
+    """As many reasons as people read: a graph may be wrong in more places than an answer can hold."""
+    left = len(reasons) - _REASONS
+    return "; ".join(reasons[:_REASONS]) + (f"; and {left} more" if left > 0 else "")
 
 
 def _built(state: DispatcherState, record: Record, body: dispatcher.JobGraphBuilt) -> DispatcherState:
     job, graph = _job(state, record, body.job_id, Phase.BUILDING), body.job_graph
-    fault = "; ".join(validate(graph))
+    fault = _some_of(validate(graph))
     if fault:
         return _refused(state, record, job, fault)
     return _put(state, replace(job, phase=Phase.ADMITTED, cause=record.offset, name=graph.name, graph=graph))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import msgspec
+
 from ...pipelines.graph.errors import ProgramError
 from ...pipelines.graph.program import build
 from ...schemas import dispatcher
 from ...schemas.body import Body
+from ..log.topics import LARGEST_SUBMISSION
 from ..roles import DISPATCHER, Instruction, Owed, Say
 from .role import BuildJobGraph
 from .state import DispatcherState
@@ -47,6 +50,12 @@ class DispatcherShell:
         body: Body
         try:
             graph = build(entry_point.target, entry_point.arguments, instruction.parallelism)
+            size = len(msgspec.msgpack.encode(graph))
+            if size > LARGEST_SUBMISSION:
+                raise ProgramError(
+                    f"{entry_point.target} built a graph of {size:,} bytes, but at most {LARGEST_SUBMISSION:,} are "
+                    "taken: let its functions load what they need instead of carrying it with them"
+                )
             body = dispatcher.JobGraphBuilt(job_id=instruction.job_id, job_graph=graph)
         except ProgramError as error:
             body = dispatcher.JobGraphFailed(job_id=instruction.job_id, reason=str(error))

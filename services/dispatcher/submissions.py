@@ -19,7 +19,7 @@ from ...schemas.event import Event
 from ...schemas.types import Origin
 from ..log import Codec, EventLog, Undecodable, Unreadable
 from ..log.clients import reader
-from ..log.topics import submissions_topic
+from ..log.topics import LARGEST_SUBMISSION, submissions_topic
 from ..roles import CLIENT, DISPATCHER, Clock, Owed, Say, kind_of
 
 _log = structlog.get_logger(__name__)
@@ -94,7 +94,13 @@ class SubmissionsReader:
             return
         origin = Origin(topic=self._topic, partition=message.partition() or 0, offset=message.offset() or 0)
         try:
-            event = self._codec.decode(message.value())
+            value = message.value()
+            if value is not None and len(value) > LARGEST_SUBMISSION:
+                # The topic takes it only if it is compressed.
+                raise Undecodable(
+                    f"{len(value):,} bytes are too many: at most {LARGEST_SUBMISSION:,} are taken"
+                )
+            event = self._codec.decode(value)
             _check_allowed(event)
         except Undecodable as reason:
             self._refuse(message, origin, str(reason))

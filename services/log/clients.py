@@ -13,6 +13,11 @@ from typing import Any, TypeVar
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
+from .event_log import LARGEST_EVENT
+
+LARGEST_MESSAGE = LARGEST_EVENT + (1 << 20)
+"""Bytes of a Kafka message: an event, or a dead letter with one, and what goes with it."""
+
 _log = structlog.get_logger("kafka")
 _CRITICAL = 2
 _PAUSE_S = 0.02
@@ -49,7 +54,12 @@ def reader(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
 
 def writer(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
     """Configuration for a producer of single events: idempotent, acknowledged by all replicas, without delay."""
-    return client(bootstrap_servers, **more) | {"enable.idempotence": True, "acks": "all", "linger.ms": 0}
+    return client(bootstrap_servers, **more) | {
+        "enable.idempotence": True,
+        "acks": "all",
+        "linger.ms": 0,
+        "message.max.bytes": LARGEST_MESSAGE,
+    }
 
 
 _SETTLING = frozenset(
@@ -58,6 +68,8 @@ _SETTLING = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
+        # No leader is known yet, of a topic that was made a moment ago.
+        KafkaError._NOENT,
     }
 )
 

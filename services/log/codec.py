@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -21,7 +22,7 @@ from ...schemas.body import Body
 from ...schemas.catalog import EVENTS
 from ...schemas.event import Event
 from ...schemas.types import Header
-from .event_log import LogUnavailable
+from .event_log import LARGEST_EVENT, EventTooLarge, LogUnavailable
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -60,6 +61,14 @@ class Codec:
         out.write(prefix)
         fastavro.schemaless_writer(out, self._schemas[name], datum)
         return out.getvalue()
+
+    def encode_all(self, events: Sequence[Event]) -> list[bytes]:
+        """The bytes of events that are to be appended together. Raises ValueError, EventTooLarge among them."""
+        values = [self.encode(event) for event in events]
+        for event, value in zip(events, values, strict=True):
+            if len(value) > LARGEST_EVENT:
+                raise EventTooLarge(event.body.AVRO_NAME, len(value))
+        return values
 
     def decode(self, value: bytes | None) -> Event:
         """The event that the bytes hold. Raises Undecodable; LogUnavailable where the registry does not answer."""

@@ -19,8 +19,10 @@ from ...schemas.dead_letters import DeadLetter
 from ...schemas.types import Origin
 from .clients import reader, writer
 from .codec import SINGLE_OBJECT
-from .event_log import LogUnavailable, Unreadable
+from .event_log import LARGEST_EVENT, LogUnavailable, Unreadable
 from .topics import dead_letters_topic
+
+_LONGEST_KEY = 1 << 16
 
 
 def encode(letter: DeadLetter) -> bytes:
@@ -55,8 +57,8 @@ class DeadLetters:
             source=Origin(topic=unreadable.topic, partition=unreadable.partition, offset=unreadable.offset),
             reason=unreadable.reason,
             time=time,
-            key=unreadable.key,
-            value=unreadable.value,
+            key=unreadable.key and unreadable.key[:_LONGEST_KEY],
+            value=unreadable.value and unreadable.value[:LARGEST_EVENT],
         )
         failures: list[KafkaError] = []
         with self._writing:

@@ -18,9 +18,20 @@ import msgspec
 
 from ...schemas.event import Event, Record
 
+LARGEST_EVENT = 16 << 20
+"""Bytes of an encoded event. Twice what a client may submit (`topics.LARGEST_SUBMISSION`): what the services say
+because of a submission, with its graph in it, always fits."""
+
 
 class LogUnavailable(Exception):
     """The log can't be reached or written; the message says where and what to do."""
+
+
+class EventTooLarge(ValueError):
+    """An event that the log does not take, wherever it is kept; nothing of its batch was appended."""
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(f"{name} has {size:,} bytes, but the log takes at most {LARGEST_EVENT:,}")
 
 
 class LogTruncated(Exception):
@@ -75,7 +86,10 @@ class EventLog(Protocol):
         ...
 
     def append(self, events: Sequence[Event]) -> list[int]:
-        """Appends in the given order; returns the offsets when all are durable. Raises LogUnavailable."""
+        """Appends in the given order; returns the offsets when all are durable.
+
+        Raises LogUnavailable; ValueError (EventTooLarge) for what can't be written, and then appends nothing.
+        """
         ...
 
     def end(self) -> int:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Sequence
 
 from confluent_kafka import (
-    OFFSET_END,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -63,6 +62,7 @@ class KafkaEventLog:
         return self._codec
 
     def append(self, events: Sequence[Event]) -> list[int]:
+        values = self._codec.encode_all(events)
         offsets: list[int] = [-1] * len(events)
         failures: list[KafkaError] = []
         missing = len(events)
@@ -80,7 +80,7 @@ class KafkaEventLog:
 
         with self._appending:
             for index, event in enumerate(events):
-                self._produce(event, delivered(index))
+                self._produce(event, values[index], delivered(index))
             while missing:
                 self._producer.poll(0.1)
         if failures:
@@ -89,13 +89,13 @@ class KafkaEventLog:
             )
         return offsets
 
-    def _produce(self, event: Event, on_delivery: object) -> None:
+    def _produce(self, event: Event, value: bytes, on_delivery: object) -> None:
         header = event.header
         while True:
             try:
                 self._producer.produce(
                     self._topic,
-                    self._codec.encode(event),
+                    value,
                     partition=0,
                     headers=[
                         (TYPE, event.body.AVRO_NAME.encode()),
@@ -168,7 +168,7 @@ class _KafkaTail:
         if start < low:
             self._consumer.close()
             raise LogTruncated(topic, start, low)
-        self._consumer.assign([TopicPartition(topic, 0, start if start <= high else OFFSET_END)])
+        self._consumer.assign([TopicPartition(topic, 0, min(start, high))])
 
     @property
     def position(self) -> int:
@@ -197,8 +197,13 @@ class _KafkaTail:
             if error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
             return
+        if offset < self._position:
+            # The tail begins behind the end: the log has not come to it yet.
+            return
         self._position = offset + 1
-        if self._concerns is not None and not self._wanted(message, self._concerns):
+        concerns = self._concerns
+        named = None if concerns is None else _addresses(message)
+        if concerns is not None and named is not None and not concerns(*named):
             return
         value = message.value()
         try:
@@ -207,15 +212,18 @@ class _KafkaTail:
             if self._on_unreadable is not None:
                 self._on_unreadable(Unreadable(self._topic, 0, offset, str(reason), message.key(), value))
             return
-        records.append(Record(offset, event.header, event.body))
-
-    @staticmethod
-    def _wanted(message: Message, concerns: Concerns) -> bool:
-        headers = dict(message.headers() or ())
-        sender, recipient = headers.get(SENDER), headers.get(RECIPIENT)
-        if not isinstance(sender, bytes) or not isinstance(recipient, bytes):
-            return True
-        return concerns(sender.decode("utf-8", "replace"), recipient.decode("utf-8", "replace"))
+        header = event.header
+        if concerns is None or named is not None or concerns(header.sender, header.recipient):
+            records.append(Record(offset, header, event.body))
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def _addresses(message: Message) -> tuple[str, str] | None:
+    """Sender and recipient as the message's headers name them; None where a foreign writer left them out."""
+    headers = dict(message.headers() or ())
+    sender, recipient = headers.get(SENDER), headers.get(RECIPIENT)
+    if not isinstance(sender, bytes) or not isinstance(recipient, bytes):
+        return None
+    return sender.decode("utf-8", "replace"), recipient.decode("utf-8", "replace")

@@ -29,7 +29,7 @@ class MemoryEventLog:
         return self._topic
 
     def append(self, events: Sequence[Event]) -> list[int]:
-        return self.append_values([self._codec.encode(event) for event in events])
+        return self.append_values(self._codec.encode_all(events))
 
     def append_values(self, values: Sequence[bytes]) -> list[int]:
         """Appends raw bytes, as a foreign writer would."""
@@ -48,8 +48,8 @@ class MemoryEventLog:
     def truncate(self, first: int) -> None:
         """Deletes everything below offset `first`, as Kafka's DeleteRecords does."""
         with self._grown:
-            del self._values[: first - self._first]
-            self._first = first
+            del self._values[: max(0, first - self._first)]
+            self._first = max(first, self._first)
 
     def tail(
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None

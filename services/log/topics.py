@@ -8,11 +8,14 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from .event_log import LogUnavailable
+from .clients import LARGEST_MESSAGE
+from .event_log import LARGEST_EVENT, LogUnavailable
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 HEARTBEAT_RETENTION = {"retention.ms": "600000"}
+LARGEST_SUBMISSION = LARGEST_EVENT // 2
+"""Bytes; see LARGEST_EVENT."""
 
 
 def is_id(text: str) -> bool:
@@ -45,13 +48,17 @@ def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.
     create_topics(
         admin,
         [
-            NewTopic(log_topic(cluster), 1, -1, config=KEEP_FOR_EVER),
-            NewTopic(submissions_topic(cluster), 1, -1, config=KEEP_FOR_EVER),
+            NewTopic(log_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
+            NewTopic(submissions_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_SUBMISSION)),
             NewTopic(heartbeats_topic(cluster), 1, -1, config=HEARTBEAT_RETENTION),
-            NewTopic(dead_letters_topic(cluster), 1, -1, config=KEEP_FOR_EVER),
+            NewTopic(dead_letters_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
         ],
         timeout,
     )
+
+
+def _at_most(size: int) -> dict[str, str]:
+    return {"max.message.bytes": str(size)}
 
 
 def create_topics(admin: AdminClient, topics: list[NewTopic], timeout: float = 30.0) -> None:
