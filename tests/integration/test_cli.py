@@ -1,0 +1,164 @@
+"""The commands that read: against a real Kafka that holds a log which the simulation wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas.event import Event
+from tailrace.services.cli import main
+from tailrace.services.cli.errors import ExitCode
+from tailrace.services.configuration import Configuration
+from tailrace.services.connections import admin, event_log
+from tailrace.services.history.time_travel import moment
+from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topics import ensure_cluster_topics
+
+from ..services.simulation import Cluster, folded
+
+
+@pytest.fixture
+def simulated() -> Cluster:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1", 2)
+    cluster.settle()
+    cluster.submit("first")
+    cluster.submit("second")
+    cluster.settle()
+    cluster.submit("first", client="client/late")
+    cluster.settle()
+    return cluster
+
+
+@pytest.fixture
+def log(
+    kafka: EmbeddedKafka,
+    cluster_id: str,
+    simulated: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> KafkaEventLog:
+    """The simulated log on Kafka, where the commands of this process look for it."""
+    monkeypatch.setenv("TAILRACE_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+    monkeypatch.setenv("TAILRACE_CLUSTER_ID", cluster_id)
+    monkeypatch.chdir(tmp_path)
+    configuration = Configuration()
+    ensure_cluster_topics(admin(configuration), cluster_id)
+    log = event_log(configuration)
+    log.append([Event(record.header, record.body) for record in simulated.log])
+    return log
+
+
+def started(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tailrace.services.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_log_prints_every_event_once(
+    log: KafkaEventLog, simulated: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["log", "-o", "json"]) == ExitCode.OK
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["offset"] for each in told] == [record.offset for record in simulated.log]
+    assert main(["log", "--from", "7", "--job", "fir", "--type", "JobAccepted", "--type", "JobRejected"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[5] for line in lines] == ["JobAccepted", "JobRejected"]
+
+
+def test_state_at_an_offset(
+    log: KafkaEventLog, simulated: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for offset in (0, 7, len(simulated.log) - 1):
+        assert main(["state", "--at", str(offset), "-o", "json"]) == ExitCode.OK
+        found = json.loads(capsys.readouterr().out)
+        expected = moment(folded(simulated.log[: offset + 1]))
+        assert (found["offset"], found["state_hash"]) == (offset, expected.state_hash)
+    assert main(["state"]) == ExitCode.OK
+    assert f"state hash {moment(simulated.replica).state_hash}" in capsys.readouterr().out
+
+
+def test_list_and_status(log: KafkaEventLog, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "-o", "json"]) == ExitCode.OK
+    listed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(job["job_id"], job["status"]) for job in listed] == [("first", "RUNNING"), ("second", "RUNNING")]
+    assert main(["cluster", "status", "-o", "json"]) == ExitCode.OK
+    status = json.loads(capsys.readouterr().out)
+    assert (status["slots"], status["processes"]) == ({"total": 2, "free": 0}, [])
+
+
+def test_a_job_that_is_not_there(log: KafkaEventLog, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["cancel", "third"], ["output", "third"], ["log", "--job", "third"]):
+        assert main(command) == ExitCode.NOT_FOUND
+        assert "`tailrace list` shows those there are" in capsys.readouterr().err
+    assert main(["output", "first"]) == ExitCode.OK
+    assert capsys.readouterr().out == ""
+
+
+def test_a_reader_that_hangs_up_is_no_error(log: KafkaEventLog) -> None:
+    with started("log", "--follow") as telling:
+        assert telling.stdout is not None
+        assert telling.stderr is not None
+        assert telling.stdout.readline()
+        telling.stdout.close()
+        # The next line finds nobody.
+        while telling.poll() is None:
+            log.append(_one(log))
+        assert telling.stderr.read() == b""
+    assert telling.returncode == ExitCode.BROKEN_PIPE
+
+
+def test_follow_goes_on_until_interrupted(log: KafkaEventLog, simulated: Cluster) -> None:
+    with started("log", "--follow", "--from", str(len(simulated.log)), "-o", "json") as telling:
+        assert telling.stdout is not None
+        assert telling.stderr is not None
+        (offset,) = log.append(_one(log))
+        assert json.loads(telling.stdout.readline())["offset"] == offset
+        telling.send_signal(signal.SIGINT)
+        assert telling.stderr.read() == b""
+    assert telling.returncode == ExitCode.INTERRUPTED
+
+
+def test_a_process_that_dies_while_the_cluster_starts_is_reported_with_its_log(
+    kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tailrace.services.cli", "cluster", "start", "--taskexecutors", "1"],
+        env={
+            **os.environ,
+            "TAILRACE_HOME": str(tmp_path),
+            "TAILRACE_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+            "TAILRACE_CLUSTER_ID": cluster_id,
+            "JAVA_HOME": "/nowhere",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == ExitCode.PROCESS, done.stderr
+    told = done.stderr.splitlines()
+    (head,) = [i for i, line in enumerate(told) if line.startswith("tailrace: ")]
+    assert told[head].startswith("tailrace: taskexecutor-1 ended with exit code")
+    assert str(tmp_path / "log" / "taskexecutor-1.log") in told[head]
+    assert "JAVA_HOME" in "\n".join(told[head + 1 :])
+    assert not (tmp_path / "cluster.json").exists()
+
+
+def _one(log: KafkaEventLog) -> list[Event]:
+    tail = log.tail(0)
+    try:
+        while not (batch := tail.poll(1.0)):
+            pass
+        return [Event(batch[0].header, batch[0].body)]
+    finally:
+        tail.close()

@@ -1,0 +1,472 @@
+"""A whole cluster on this machine, as a user starts it: a job that counts real text while everything else goes wrong.
+
+One cluster and one job serve all tests, in order: the job runs from the second test to the last but a few, and what it
+counted is held against what was sent, word for word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+from msgspec.structs import replace
+
+import tailrace
+from tailrace.pipelines.api.build import build
+from tailrace.schemas.dispatcher import SubmitJob
+from tailrace.schemas.event import Event
+from tailrace.schemas.types import EntryPoint, ExecutionState, Header, JobGraph
+from tailrace.services.cli.demonstration import Tally, TextServer, Window
+from tailrace.services.cli.demonstration.tally import judge
+from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.local import ClusterRecord, read_record
+from tailrace.services.client import Client, JobRejectedError, read_output
+from tailrace.services.configuration import Configuration
+from tailrace.services.connections import event_log
+from tailrace.services.history import Entry, Fold
+from tailrace.services.history.views import jobs
+from tailrace.services.log import Codec
+from tailrace.services.log.dead_letters import read as read_dead_letters
+from tailrace.services.log.topics import submissions_topic
+
+pytestmark = pytest.mark.timeout(300)
+
+PROGRAM = Path(tailrace.__file__).parent / "pipelines" / "examples" / "window_word_count.py"
+ENTRY_POINT = "tailrace.pipelines.examples.window_word_count:main"
+SLOT_TIMEOUT_S = 3
+PATIENCE_S = 60.0
+T = TypeVar("T")
+
+
+class Cluster:
+    """A cluster in a home of its own, driven by the command line as a user drives it."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.seen: set[tuple[int, float]] = set()
+        own = {name: value for name, value in os.environ.items() if not name.startswith("TAILRACE_")}
+        for name in ("TAILRACE_CACHE_DIR", "TAILRACE_IVY_SETTINGS"):
+            if name in os.environ:
+                own[name] = os.environ[name]
+        self._environment = {
+            **own,
+            "TAILRACE_HOME": str(home),
+            "TAILRACE_SLOT_REQUEST_TIMEOUT_S": str(SLOT_TIMEOUT_S),
+        }
+
+    def popen(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tailrace.services.cli", *arguments],
+            env=self._environment,
+            cwd=self.home.parent,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        with self.popen(*arguments) as process:
+            out, err = process.communicate(timeout=250)
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+    def ok(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        done = self.run(*arguments)
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return done
+
+    @property
+    def record(self) -> ClusterRecord:
+        record = read_record(self.home)
+        assert record is not None
+        return record
+
+    @property
+    def configuration(self) -> Configuration:
+        record = self.record
+        return Configuration(
+            home=self.home, bootstrap_servers=record.bootstrap_servers, cluster_id=record.cluster_id
+        )
+
+    def pid(self, name: str) -> int:
+        return next(process.pid for process in self.record.processes if process.name == name)
+
+    def workers(self) -> set[tuple[int, float]]:
+        """(pid, start) of everything the TaskExecutors run: Spark, its Python workers, StreamTasks."""
+        found = set()
+        for process in self.record.processes:
+            if process.name != "jobmanager":
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    for child in psutil.Process(process.pid).children(recursive=True):
+                        with contextlib.suppress(psutil.NoSuchProcess):
+                            found.add((child.pid, child.create_time()))
+        return found
+
+    def watch(self) -> None:
+        """Notes every process of the cluster, so that the last test can look for what is left."""
+        pids = [process.pid for process in self.record.processes]
+        pids.append(json.loads((self.home / "kafka" / "kafka.json").read_text())["pid"])
+        for pid in pids:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self.seen.add((pid, psutil.Process(pid).create_time()))
+        self.seen |= self.workers()
+
+    def story(self) -> tuple[Fold, list[Entry]]:
+        """The log so far."""
+        fold, log = Fold(), event_log(self.configuration)
+        entries = list(fold.read(log))
+        log.close()
+        return fold, entries
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster") / "home")
+    try:
+        started = cluster.ok("cluster", "start", "--taskexecutors", "2", "--slots", "2")
+        assert "cluster tailrace runs" in started.stderr
+        cluster.watch()
+        yield cluster
+    finally:
+        cluster.run("cluster", "stop")
+        for pid, created in cluster.seen:
+            if alive(pid, created):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def text() -> Iterator[TextServer]:
+    server = TextServer(words_per_s=1000)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def job(cluster: Cluster, text: TextServer) -> str:
+    """WindowWordCount over all four slots, flatMap at 4 and the windows at 3, as document 002 has it."""
+    options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "2"]
+    parallelism = ["--flat-map-parallelism", "4", "--window-parallelism", "3"]
+    submitted = cluster.ok("run", str(PROGRAM), "-d", *options, *parallelism)
+    job_id = submitted.stdout.strip()
+    eventually(lambda: running_tasks(cluster, job_id) == 8 or None, "8 tasks RUNNING")
+    cluster.watch()
+    return job_id
+
+
+@pytest.fixture(scope="module")
+def started_with(cluster: Cluster, job: str) -> dict[str, str]:
+    """Execution attempt -> task of the job, as first deployed."""
+    return attempts(cluster, job)
+
+
+def alive(pid: int, created: float) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - created) < 0.5
+        return same and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def eventually(look: Callable[[], T | None], what: str) -> T:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        found = look()
+        if found is not None:
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"no {what} within {PATIENCE_S:g} s")
+
+
+def running_tasks(cluster: Cluster, job_id: str) -> int:
+    fold, _ = cluster.story()
+    found = [each for each in jobs(fold) if each.job_id == job_id]
+    return found[0].tasks.get(ExecutionState.RUNNING.value, 0) if found else 0
+
+
+def attempts(cluster: Cluster, job_id: str) -> dict[str, str]:
+    _, entries = cluster.story()
+    return {
+        entry.record.body.execution_attempt_id: entry.task or ""  # type: ignore[attr-defined]
+        for entry in entries
+        if entry.type == "task_executor.SubmitTask" and entry.job == job_id
+    }
+
+
+def windows(cluster: Cluster, job_id: str) -> list[Window]:
+    tally = Tally()
+    for record in read_output(cluster.configuration, job_id):
+        tally.add(record, 0.0)
+    return tally.windows()
+
+
+def wait_for_windows(cluster: Cluster, job_id: str, after_ms: float, count: int) -> list[Window]:
+    """Waits until so many windows that end after a time are followed by another; all windows but that last one."""
+    tally, deadline = Tally(), time.monotonic() + PATIENCE_S
+    enough = threading.Event()
+    for record in read_output(
+        cluster.configuration, job_id, over=lambda: enough.is_set() or time.monotonic() > deadline
+    ):
+        tally.add(record, 0.0)
+        if sum(window.end_ms > after_ms for window in tally.windows()) > count:
+            enough.set()
+    assert enough.is_set(), f"no {count} windows within {PATIENCE_S:g} s"
+    return tally.windows()[:-1]
+
+
+def test_a_cluster_that_runs_is_not_started_twice(cluster: Cluster) -> None:
+    before = cluster.record
+    assert "runs already" in cluster.ok("cluster", "start").stderr
+    assert cluster.record == before
+    status = json.loads(cluster.ok("cluster", "status", "-o", "json").stdout)
+    assert status["slots"] == {"total": 4, "free": 4}
+    assert [process["name"] for process in status["processes"]] == [
+        "kafka",
+        "taskexecutor-1",
+        "taskexecutor-2",
+        "jobmanager",
+    ]
+    assert all(process["running"] for process in status["processes"])
+
+
+def test_a_job_runs_on_all_slots_and_counts_what_is_sent(
+    cluster: Cluster, job: str, text: TextServer, started_with: dict[str, str]
+) -> None:
+    assert sorted(started_with.values())[:5] == [
+        "Flat Map (1/4)",
+        "Flat Map (2/4)",
+        "Flat Map (3/4)",
+        "Flat Map (4/4)",
+        "Source: Socket Stream (1/1)",
+    ]
+    verdict = judge(wait_for_windows(cluster, job, 0, 2), text.sent())
+    assert verdict.right, verdict.text
+    (listed,) = [json.loads(line) for line in cluster.ok("list", "-o", "json").stdout.splitlines()]
+    assert (listed["job_id"], listed["status"], listed["tasks"]) == (job, "RUNNING", {"RUNNING": 8})
+
+
+def test_a_killed_jobmanager_loses_nothing(
+    cluster: Cluster, job: str, text: TextServer, started_with: dict[str, str]
+) -> None:
+    workers = cluster.workers()
+    os.kill(cluster.pid("jobmanager"), signal.SIGKILL)
+    killed = time.time() * 1000
+    wait_for_windows(cluster, job, killed, 1)
+    assert "runs:" in cluster.ok("cluster", "start").stderr
+    cluster.watch()
+    fold, entries = cluster.story()
+    epochs = {role: leader.epoch for role, leader in fold.replica.leadership.leaders.items()}
+    assert epochs == {
+        "dispatcher": 2,
+        "resource_manager": 2,
+        "job_master": 2,
+        "task_executor/taskexecutor-1": 1,
+        "task_executor/taskexecutor-2": 1,
+    }
+    assert [entry for entry in entries if entry.ignored] == []
+    complete = wait_for_windows(cluster, job, time.time() * 1000, 1)
+    assert attempts(cluster, job) == started_with
+    assert running_tasks(cluster, job) == 8
+    assert workers <= cluster.workers(), "a process of a task has ended"
+    verdict = judge(complete, text.sent())
+    assert verdict.right, verdict.text
+
+
+def submission(cluster: Cluster, body: SubmitJob) -> bytes:
+    header = Header(
+        event_id=secrets.token_hex(16),
+        time=time.time_ns() // 1000,
+        sender="client/test",
+        sender_epoch=0,
+        recipient="dispatcher",
+    )
+    return Codec(submissions_topic(cluster.configuration.cluster_id)).encode(Event(header, body))
+
+
+def broken(cluster: Cluster) -> bytes:
+    whole = submission(
+        cluster, SubmitJob(job_id="broken", entry_point=EntryPoint(target="a:b", arguments=()))
+    )
+    return whole[: len(whole) // 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (lambda _: b"\x93garbage", "not an Avro event: 8 bytes that begin with 93 67"),
+        (lambda _: b"", "not an Avro event: 0 bytes"),
+        (lambda _: b"\xc3\x01" + bytes(8) + b"whatever", "unknown schema: fingerprint 0000000000000000"),
+        (broken, "broken tailrace.dispatcher.SubmitJob"),
+    ],
+    ids=["garbage", "nothing", "unknown schema", "cut off"],
+)
+def test_what_can_not_be_read_becomes_a_dead_letter(
+    cluster: Cluster, job: str, value: Callable[[Cluster], bytes], reason: str
+) -> None:
+    configuration = cluster.configuration
+    topic = submissions_topic(configuration.cluster_id)
+    placed: list[int] = []
+    producer = Producer({"bootstrap.servers": configuration.bootstrap_servers})
+    producer.produce(
+        topic, value(cluster), on_delivery=lambda _, message: placed.append(message.offset() or 0)
+    )
+    producer.flush(30)
+
+    def letter() -> str | None:
+        letters = read_dead_letters(configuration.bootstrap_servers, configuration.cluster_id)
+        found = {
+            (each.source.topic, each.source.partition, each.source.offset): each.reason for each in letters
+        }
+        return found.get((topic, 0, placed[0]))
+
+    assert reason in eventually(letter, "dead letter")
+    _, entries = cluster.story()
+    refused = [entry.record.body for entry in entries if entry.type == "dispatcher.SubmissionRefused"]
+    assert refused[-1].source.offset == placed[0]  # type: ignore[attr-defined]
+
+
+def graph(cluster: Cluster, parallelism: int) -> JobGraph:
+    return build(ENTRY_POINT, ["--port", "9"], parallelism)
+
+
+def without_parallelism(graph: JobGraph) -> JobGraph:
+    return replace(graph, vertices=tuple(replace(vertex, parallelism=0) for vertex in graph.vertices))
+
+
+@pytest.mark.parametrize(
+    ("what", "parallelism", "reason"),
+    [
+        (EntryPoint(target="nowhere:main", arguments=()), None, "no module 'nowhere' can be imported"),
+        (EntryPoint(target="json:nothing", arguments=()), None, "json has no nothing"),
+        (EntryPoint(target=ENTRY_POINT, arguments=("--port", "text")), None, "invalid int value: 'text'"),
+        (EntryPoint(target=ENTRY_POINT, arguments=("--port", "9")), -1, "parallelism -1 is impossible"),
+        (without_parallelism(build(ENTRY_POINT, ["--port", "9"], 1)), None, "parallelism"),
+    ],
+    ids=["no module", "no function", "raises", "impossible parallelism", "impossible graph"],
+)
+def test_a_job_that_can_not_be_is_rejected_with_the_reason(
+    cluster: Cluster, job: str, what: JobGraph | EntryPoint, parallelism: int | None, reason: str
+) -> None:
+    with Client(cluster.configuration) as client, client.conversation() as conversation:
+        job_id = client.submit(what, parallelism)
+        with pytest.raises(JobRejectedError, match=reason):
+            conversation.accepted(job_id, PATIENCE_S)
+
+
+def test_a_job_id_is_taken_once(cluster: Cluster, job: str) -> None:
+    with Client(cluster.configuration) as client, client.conversation() as conversation:
+        client.submit(build(ENTRY_POINT, ["--port", "9"], 1), job_id=job)
+        with pytest.raises(JobRejectedError, match=f"job {job} was submitted before and is RUNNING"):
+            conversation.accepted(job, PATIENCE_S)
+
+
+def test_a_job_that_wants_more_slots_than_there_are_fails_and_says_how_many(
+    cluster: Cluster, job: str
+) -> None:
+    with Client(cluster.configuration) as client, client.conversation() as conversation:
+        job_id = client.submit(build(ENTRY_POINT, ["--port", "9"], 5))
+        conversation.accepted(job_id, PATIENCE_S)
+        ended = conversation.finished(job_id, PATIENCE_S)
+    assert ended is not None
+    assert ended.status.value == "FAILED"
+    assert f"no slot within {SLOT_TIMEOUT_S} s: the job wants 5, 0 are free, 4 are registered" in (
+        ended.reason or ""
+    )
+
+
+def test_a_program_that_raises_is_told_where(cluster: Cluster, job: str, tmp_path: Path) -> None:
+    program = tmp_path / "wrong.py"
+    program.write_text("import json\njson.loads('{')\n")
+    done = cluster.run("run", str(program))
+    assert (done.returncode, done.stdout) == (ExitCode.JOB, "")
+    assert "wrong.py:2" in done.stderr
+    assert "JSONDecodeError" in done.stderr
+    assert "Traceback" not in done.stderr
+    missing = cluster.run("run", str(tmp_path / "missing.py"))
+    assert missing.returncode == ExitCode.JOB
+    assert "does not exist" in missing.stderr
+
+
+def test_none_of_it_disturbed_the_job_which_is_cancelled(
+    cluster: Cluster, job: str, text: TextServer, started_with: dict[str, str]
+) -> None:
+    complete = wait_for_windows(cluster, job, time.time() * 1000, 1)
+    assert attempts(cluster, job) == started_with
+    cancelled = cluster.ok("cancel", job[:-2])
+    assert f"job {job} is CANCELED" in cancelled.stderr
+    last = complete[-1].end_ms
+    verdict = judge([window for window in windows(cluster, job) if window.end_ms <= last], text.sent())
+    assert verdict.right, verdict.text
+    assert verdict.text.startswith(f"{sum(window.total for window in complete):,} words")
+    again = cluster.run("cancel", job)
+    assert (again.returncode, "has ended already: CANCELED" in again.stderr) == (ExitCode.JOB, True)
+
+
+def test_ctrl_c_cancels_an_attached_job(cluster: Cluster, text: TextServer) -> None:
+    options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "1"]
+    with cluster.popen("run", str(PROGRAM), "-o", "json", *options) as attached:
+        assert attached.stdout is not None
+        first = json.loads(attached.stdout.readline())
+        assert set(first) == {"offset", "timestamp", "subtask", "identifier", "text", "record"}
+        attached.send_signal(signal.SIGINT)
+        _, err = attached.communicate(timeout=PATIENCE_S)
+    assert attached.returncode == ExitCode.INTERRUPTED
+    assert "interrupted: cancelling job" in err
+    assert "is CANCELED" in err
+    assert "Traceback" not in err
+
+
+def test_a_job_whose_code_raises_fails_with_its_line(
+    cluster: Cluster, text: TextServer, tmp_path: Path
+) -> None:
+    program = tmp_path / "raises.py"
+    program.write_text(
+        "from tailrace import StreamExecutionEnvironment\n"
+        "def convert(line):\n"
+        "    return int('x' + line[:0])\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        f"env.socket_text_stream('127.0.0.1', {text.port}).map(convert).print()\n"
+        "env.execute('raises')\n"
+    )
+    done = cluster.run("run", str(program))
+    assert (done.returncode, done.stdout) == (ExitCode.JOB, "")
+    last = done.stderr.strip().splitlines()[-1]
+    assert "is FAILED" in last
+    assert "ValueError" in last
+    assert "raises.py:3" in last
+
+
+def test_the_log_tells_all_of_it_from_any_offset(cluster: Cluster, job: str) -> None:
+    whole = [json.loads(line) for line in cluster.ok("log", "-o", "json").stdout.splitlines()]
+    _, entries = cluster.story()
+    assert [each["offset"] for each in whole] == [entry.record.offset for entry in entries]
+    of_job = cluster.ok("log", "--job", job, "--from", "12", "--type", "SubmitTask").stdout.splitlines()
+    assert len(of_job) == 8
+    early = json.loads(cluster.ok("state", "--at", "5", "-o", "json").stdout)
+    assert early["offset"] == 5
+    assert "dispatcher" not in early["roles"] or early["roles"]["dispatcher"]["jobs"] == {}
+    assert cluster.run("state", "--at", "1000000").returncode == ExitCode.NOT_FOUND
+
+
+def test_a_cluster_stops_in_order_and_leaves_nothing_but_its_log(cluster: Cluster) -> None:
+    cluster.watch()
+    stopped = cluster.ok("cluster", "stop")
+    assert "SIG" not in stopped.stderr, stopped.stderr
+    assert [each for each in cluster.seen if alive(*each)] == []
+    assert cluster.run("list").returncode == ExitCode.UNREACHABLE
+    cluster.ok("cluster", "start", "--taskexecutors", "0")
+    cluster.watch()
+    assert len(cluster.ok("list", "-o", "json").stdout.splitlines()) == 4
+    cluster.ok("cluster", "stop")
+    assert [each for each in cluster.seen if alive(*each)] == []
