@@ -40,6 +40,7 @@ class Conversation:
     def __init__(self, log: EventLog, client_address: str) -> None:
         end = log.end()
         self._leadership = Leadership()
+        self._unread: list[Record] = []
         self._tail = log.tail(0, concerns=lambda _, recipient: recipient == EVERYONE)
         try:
             while self._tail.position < end:
@@ -53,6 +54,9 @@ class Conversation:
 
     def poll(self, timeout: float) -> list[Record]:
         """What was said since; waits up to `timeout` seconds for something."""
+        if self._unread:
+            unread, self._unread = self._unread, []
+            return unread
         said = []
         for record in self._tail.poll(timeout):
             if self._leadership.admits(record):
@@ -64,9 +68,12 @@ class Conversation:
         """The first answer that is not None; None after `timeout` seconds. What is said before it is passed over."""
         until = None if timeout is None else time.monotonic() + timeout
         while until is None or time.monotonic() < until:
-            for record in self.poll(_LONGEST_WAIT_S):
+            said = self.poll(_LONGEST_WAIT_S)
+            for index, record in enumerate(said):
                 found = answer(record)
                 if found is not None:
+                    # What came along with the answer is for whoever waits next.
+                    self._unread = said[index + 1 :]
                     return found
         return None
 
