@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .jars import cache_dir, folder_of, pyspark_jars_dir
-from .versions import KAFKA
+from .versions import KAFKA, SPARK_KAFKA
 
 # What the JVM has to say about an archive that does not fit, or classes that do not go into one.
 _QUIET = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
@@ -29,7 +29,7 @@ def kafka_archive(java: str) -> Path:
 def spark_archive(java: str) -> Path:
     """Where Spark's is, or will be: in the environment, since its class path is that of the pyspark in there."""
     folder = Path(sys.prefix) / "share" / "tailrace" / "cds"
-    return folder / f"spark-{_fingerprint(java, pyspark_jars_dir())}.jsa"
+    return folder / f"spark-{_fingerprint(java, pyspark_jars_dir(), folder_of(SPARK_KAFKA))}.jsa"
 
 
 def reading(archive: Path) -> list[str]:
@@ -55,7 +55,8 @@ def writing(archive: Path) -> Iterator[list[str]]:
         fresh.unlink(missing_ok=True)
 
 
-def _fingerprint(java: str, classpath: Path) -> str:
+def _fingerprint(java: str, *classpath: Path) -> str:
     binary = Path(java).resolve()
-    made_for = f"{binary} {binary.stat().st_mtime_ns} {classpath} {classpath.stat().st_mtime_ns}"
+    parts = [part for part in (binary, *classpath) if part.exists()]
+    made_for = " ".join(f"{part} {part.stat().st_mtime_ns}" for part in parts)
     return hashlib.sha256(made_for.encode()).hexdigest()[:12]

@@ -100,7 +100,8 @@ def start_session(
         **SETTINGS,
         "spark.driver.memory": f"{heap_mib}m",
         "spark.driver.extraJavaOptions": options,
-        "spark.jars": ",".join(map(str, jars)),
+        # Not spark.jars: that would copy them, and load them where no class archive reaches.
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
