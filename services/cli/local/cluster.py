@@ -148,11 +148,7 @@ class LocalCluster:
 
     def kill(self) -> None:
         """Ends everything without a word to the cluster: SIGTERM, soon after SIGKILL; for the quick ways out."""
-        running = [process for process in self._processes.values() if process.is_running()]
-        for process in running:
-            process.terminate()
-        for process in _wait_until_gone(running, KILL_AFTER_S):
-            process.kill()
+        _end_soon(self._processes.values())
         if self._kafka is not None:
             self._kafka.kill()
         remove_record(self.home)
@@ -233,14 +229,10 @@ class LocalCluster:
         write_record(self.home, record)
 
     def _undo(self, started: list[str], fresh_kafka: bool) -> None:
-        for name in started:
-            process = self._processes.pop(name, None)
-            if process is not None:
-                process.kill()
-        if fresh_kafka:
-            if self._starting is not None:
-                self._starting.settle()
-            self._stop_kafka()
+        _end_soon(self._processes.pop(name) for name in started if name in self._processes)
+        if fresh_kafka and self._starting is not None:
+            self._starting.settle()
+            self._starting.kafka.kill()
         if any(process.is_running() for process in self._processes.values()):
             self._write_record()
         else:
@@ -386,6 +378,15 @@ class _Readiness:
 
     def _seconds(self) -> float:
         return time.monotonic() - self._begun
+
+
+def _end_soon(processes: Iterable[LocalProcess]) -> None:
+    """SIGTERM, and SIGKILL where that does not help soon."""
+    running = [process for process in processes if process.is_running()]
+    for process in running:
+        process.terminate()
+    for process in _wait_until_gone(running, KILL_AFTER_S):
+        process.kill()
 
 
 def _environment(configuration: Configuration, home: Path) -> Mapping[str, str]:
