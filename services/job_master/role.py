@@ -35,6 +35,7 @@ class CreateChannels(Instruction, frozen=True):
 
     job_id: str
     job_graph: JobGraph
+    cause: int
 
     @property
     def key(self) -> str:
@@ -46,6 +47,7 @@ class DeleteChannels(Instruction, frozen=True):
 
     job_id: str
     job_graph: JobGraph
+    cause: int
 
     @property
     def key(self) -> str:
@@ -86,9 +88,9 @@ class JobMaster:
         if state.graph is None:
             return ()
         if state.channels is Step.OWED:
-            return (CreateChannels(state.job_id, state.graph),)
+            return (CreateChannels(state.job_id, state.graph, state.started),)
         if state.deletion is Step.OWED:
-            return (DeleteChannels(state.job_id, state.graph),)
+            return (DeleteChannels(state.job_id, state.graph, state.cause),)
         return ()
 
 
@@ -107,6 +109,7 @@ def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -
     state = replace(
         state,
         graph=graph,
+        started=record.offset,
         registration=Step.OWED,
         channels=Step.OWED,
         vertices=sum(vertex.parallelism for vertex in graph.vertices),

@@ -41,7 +41,7 @@ class JobMasterShell:
     def _do(self, role_address: str, instruction: Instruction) -> None:
         body: Body
         match instruction:
-            case CreateChannels(job_id=job_id, job_graph=graph):
+            case CreateChannels(job_id=job_id, job_graph=graph, cause=cause):
                 wanted = topics(self._cluster, job_id, graph)
                 try:
                     create_topics(
@@ -51,7 +51,7 @@ class JobMasterShell:
                     body = job_master.ChannelsCreated(job_id=job_id)
                 except LogUnavailable as error:
                     body = job_master.ChannelsFailed(job_id=job_id, reason=str(error))
-            case DeleteChannels(job_id=job_id, job_graph=graph):
+            case DeleteChannels(job_id=job_id, job_graph=graph, cause=cause):
                 try:
                     delete_topics(self._admin, list(temporary_topics(self._cluster, job_id, graph)))
                 except LogUnavailable as error:
@@ -61,4 +61,4 @@ class JobMasterShell:
                 body = job_master.ChannelsDeleted(job_id=job_id)
             case _:
                 raise TypeError(f"the JobMaster's shell does not know {instruction!r}")
-        self._say(role_address, Owed(role_address, body, None))
+        self._say(role_address, Owed(role_address, body, cause))

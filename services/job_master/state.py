@@ -87,6 +87,8 @@ class JobMasterState(msgspec.Struct, frozen=True):
 
     job_id: str
     graph: JobGraph | None = None
+    started: int = -1
+    """The offset of StartJob."""
     status: JobStatus = JobStatus.INITIALIZING
     reason: str | None = None
     cause: int = -1
