@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from confluent_kafka import KafkaException
 from rich.console import Console
 
 from .class_archives import kafka_archive, writing
@@ -19,7 +20,7 @@ _DUMP_TIMEOUT_S = 120.0
 def write_class_archive() -> bool:
     """Runs a broker through a first transaction and archives the classes it loaded; False if it did not work.
 
-    Raises KafkaUnavailable if the broker does not start.
+    Raises KafkaUnavailable if the broker does not start or serve.
     """
     archive = kafka_archive(find_java())
     with writing(archive) as options:
@@ -27,6 +28,8 @@ def write_class_archive() -> bool:
         try:
             kafka.start()
             _exercise(kafka.bootstrap_servers)
+        except KafkaException as error:
+            raise KafkaUnavailable(f"Kafka started but did not serve a first transaction: {error}") from None
         finally:
             kafka.stop(_DUMP_TIMEOUT_S)
     return archive.exists()

@@ -6,6 +6,7 @@ does, warms it with the same queries, and lets its JVM write down what it loaded
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Final
 
 from ...infra.class_archives import spark_archive, writing
 from ...infra.jars import JarsUnavailable, spark_jars
-from ...infra.kafka import EmbeddedKafka, KafkaUnavailable
+from ...infra.kafka import EmbeddedKafka
 from ...infra.prerequisites import MissingPrerequisite, find_java
 
 _HEAP_MIB: Final = 512
@@ -38,24 +39,36 @@ def write(archive: Path) -> bool:
         spark.stop()
         gateway.shutdown()
         gateway.proc.stdin.close()
-        gateway.proc.wait(_WRITE_TIMEOUT_S)
+        try:
+            gateway.proc.wait(_WRITE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            gateway.proc.kill()
+            gateway.proc.wait()
     return archive.exists()
 
 
 def main() -> int:
-    """Writes the archive unless it is there; 1 with one line on stderr if it cannot."""
+    """Writes the archive unless it is there. Only what a start would miss too is an error: 1, one line on stderr."""
     from rich.console import Console
 
     console = Console(stderr=True)
     try:
         archive = spark_archive(find_java())
-        if not archive.exists():
-            with console.status("Teaching the JVM to start Spark fast (once) ..."):
-                written = write(archive)
-            console.print("Spark's class archive: " + ("written" if written else "not with this Java"))
-    except (JarsUnavailable, MissingPrerequisite, KafkaUnavailable, OSError) as error:
+        if archive.exists():
+            return 0
+        spark_jars()
+    except (JarsUnavailable, MissingPrerequisite) as error:
         print(f"tailrace: {error}", file=sys.stderr)
         return 1
+    outcome = "not with this Java"
+    with console.status("Teaching the JVM to start Spark fast (once) ..."):
+        try:
+            if write(archive):
+                outcome = "written"
+        except Exception as error:
+            # Everything works without it, only later: setup goes on.
+            outcome = f"not written ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
+    console.print(f"Spark's class archive: {outcome}", highlight=False)
     return 0
 
 
