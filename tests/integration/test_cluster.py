@@ -283,6 +283,26 @@ def test_a_killed_jobmanager_loses_nothing(
     assert verdict.right, verdict.text
 
 
+def test_a_killed_taskexecutor_goes_on_with_its_tasks(
+    cluster: Cluster, job: str, text: TextServer, started_with: dict[str, str]
+) -> None:
+    """The one without the source: what a socket sends while nobody listens is gone for everyone."""
+    _, entries = cluster.story()
+    (source,) = [
+        entry.record.header.recipient.partition("/")[2]
+        for entry in entries
+        if entry.type == "task_executor.SubmitTask" and (entry.task or "").startswith("Source")
+    ]
+    (other,) = {"taskexecutor-1", "taskexecutor-2"} - {source}
+    os.kill(cluster.pid(other), signal.SIGKILL)
+    assert f"{other} is registered with 2 slots" in cluster.ok("cluster", "start").stderr
+    cluster.watch()
+    complete = wait_for_windows(cluster, job, time.time() * 1000, 2)
+    assert attempts(cluster, job) == started_with
+    verdict = judge(complete, text.sent())
+    assert verdict.right, verdict.text
+
+
 def submission(cluster: Cluster, body: SubmitJob) -> bytes:
     header = Header(
         event_id=secrets.token_hex(16),

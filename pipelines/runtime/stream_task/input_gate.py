@@ -3,7 +3,8 @@
 Rules:
 1. Below the position of an input nothing counts again: Spark may hand over twice.
 2. A sender's buffers of one attempt have ascending sequence numbers without a gap; a gap means that a
-   buffer was lost, and the task must not go on.
+   buffer was lost, and the task must not go on. An attempt that goes on in another process, because its
+   TaskExecutor was restarted, begins at 0 again: it has fenced itself, and what it had not committed is gone.
 3. The watermark is the least of all senders', and never falls; a sender that has not spoken yet holds it.
 4. When all senders have ended, the input has.
 
@@ -76,7 +77,7 @@ class InputGate:
     def _follow(self, input_index: int, offset: int, header: Header) -> None:
         last = self._sequences[input_index].get(header.sender)
         self._sequences[input_index][header.sender] = header.attempt, header.sequence
-        if last is None or last[0] != header.attempt or header.sequence == last[1] + 1:
+        if last is None or last[0] != header.attempt or header.sequence in (0, last[1] + 1):
             return
         raise TaskError(
             f"a buffer was lost: input {input_index} has, at offset {offset}, number {header.sequence} of"

@@ -198,7 +198,7 @@ class LocalCluster:
             if broker.kafka.bootstrap_servers != self._bootstrap_servers:
                 self._move_to(broker.kafka.bootstrap_servers, started, detached=options.detached)
             self._progress(f"Kafka answers at {self._bootstrap_servers} ({time.monotonic() - begun:.1f} s)")
-        _Readiness(self, self._processes.values(), begun, self._progress).wait()
+        _Readiness(self, [self._processes[name] for name in started], begun, self._progress).wait()
 
     def _spawn(self, name: str, *, detached: bool) -> LocalProcess:
         arguments = [JOBMANAGER] if name == JOBMANAGER else ["taskexecutor", "--resource-id", name]

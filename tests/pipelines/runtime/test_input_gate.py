@@ -90,6 +90,14 @@ def test_a_new_attempt_of_a_sender_counts_from_anew() -> None:
     assert gate.positions == (2,)
 
 
+def test_an_attempt_that_goes_on_in_another_process_counts_from_anew() -> None:
+    gate = fresh()
+    gate.take(0, 0, Header(1, 0, 7, 5))
+    gate.take(0, 1, Header(1, 0, 0, 6))
+    with pytest.raises(TaskError, match="number 2 of sender 1"):
+        gate.take(0, 2, Header(1, 0, 2, 6))
+
+
 @given(st.frozensets(st.integers(0, 2000)))
 def test_ended_senders_survive_in_an_offsets_metadata(senders: frozenset[int]) -> None:
     assert read_ended(write_ended(senders)) == senders
