@@ -18,7 +18,7 @@ from ..dispatcher.submissions import SubmissionsReader
 from ..host import Host, wall_clock
 from ..job_master import JobMaster
 from ..job_master.shell import JobMasterShell
-from ..job_master.state import JobMasterState, Step
+from ..job_master.state import JobMasterState, Progress
 from ..log import Codec
 from ..log.dead_letters import DeadLetters
 from ..log.topics import ensure_cluster_topics, submissions_topic
@@ -79,5 +79,6 @@ def _ended(replica: Replica) -> bool:
     if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.over:
         return False
     return not any(
-        isinstance(each, JobMasterState) and each.deletion is Step.OWED for each in replica.states.values()
+        isinstance(each, JobMasterState) and each.deletion is Progress.OWED
+        for each in replica.states.values()
     )

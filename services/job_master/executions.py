@@ -8,7 +8,7 @@ from ...schemas.event import Record
 from ...schemas.types import ExecutionState, JobStatus
 from ..roles import IllegalEvent
 from . import slot_pool
-from .state import TERMINAL, Announcement, Execution, JobMasterState, SlotStep, Step
+from .state import TERMINAL, Announcement, Execution, JobMasterState, Progress, SlotStep
 
 ENDED = frozenset({JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED})
 _END_OF = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
@@ -104,15 +104,15 @@ def settled(state: JobMasterState, cause: int) -> JobMasterState:
     state = slot_pool.give_back_all(with_status(state, end, cause), cause)
     connections, owing = state.connections, state.connections_owing
     for resource_id, connection in state.connections.items():
-        connections = connections.set(resource_id, replace(connection, farewell=Step.OWED, cause=cause))
+        connections = connections.set(resource_id, replace(connection, farewell=Progress.OWED, cause=cause))
         owing = owing.set(resource_id, cause)
     return replace(
         state,
         connections=connections,
         connections_owing=owing,
-        deletion=Step.OWED if state.channels else None,
-        terminal=Step.OWED,
-        goodbye=Step.OWED,
+        deletion=Progress.OWED if state.channels else None,
+        terminal=Progress.OWED,
+        goodbye=Progress.OWED,
     )
 
 

@@ -14,7 +14,7 @@ from ...schemas.body import Body
 from ..log import LogUnavailable
 from ..log.topics import KEEP_FOR_EVER, create_topics, delete_topics
 from ..roles import Instruction, Owed, Say
-from .role import CreateChannels, DeleteChannels
+from .instructions import CreateChannels, DeleteChannels
 
 _log = structlog.get_logger(__name__)
 

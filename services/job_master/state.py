@@ -12,7 +12,7 @@ from ...schemas.types import ExecutionState, JobGraph, JobStatus
 TERMINAL = frozenset({ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED})
 
 
-class Step(StrEnum):
+class Progress(StrEnum):
     """How far a thing that is said and answered has come."""
 
     OWED = "OWED"
@@ -62,9 +62,9 @@ class Connection(msgspec.Struct, frozen=True):
     """A TaskExecutor that holds slots for the job."""
 
     resource_id: str
-    registration: Step
+    registration: Progress
     cause: int
-    farewell: Step | None = None
+    farewell: Progress | None = None
     """DisconnectJobManager: OWED when the job has ended, SAID after that."""
 
 
@@ -93,11 +93,11 @@ class JobMasterState(msgspec.Struct, frozen=True):
     reason: str | None = None
     cause: int = -1
     """The offset of the event that led to the status."""
-    registration: Step | None = None
+    registration: Progress | None = None
     """At the ResourceManager: RegisterJobManager is OWED, was SAID, was answered (DONE)."""
-    channels: Step | None = None
+    channels: Progress | None = None
     """OWED: to be created; DONE: they exist."""
-    deletion: Step | None = None
+    deletion: Progress | None = None
     """OWED: the channels are to be deleted; DONE: they are gone."""
     slots: Map[str, PooledSlot] = Map()
     rejections: Map[tuple[str, str], Rejection] = Map()
@@ -106,9 +106,9 @@ class JobMasterState(msgspec.Struct, frozen=True):
     connections: Map[str, Connection] = Map()
     vertices: int = 0
     """How many ExecutionVertices the job has."""
-    terminal: Step | None = None
+    terminal: Progress | None = None
     """JobReachedTerminalState is OWED to the Dispatcher, or was SAID."""
-    goodbye: Step | None = None
+    goodbye: Progress | None = None
     """DisconnectJobManager is OWED to the ResourceManager, or was SAID."""
 
     announcements: tuple[Announcement, ...] = ()

@@ -15,7 +15,7 @@ from ...pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from ...schemas import job_master, resource_manager
 from ...schemas.types import ExecutionState, HardwareDescription, ResourceProfile
 from ..roles import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Say, address
-from .role import RunTasks, StopTask
+from .instructions import RunTasks, StopTask
 
 MIB = 1 << 20
 

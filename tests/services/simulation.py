@@ -25,12 +25,12 @@ from tailrace.schemas.types import (
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.job_master import JobMaster
-from tailrace.services.job_master.role import CreateChannels, DeleteChannels
+from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
 from tailrace.services.replica import OnIllegal, Replica
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.roles import Instruction, Owed, kind_of, seal
 from tailrace.services.task_executor import TaskExecutor
-from tailrace.services.task_executor.role import RunTasks, StopTask
+from tailrace.services.task_executor.instructions import RunTasks, StopTask
 
 SECOND = 1_000_000
 HARDWARE = HardwareDescription(cpu_cores=2, physical_memory=8 << 30, jvm_heap=512 << 20, managed_memory=0)
@@ -127,7 +127,7 @@ class Cluster:
     def settle(self, limit: int = 10_000) -> None:
         """Until nobody owes anything and every instruction has been obeyed."""
         for _ in range(limit):
-            if not self._step():
+            if not self.step():
                 return
         raise AssertionError("the roles talk without end: " + ", ".join(self.transcript()[-20:]))
 
@@ -147,7 +147,8 @@ class Cluster:
         role = "job_master" if kind_of(role_address) == "job_master" else role_address
         return self.replica.leadership.epoch(role) > 0
 
-    def _step(self) -> bool:
+    def step(self) -> bool:
+        """One role says what it owes, or one instruction is obeyed; whether there was any."""
         for role_address in list(self.replica.states):
             if not self.led(role_address):
                 continue

@@ -21,13 +21,13 @@ from tailrace.schemas.types import EntryPoint, ExecutionState, Header, Origin
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.dispatcher.state import Phase
 from tailrace.services.job_master.executions import ENDED
-from tailrace.services.job_master.role import CreateChannels, DeleteChannels
+from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
 from tailrace.services.job_master.slot_pool import OWING
-from tailrace.services.job_master.state import TERMINAL, JobMasterState, SlotStep, Step
+from tailrace.services.job_master.state import TERMINAL, JobMasterState, Progress, SlotStep
 from tailrace.services.replica import Replica
 from tailrace.services.resource_manager.slot_manager import SlotManager, SlotState
 from tailrace.services.roles import IllegalEvent, Instruction, Owed, kind_of, seal
-from tailrace.services.task_executor.role import RunTasks, StopTask
+from tailrace.services.task_executor.instructions import RunTasks, StopTask
 from tailrace.services.task_executor.state import TaskExecutorState
 from tailrace.services.task_executor.task_slot_table import TaskSlotState
 
@@ -336,7 +336,7 @@ def check_settled(world: World) -> None:
     if world.master is None:
         return
     for state in _states(world.truth, JobMasterState):
-        if state.status in ENDED and state.terminal is Step.SAID:
+        if state.status in ENDED and state.terminal is Progress.SAID:
             instructions = world.truth.role(f"job_master/{state.job_id}").instructions(state)
             assert not instructions, f"job {state.job_id} has ended, but demands {instructions}"
     jobs = world.truth.states["dispatcher"].jobs.values()

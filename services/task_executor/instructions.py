@@ -1,0 +1,38 @@
+"""What a TaskExecutor demands of the world: tasks that run, tasks that stop."""
+
+from __future__ import annotations
+
+from ...schemas.types import JobGraph
+from ..roles import (
+    Instruction,
+)
+from .state import (
+    Task,
+)
+
+
+class RunTasks(Instruction, frozen=True):
+    """Run these subtasks of one vertex; they were deployed together and share a query."""
+
+    job_id: str
+    job_graph: JobGraph
+    vertex_id: str
+    tasks: tuple[Task, ...]
+
+    @property
+    def key(self) -> str:
+        # Not of the tasks that are left: when one of them ends, the others are not to be run once more.
+        first = self.tasks[0]
+        return f"run/{self.job_id}/{self.vertex_id}/{first.attempt_number}/{first.deployed_with}"
+
+
+class StopTask(Instruction, frozen=True):
+    """Cancel a task; the event that it has ended is what removes this instruction."""
+
+    execution_attempt_id: str
+    job_id: str
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"stop/{self.execution_attempt_id}"

@@ -1,0 +1,109 @@
+"""A TaskExecutor at the ResourceManager: it registers, reports its slots, and leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ...schemas import everyone, resource_manager, task_executor
+from ...schemas.body import Body
+from ...schemas.event import Record
+from ..roles import (
+    RESOURCE_MANAGER,
+    Owed,
+    Step,
+)
+from .release import cancel
+from .state import (
+    Registration,
+    TaskExecutorState,
+)
+from .tasks import unfinished
+
+
+def _registered(
+    state: TaskExecutorState, record: Record, body: task_executor.TaskExecutorRegistrationSuccess
+) -> TaskExecutorState:
+    if state.registration is None:
+        # The answer to an earlier process under the same resource id.
+        return state
+    registration = replace(
+        state.registration, instance_id=body.instance_id, cause=record.offset, reported=False
+    )
+    return replace(state, registration=registration)
+
+
+def _turned_away(
+    state: TaskExecutorState, record: Record, body: task_executor.TaskExecutorRegistrationRejection
+) -> TaskExecutorState:
+    return replace(state, leaving=body.reason, leaving_cause=record.offset)
+
+
+def _told_to_leave(
+    state: TaskExecutorState, record: Record, body: task_executor.DisconnectResourceManager
+) -> TaskExecutorState:
+    for attempt in sorted(state.tasks):
+        state = cancel(state, attempt, record.offset)
+    return replace(state, leaving=body.reason, leaving_cause=record.offset)
+
+
+def _new_process(
+    state: TaskExecutorState, _record: Record, _body: everyone.LeaderElected
+) -> TaskExecutorState:
+    # It has to register, and may have been told to leave in an earlier life.
+    return replace(state, registration=None, leaving=None, leaving_cause=None, left=False)
+
+
+def _registers(
+    state: TaskExecutorState, _record: Record, body: resource_manager.RegisterTaskExecutor
+) -> TaskExecutorState:
+    registration = Registration(body.hardware, body.default_slot_profile, body.number_of_slots)
+    slots = state.slots.sized(body.number_of_slots, body.default_slot_profile)
+    return replace(state, registration=registration, slots=slots)
+
+
+def _reported(
+    state: TaskExecutorState, _record: Record, body: resource_manager.SendSlotReport
+) -> TaskExecutorState:
+    if state.registration is None or state.registration.instance_id != body.instance_id:
+        return state
+    return replace(state, registration=replace(state.registration, reported=True))
+
+
+def _has_left(
+    state: TaskExecutorState, _record: Record, _body: resource_manager.DisconnectTaskManager
+) -> TaskExecutorState:
+    return replace(state, left=True)
+
+
+def slot_report(state: TaskExecutorState) -> list[Owed]:
+    """SendSlotReport, once for each registration."""
+    registration = state.registration
+    if registration is None or registration.instance_id is None or registration.reported:
+        return []
+    report = resource_manager.SendSlotReport(
+        resource_id=state.resource_id,
+        instance_id=registration.instance_id,
+        slots=state.slots.report(state.resource_id),
+    )
+    return [Owed(RESOURCE_MANAGER, report, registration.cause)]
+
+
+def goodbye(state: TaskExecutorState) -> list[Owed]:
+    """DisconnectTaskManager, when a TaskExecutor that was told to leave has nothing left to run."""
+    if state.leaving is None or state.left or unfinished(state):
+        return []
+    body = resource_manager.DisconnectTaskManager(resource_id=state.resource_id, reason=state.leaving)
+    return [Owed(RESOURCE_MANAGER, body, state.leaving_cause)]
+
+
+STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
+    task_executor.TaskExecutorRegistrationSuccess: _registered,
+    task_executor.TaskExecutorRegistrationRejection: _turned_away,
+    task_executor.DisconnectResourceManager: _told_to_leave,
+    resource_manager.RegisterTaskExecutor: _registers,
+    resource_manager.SendSlotReport: _reported,
+    resource_manager.DisconnectTaskManager: _has_left,
+    everyone.LeaderElected: _new_process,
+}
