@@ -30,7 +30,7 @@ def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
     def work(*arguments: Any) -> int:
         try:
             return worker(*arguments)
-        except ConnectionError:
+        except (ConnectionError, EOFError):
             return 1
 
     return work

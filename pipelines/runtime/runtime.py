@@ -126,7 +126,7 @@ class TaskRuntime:
 
     def start(self) -> None:
         """Starts Spark and warms it; returns when the first deployment would be quick. Raises on failure."""
-        from .warm_up import warm_up
+        from .warm_up import FURTHER_ROUNDS, ROUNDS, warm_up
 
         try:
             from ...infra.class_archives import reading, spark_archive
@@ -137,18 +137,27 @@ class TaskRuntime:
             jars = spark_jars() if self._jars is None else self._jars
             archived = reading(spark_archive(find_java()))
             spark = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
-            warm_up(spark, self._bootstrap_servers, self._scratch, self._lobby.path)
+            warm_up(spark, self._bootstrap_servers, self._scratch, ROUNDS)
         except Exception as error:
             self._spark_failure = describe(error)
             raise
         else:
             self._spark = spark
+            threading.Thread(
+                target=warm_up,
+                args=(spark, self._bootstrap_servers, self._scratch, FURTHER_ROUNDS, self._idle),
+                name="warm-up",
+                daemon=True,
+            ).start()
         finally:
             self._spark_ready.set()
 
     def jvm_heap_bytes(self) -> int:
         """The largest heap that Spark's JVM may have."""
         return self._heap_mib << 20
+
+    def _idle(self) -> bool:
+        return not self._closed and not self._deployments
 
     def process_ids(self) -> Mapping[str, int]:
         """execution_attempt_id -> the process of its StreamTask, for those that have restored their state."""

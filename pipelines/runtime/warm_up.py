@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import socket
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,20 +25,35 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TOPIC: Final = "tailrace.warm-up"
-ROUNDS: Final = 3
+ROUNDS: Final = 2
+"""Before the first deployment: more would keep it waiting."""
+FURTHER_ROUNDS: Final = 4
+"""Meanwhile, as long as nothing is deployed: the fifth query takes half of the second's time."""
 _TIMEOUT_S: Final = 60.0
 
 
-def warm_up(spark: SparkSession, bootstrap_servers: str, scratch: Path, lobby: str) -> None:
-    """Runs the queries one after another. A failure costs time at the first deployment, and nothing else."""
-    del lobby
+def warm_up(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    scratch: Path,
+    rounds: int,
+    wanted: Callable[[], bool] = lambda: True,
+) -> None:
+    """Runs queries one after another, as long as they are wanted.
+
+    A failure costs time at the first deployment, and nothing else.
+    """
     try:
         _ensure_topic(bootstrap_servers)
         with tempfile.TemporaryDirectory(prefix="tailrace-") as directory:
-            for number in range(ROUNDS):
-                _round(spark, bootstrap_servers, scratch / f"warm-up-{number}", Path(directory) / f"{number}")
+            for number in range(rounds):
+                if not wanted():
+                    return
+                path = Path(directory) / f"{number}"
+                _round(spark, bootstrap_servers, scratch / f"warm-up-{path.parent.name}-{number}", path)
     except Exception as error:
-        log.warning("Spark could not be warmed up: %s", error)
+        if wanted():
+            log.warning("Spark could not be warmed up: %s", error)
 
 
 def _round(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, path: Path) -> None:
