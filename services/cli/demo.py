@@ -221,7 +221,7 @@ class _Screen:
         self._end_status()
         self._console.print(f"\n== {text}", style="bold", markup=False)
         if self._console.is_terminal:
-            self._status = self._console.status("...")
+            self._status = self._console.status("working ...")
             self._status.start()
 
     def step(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""A server of real text: the sources of Python's own standard library, word for word at a steady rate.
+"""A server of real text: Python's own manual and the sources of its standard library, at a steady rate of words.
 
 It notes every line before it sends it, so that what was counted can be held against what was sent.
 """
@@ -71,7 +71,20 @@ class TextServer:
 
 
 def standard_library_lines() -> Iterator[str]:
-    """The lines of the standard library's modules that have words in them, over and over."""
-    for path in itertools.cycle(sorted(Path(os.__file__).parent.glob("*.py"))):
-        text = path.read_text("utf-8", "replace")
-        yield from (line for line in text.split("\n") if line.split())
+    """Lines that have words in them: the manual's topics as `help()` has them, then the modules; over and over."""
+    while True:
+        for text in itertools.chain(_manual(), _modules()):
+            yield from (line for line in text.split("\n") if line.split())
+
+
+def _manual() -> Iterator[str]:
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:  # some distributions leave it out
+        return
+    yield from topics.values()
+
+
+def _modules() -> Iterator[str]:
+    for path in sorted(Path(os.__file__).parent.glob("*.py")):
+        yield path.read_text("utf-8", "replace")
