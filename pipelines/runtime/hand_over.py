@@ -12,6 +12,7 @@ them again from its committed position; its peers in the same query run on.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -60,11 +61,14 @@ class HandOver(msgspec.Struct, frozen=True):
                 lobby.sendall(frame(msgspec.msgpack.encode(Greeting(self.deployment, describe(error)))))
             else:
                 lobby.sendall(frame(msgspec.msgpack.encode(Greeting(self.deployment))))
-            for batch in batches:
-                topics, partitions, offsets, values = (column.to_pylist() for column in batch.columns)
-                for topic, partition, offset, value in zip(topics, partitions, offsets, values, strict=True):
-                    if value:
-                        worker.hand_over(topic, partition, offset, value)
+            try:
+                for batch in batches:
+                    rows = (column.to_pylist() for column in batch.columns)
+                    for topic, partition, offset, value in zip(*rows, strict=True):
+                        if value:
+                            worker.hand_over(topic, partition, offset, value)
+            finally:
+                worker.close()
         yield from ()
 
 
@@ -86,6 +90,11 @@ class _Worker:
         self._chain.open()
         self._input_codecs = [BufferCodec(RecordType.from_json(form)) for form in plan.input_types]
         self._output_codec = BufferCodec(RecordType.from_json(plan.output_type))
+
+    def close(self) -> None:
+        """Also when Spark takes the worker down; who should hear of an error here is gone."""
+        with contextlib.suppress(Exception):
+            self._chain.close()
 
     def hand_over(self, topic: str, partition: int, offset: int, value: bytes) -> None:
         connection = self._connection(partition)

@@ -12,6 +12,7 @@ import selectors
 import socket
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Final
 
@@ -57,6 +58,14 @@ class InputThread(threading.Thread):
         self._wake()
 
     def run(self) -> None:
+        # Without this thread the task would wait for ever: its end must be the process's.
+        try:
+            self._read()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(70)
+
+    def _read(self) -> None:
         own: dict[socket.socket, Callable[[], object]] = {
             self._control.socket: self._obey,
             self._listener: self._accept,
