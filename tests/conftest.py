@@ -1,4 +1,4 @@
-"""What all tests share: the marker of those that need real parts."""
+"""What all tests share: the marker of those that need real parts, and how transcripts are written anew."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from pathlib import Path
 import pytest
 
 _INTEGRATION = Path(__file__).parent / "integration"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-transcripts",
+        action="store_true",
+        help="write tests/services/transcripts anew; commit what changed only if you understand why it did",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

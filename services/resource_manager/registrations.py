@@ -74,7 +74,8 @@ def _worker_answered(
     state: ResourceManagerState, record: Record, _body: task_executor.TaskExecutorRegistrationSuccess
 ) -> ResourceManagerState:
     resource_id = instance_of(record.header.recipient)
-    if state.unanswered_workers.get(resource_id) != record.header.cause:
+    cause = state.unanswered_workers.get(resource_id)
+    if cause is None or cause != record.header.cause:
         # It registered once more between the decision and its place in the log: that one is owed an answer still.
         return state
     return replace(state, unanswered_workers=state.unanswered_workers.delete(resource_id))

@@ -9,16 +9,10 @@ from msgspec.structs import replace
 from ...schemas import everyone, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
-from ..roles import (
-    RESOURCE_MANAGER,
-    Owed,
-    Step,
-)
+from ..roles import RESOURCE_MANAGER, IllegalEvent, Owed, Step
 from .release import cancel
-from .state import (
-    Registration,
-    TaskExecutorState,
-)
+from .state import Registration, TaskExecutorState
+from .task_slot_table import MOST_SLOTS
 from .tasks import unfinished
 
 
@@ -56,8 +50,10 @@ def _new_process(
 
 
 def _registers(
-    state: TaskExecutorState, _record: Record, body: resource_manager.RegisterTaskExecutor
+    state: TaskExecutorState, record: Record, body: resource_manager.RegisterTaskExecutor
 ) -> TaskExecutorState:
+    if not 1 <= body.number_of_slots <= MOST_SLOTS:
+        raise IllegalEvent(record, "any", f"{body.number_of_slots} slots are not 1 to {MOST_SLOTS}")
     registration = Registration(body.hardware, body.default_slot_profile, body.number_of_slots)
     slots = state.slots.sized(body.number_of_slots, body.default_slot_profile)
     return replace(state, registration=registration, slots=slots)

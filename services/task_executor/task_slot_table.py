@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile, SlotID, SlotStatus
 
+MOST_SLOTS = 1024
+
 
 class TaskSlotState(StrEnum):
     """The states of a TaskSlot."""

@@ -6,6 +6,7 @@ import enum
 import types
 import typing
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -23,16 +24,25 @@ LONG = st.integers(-(2**63), 2**63 - 1)
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 
 
-def instances(kind: type[Any]) -> st.SearchStrategy[Any]:
-    """Any instance of a generated class."""
+Known = Mapping[str, st.SearchStrategy[Any]]
+
+
+def instances(kind: type[Any], known: Known = MappingProxyType({})) -> st.SearchStrategy[Any]:
+    """Any instance of a generated class; fields that `known` names, at any depth, have values from there."""
     fields = {each.name: each for each in msgspec.structs.fields(kind)}
     schema = {each["name"]: each["type"] for each in avro.schemas()[kind.AVRO_NAME]["fields"]}
-    return st.builds(kind, **{name: _of(field.type, schema[name]) for name, field in fields.items()})
+    values = {
+        name: known[name] if name in known else _of(field.type, schema[name], known)
+        for name, field in fields.items()
+    }
+    return st.builds(kind, **values)
 
 
 def events() -> st.SearchStrategy[Event]:
     """Any event."""
-    bodies = st.sampled_from(sorted(EVENTS.values(), key=lambda body: body.AVRO_NAME)).flatmap(instances)
+    bodies = st.sampled_from(sorted(EVENTS.values(), key=lambda body: body.AVRO_NAME)).flatmap(
+        lambda body: instances(body)
+    )
     return st.builds(Event, instances(Header), bodies)
 
 
@@ -41,21 +51,21 @@ def events_of(kind: type[Body]) -> st.SearchStrategy[Event]:
     return st.builds(Event, instances(Header), instances(kind))
 
 
-def _of(kind: Any, schema: Any) -> st.SearchStrategy[Any]:
+def _of(kind: Any, schema: Any, known: Known) -> st.SearchStrategy[Any]:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType or origin is typing.Union:
         inner = next(each for each in arguments if each is not type(None))
-        return st.none() | _of(inner, schema[1])
+        return st.none() | _of(inner, schema[1], known)
     if isinstance(schema, dict):
         schema = schema.get("items") or schema.get("values") or schema["type"]
     if origin is tuple:
-        return st.lists(_of(arguments[0], schema), max_size=3).map(tuple)
+        return st.lists(_of(arguments[0], schema, known), max_size=3).map(tuple)
     if origin is Mapping:
-        return st.dictionaries(TEXT, _of(arguments[1], schema), max_size=3)
+        return st.dictionaries(TEXT, _of(arguments[1], schema, known), max_size=3)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return st.sampled_from(kind)
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return instances(kind)
+        return instances(kind, known)
     if kind is int:
         return INT if schema == "int" else LONG
     if kind is float:
