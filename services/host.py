@@ -144,7 +144,8 @@ class Host:
                 claims += self._seal(role, [Owed("*", body, None)], epoch, now)
             self._catch_up(tail, self._log.append(claims)[-1] + 1, stop)
             # A claim that another process overtook is ignored by every reader: claim the next epoch.
-            missing = [role for role in missing if not self._is_mine(role)]
+            # Of all roles: one that was won already may have been claimed by another process since.
+            missing = [role for role in self._leads if not self._is_mine(role)]
         self._epochs = {role: self._replica.leadership.epoch(role) for role in self._leads}
 
     def _is_mine(self, role: str) -> bool:
