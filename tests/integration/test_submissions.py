@@ -1,0 +1,362 @@
+"""What clients may write into `<c>.submissions`, and the answer that each gets from a real jobmanager on real Kafka.
+
+There is no TaskExecutor: jobs that are accepted wait for slots until they fail for want of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.pipelines.api.build import build
+from tailrace.schemas import client, dispatcher, everyone, job_master
+from tailrace.schemas.body import Body
+from tailrace.schemas.dead_letters import DeadLetter
+from tailrace.schemas.event import Event, Record
+from tailrace.schemas.types import EntryPoint, Header, JobGraph, JobStatus
+from tailrace.services.log import Codec
+from tailrace.services.log.dead_letters import read as read_letters
+from tailrace.services.log.event_log import read_to_end
+from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topics import (
+    LARGEST_SUBMISSION,
+    ensure_cluster_topics,
+    log_topic,
+    submissions_topic,
+)
+
+SOON_S = 40.0
+SLOT_REQUEST_TIMEOUT_S = "1"
+WORD_COUNT = "tailrace.pipelines.examples.window_word_count:main"
+ME = "client/test"
+JOBMANAGER = """
+from tailrace.services.configuration import Configuration
+from tailrace.services.entrypoints import jobmanager, process
+process.log_to_stderr()
+jobmanager.run(Configuration(), process.stop_on_signals())
+"""
+PROGRAMS = """
+def raises():
+    raise ZeroDivisionError("in the program")
+
+def never_executes():
+    pass
+
+def big():
+    from tailrace import StreamExecutionEnvironment
+    weight = bytes(range(256)) * 40_000
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.socket_text_stream("localhost", 9).map(lambda line: line + str(len(weight))).print()
+    env.execute("big")
+"""
+
+
+class Cluster:
+    """A jobmanager process over a cluster id of its own, and what is written to and read from its topics."""
+
+    def __init__(self, kafka: EmbeddedKafka, cluster: str, home: Path) -> None:
+        self.servers, self.cluster, self.home = kafka.bootstrap_servers, cluster, home
+        (home / "programs.py").write_text(PROGRAMS)
+        ensure_cluster_topics(AdminClient({"bootstrap.servers": self.servers}), cluster)
+        topic = log_topic(cluster)
+        self.log = KafkaEventLog(self.servers, topic, Codec(topic))
+        self.codec = Codec(submissions_topic(cluster))
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("TAILRACE_")},
+            "TAILRACE_CLUSTER_ID": self.cluster,
+            "TAILRACE_BOOTSTRAP_SERVERS": self.servers,
+            "TAILRACE_SLOT_REQUEST_TIMEOUT_S": SLOT_REQUEST_TIMEOUT_S,
+            "PYTHONPATH": str(self.home),
+        }
+        with (self.home / "jobmanager.log").open("ab") as log:
+            self.process = subprocess.Popen([sys.executable, "-c", JOBMANAGER], env=environment, stderr=log)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def write(self, value: bytes | None, key: bytes | None = None, **settings: Any) -> int:
+        """Any bytes; returns their offset in the submissions topic."""
+        offsets: list[int] = []
+        producer = Producer({"bootstrap.servers": self.servers, "message.max.bytes": 1 << 27, **settings})
+        producer.produce(
+            submissions_topic(self.cluster),
+            value,
+            key,
+            on_delivery=lambda error, message: offsets.append(-1 if error else message.offset()),
+        )
+        assert producer.flush(30) == 0
+        assert offsets[0] >= 0, "the topic does not take it"
+        return offsets[0]
+
+    def ask(self, body: Body, **header: Any) -> int:
+        """An event, said by a client unless the header says otherwise."""
+        said = Header(event_id="e", time=1, sender=ME, sender_epoch=0, recipient="dispatcher")
+        return self.write(self.codec.encode(Event(replace(said, **header), body)))
+
+    def submit(
+        self, job_id: str, target: str = WORD_COUNT, *arguments: str, parallelism: int | None = None
+    ) -> int:
+        entry_point = EntryPoint(target=target, arguments=arguments)
+        return self.ask(dispatcher.SubmitJob(job_id=job_id, entry_point=entry_point, parallelism=parallelism))
+
+    def said(self, kind: type[Body]) -> list[Record]:
+        records = (record for batch in read_to_end(self.log) for record in batch)
+        return [record for record in records if isinstance(record.body, kind)]
+
+    def answer(self, kind: type[Body], job_id: str, count: int = 1) -> Any:
+        """The body of the last of so many answers. Raises AssertionError when they don't come."""
+
+        def answers() -> list[Any]:
+            return [each.body for each in self.said(kind) if each.body.job_id == job_id]  # type: ignore[attr-defined]
+
+        return self._wait(lambda: answers()[count - 1 :], f"{kind.__name__} of {job_id}")[-1]
+
+    def letter(self, offset: int) -> DeadLetter:
+        """The dead letter of a submission. Raises AssertionError when it does not come."""
+
+        def letters() -> list[DeadLetter]:
+            return [each for each in read_letters(self.servers, self.cluster) if each.source.offset == offset]
+
+        (letter, *_) = self._wait(letters, f"the dead letter of submission {offset}")
+        assert (letter.source.topic, letter.source.partition) == (submissions_topic(self.cluster), 0)
+        self._wait(
+            lambda: [
+                each for each in self.said(dispatcher.SubmissionRefused) if each.body.source == letter.source
+            ],  # type: ignore[attr-defined]
+            "SubmissionRefused",
+        )
+        return letter
+
+    def _wait(self, ask: Callable[[], list[Any]], what: str) -> list[Any]:
+        until = time.monotonic() + SOON_S
+        while not (found := ask()):
+            running = self.process is not None and self.process.poll() is None
+            assert running and time.monotonic() < until, (  # noqa: PT018
+                f"{what} does not come; the jobmanager {'runs' if running else 'has ended'}:\n"
+                + (self.home / "jobmanager.log").read_text()[-2000:]
+            )
+            time.sleep(0.05)
+        return found
+
+
+@pytest.fixture(scope="module")
+def cluster(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One for the module: what one client does wrong must not matter to the next."""
+    running = Cluster(kafka, f"s{os.getpid()}-{time.time_ns()}", tmp_path_factory.mktemp("jobmanager"))
+    running.start()
+    try:
+        yield running
+        assert running.process is not None
+        assert running.process.poll() is None, "the jobmanager has ended"
+    finally:
+        running.kill()
+        running.log.close()
+
+
+@pytest.fixture(scope="module")
+def graph() -> JobGraph:
+    return build(WORD_COUNT, ["--port", "9"], 1)
+
+
+# What can't be read or is not allowed becomes a dead letter.
+
+UNREADABLE: dict[str, tuple[bytes | None, str]] = {
+    "garbage": (b"run my job!", "not an Avro event: 11 bytes that begin with 72 75 6e"),
+    "nothing": (None, "the value is empty"),
+    "an unknown fingerprint": (
+        b"\xc3\x01" + b"\x07" * 8 + b"x",
+        "unknown schema: fingerprint 0707070707070707",
+    ),
+    "a schema id without a registry": (b"\x00\x00\x00\x00\x05x", "no schema registry is configured"),
+}
+
+
+@pytest.mark.parametrize(("value", "reason"), UNREADABLE.values(), ids=UNREADABLE)
+def test_what_cannot_be_read_becomes_a_dead_letter(
+    cluster: Cluster, value: bytes | None, reason: str
+) -> None:
+    letter = cluster.letter(cluster.write(value, b"its key"))
+    assert reason in letter.reason
+    assert (letter.key, letter.value) == (b"its key", value)
+
+
+def test_an_event_that_is_cut_off_becomes_a_dead_letter(cluster: Cluster, graph: JobGraph) -> None:
+    header = Header(event_id="e", time=1, sender=ME, sender_epoch=0, recipient="dispatcher")
+    whole = cluster.codec.encode(Event(header, dispatcher.SubmitJob(job_id="cut", job_graph=graph)))
+    assert "broken tailrace.dispatcher.SubmitJob" in cluster.letter(cluster.write(whole[:-100])).reason
+
+
+def test_an_event_that_is_not_for_clients_becomes_a_dead_letter(cluster: Cluster, graph: JobGraph) -> None:
+    letter = cluster.letter(cluster.ask(job_master.StartJob(job_id="mine", job_graph=graph)))
+    assert "tailrace.job_master.StartJob is not for clients to say" in letter.reason
+    claim = everyone.LeaderElected(role="dispatcher", epoch=99, address="me", session="me")
+    assert "not for clients" in cluster.letter(cluster.ask(claim, recipient="*")).reason
+
+
+@pytest.mark.parametrize("sender", ["dispatcher", "job_master/j", "", "clients/me"])
+def test_a_forged_sender_becomes_a_dead_letter(cluster: Cluster, sender: str) -> None:
+    letter = cluster.letter(cluster.ask(dispatcher.CancelJob(job_id="j"), sender=sender))
+    assert "is no client" in letter.reason
+
+
+def test_what_is_larger_than_it_was_allowed_to_be_becomes_a_dead_letter(cluster: Cluster) -> None:
+    # Compressed it is small enough for the topic.
+    value = b"\xc3\x01" + bytes(3 * LARGEST_SUBMISSION)
+    assert len(zlib.compress(value)) < LARGEST_SUBMISSION
+    letter = cluster.letter(cluster.write(value, **{"compression.type": "gzip"}))
+    assert "bytes are too many" in letter.reason
+    assert letter.value is not None
+    assert value.startswith(letter.value)
+
+
+def test_a_forged_epoch_recipient_and_origin_do_not_count(cluster: Cluster) -> None:
+    offset = cluster.ask(
+        dispatcher.CancelJob(job_id="forged"),
+        recipient="resource_manager",
+        sender_epoch=7,
+        decided_at=1,
+        cause=1,
+    )
+    assert "is unknown" in cluster.answer(client.CancelJobRejected, "forged").reason
+    (admitted,) = [each for each in cluster.said(dispatcher.CancelJob) if each.body.job_id == "forged"]  # type: ignore[attr-defined]
+    header = admitted.header
+    assert (header.recipient, header.sender_epoch, header.decided_at, header.cause) == (
+        "dispatcher",
+        0,
+        None,
+        None,
+    )
+    assert header.origin is not None
+    assert header.origin.offset == offset
+
+
+# What can be read but not be done is rejected, with the reason.
+
+
+def test_impossible_values_are_rejected(cluster: Cluster, graph: JobGraph) -> None:
+    entry_point = EntryPoint(target=WORD_COUNT, arguments=())
+    wrong = {
+        "p0": (dispatcher.SubmitJob(job_id="p0", entry_point=entry_point, parallelism=0), "parallelism 0"),
+        "both": (
+            dispatcher.SubmitJob(job_id="both", job_graph=graph, entry_point=entry_point),
+            "exactly one of",
+        ),
+        "neither": (dispatcher.SubmitJob(job_id="neither"), "exactly one of"),
+        "no/id": (dispatcher.SubmitJob(job_id="no/id", job_graph=graph), "'no/id' is not 1 to 64 letters"),
+        "": (dispatcher.SubmitJob(job_id="", job_graph=graph), "'' is not 1 to 64 letters"),
+        "empty": (dispatcher.SubmitJob(job_id="empty", job_graph=replace(graph, vertices=())), "no vertices"),
+    }
+    for body, _ in wrong.values():
+        cluster.ask(body)
+    for job_id, (_, reason) in wrong.items():
+        assert reason in cluster.answer(client.JobRejected, job_id).reason
+
+
+def test_a_graph_that_is_wrong_everywhere_is_rejected_in_a_few_words(
+    cluster: Cluster, graph: JobGraph
+) -> None:
+    broken = replace(graph.vertices[0], parallelism=0, max_parallelism=0, operators=(), slot_sharing_group="")
+    cluster.ask(dispatcher.SubmitJob(job_id="broken", job_graph=replace(graph, vertices=(broken,) * 20_000)))
+    reason = cluster.answer(client.JobRejected, "broken").reason
+    assert len(reason) < 2_000
+    assert reason.endswith(" more")
+
+
+PROGRAM_FAULTS = {
+    "nowhere:main": "does not exist",
+    "programs:absent": "does not exist",
+    "programs:raises": "ZeroDivisionError: in the program",
+    "programs:never_executes": "call env.execute()",
+    "programs:big": "bytes, but at most",
+    "not an entry point": "module:function",
+}
+
+
+def test_a_program_that_is_no_good_is_rejected_with_what_is_wrong(cluster: Cluster) -> None:
+    for number, target in enumerate(PROGRAM_FAULTS):
+        cluster.submit(f"bad-{number}", target)
+    for number, reason in enumerate(PROGRAM_FAULTS.values()):
+        assert reason in cluster.answer(client.JobRejected, f"bad-{number}").reason
+
+
+def test_a_job_that_wants_more_slots_than_there_are_fails_for_want_of_them(cluster: Cluster) -> None:
+    cluster.submit("wide", WORD_COUNT, "--port", "9", parallelism=4)
+    assert cluster.answer(client.JobAccepted, "wide").name == "WindowWordCount"
+    finished = cluster.answer(client.JobFinished, "wide")
+    assert finished.status is JobStatus.FAILED
+    assert "no slot within 1 s: the job wants 4, 0 are free" in finished.reason
+
+
+def test_a_second_submission_with_the_same_job_id_is_rejected(cluster: Cluster, graph: JobGraph) -> None:
+    cluster.ask(dispatcher.SubmitJob(job_id="twice", job_graph=graph))
+    cluster.ask(dispatcher.SubmitJob(job_id="twice", job_graph=graph), sender="client/second")
+    assert "was submitted before" in cluster.answer(client.JobRejected, "twice").reason
+    (rejection,) = [each for each in cluster.said(client.JobRejected) if each.body.job_id == "twice"]  # type: ignore[attr-defined]
+    assert rejection.header.recipient == "client/second"
+    assert cluster.answer(client.JobFinished, "twice").status is JobStatus.FAILED
+
+
+def test_a_large_graph_is_taken(cluster: Cluster, graph: JobGraph) -> None:
+    head = graph.vertices[-1]
+    operator = replace(head.operators[0], code=head.operators[0].code + bytes(LARGEST_SUBMISSION - 100_000))
+    large = replace(
+        graph, vertices=(*graph.vertices[:-1], replace(head, operators=(operator, *head.operators[1:])))
+    )
+    cluster.ask(dispatcher.SubmitJob(job_id="large", job_graph=large))
+    assert cluster.answer(client.JobAccepted, "large").name == graph.name
+    assert cluster.answer(client.JobFinished, "large").status is JobStatus.FAILED
+
+
+# Whatever happens to the jobmanager, each submission is admitted once.
+
+
+def test_a_jobmanager_that_is_killed_admits_each_submission_exactly_once(
+    kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path, graph: JobGraph
+) -> None:
+    cluster = Cluster(kafka, cluster_id, tmp_path)
+    submitted, garbage = [], []
+    try:
+        for life in range(3):
+            garbage.append(cluster.write(b"garbage"))
+            for number in range(5):
+                submitted.append(f"j{life}-{number}")
+                cluster.ask(dispatcher.SubmitJob(job_id=submitted[-1], job_graph=graph))
+            cluster.start()
+            cluster.answer(client.JobAccepted, submitted[-1 - life])
+            cluster.kill()
+        cluster.start()
+        for job_id in submitted:
+            assert cluster.answer(client.JobFinished, job_id).status is JobStatus.FAILED
+        for offset in garbage:
+            cluster.letter(offset)
+        assert [each.body.job_id for each in cluster.said(client.JobAccepted)] == submitted  # type: ignore[attr-defined]
+        assert [each.body.job_id for each in cluster.said(dispatcher.SubmitJob)] == submitted  # type: ignore[attr-defined]
+        assert cluster.said(client.JobRejected) == []
+        assert len(cluster.said(dispatcher.SubmissionRefused)) == len(garbage)
+        elected = [each.body for each in cluster.said(everyone.LeaderElected)]
+        epochs = [each.epoch for each in elected if each.role == "dispatcher"]  # type: ignore[attr-defined]
+        assert epochs == [1, 2, 3, 4]
+        assert cluster.process is not None
+        cluster.process.send_signal(signal.SIGTERM)
+        assert cluster.process.wait(SOON_S) == 0
+    finally:
+        cluster.kill()
+        cluster.log.close()
