@@ -51,33 +51,33 @@ class Replica:
         self.offset = record.offset
         if not self.leadership.admits(record):
             return []
-        self.leadership = self.leadership.evolve(record)
-        return [each for each in self._concerned(record) if self._fold(each, record)]
+        if isinstance(record.body, LeaderElected):
+            self.leadership = self.leadership.evolve(record)
+            return [each for each in self._led_as(record.body.role) if self._fold(each, record)]
+        sender, recipient = record.header.sender, record.header.recipient
+        if recipient == EVERYONE:
+            return [each for each in list(self.states) if self._fold(each, record)]
+        changed = [sender] if self._fold(sender, record) else []
+        if recipient != sender and self._fold(recipient, record):
+            changed.append(recipient)
+        return changed
 
     def story(self, role_address: str) -> tuple[Record, ...]:
         """The last events that an address folded, oldest first."""
         return tuple(self._stories.get(role_address, ()))
 
-    def _concerned(self, record: Record) -> list[str]:
-        sender, recipient = record.header.sender, record.header.recipient
-        if isinstance(record.body, LeaderElected):
-            return self._led_as(record.body.role)
-        if recipient == EVERYONE:
-            return list(self.states)
-        addresses = (sender,) if sender == recipient else (sender, recipient)
-        return [each for each in addresses if self._serves(each)]
-
     def _led_as(self, role: str) -> list[str]:
-        led = [each for each in self.states if role_of(each) == role]
-        if not led and role != JOB_MASTER and self._serves(role):
-            return [role]
-        return led
+        return [each for each in self.states if role_of(each) == role] if role == JOB_MASTER else [role]
 
-    def _serves(self, role_address: str) -> bool:
-        return kind_of(role_address) in self._roles and (self._only is None or self._only(role_address))
+    def _serving(self, role_address: str) -> AnyRole | None:
+        role = self._roles.get(kind_of(role_address))
+        return role if role is not None and (self._only is None or self._only(role_address)) else None
 
     def _fold(self, role_address: str, record: Record) -> bool:
-        role = self.role(role_address)
+        """Whether the address is served here and the event was a legal step."""
+        role = self._serving(role_address)
+        if role is None:
+            return False
         before = self.states.get(role_address)
         if before is None:
             before = role.initial(role_address)
