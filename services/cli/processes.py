@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import secrets
 import socket
+import tempfile
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -58,7 +60,9 @@ def taskexecutor(
     from ..entrypoints.process import log_to_stderr, stop_on_signals
 
     log_to_stderr()
-    scratch = configuration.home.absolute() / "scratch" / name
+    scratch = configuration.home.absolute() / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
-    entrypoint.run(configuration, name, scratch, stop_on_signals())
+    # Fresh for each process: what one that was killed has left there must not meet its successor.
+    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=scratch, ignore_cleanup_errors=True) as own:
+        entrypoint.run(configuration, name, Path(own), stop_on_signals())
     return ExitCode.OK

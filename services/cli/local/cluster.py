@@ -7,6 +7,7 @@ beside the broker's. That the cluster is ready is read from its log, where each 
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -138,6 +139,7 @@ class LocalCluster:
             self._end_in_order(reason)
             self._end_by_force()
             self._stop_kafka()
+            shutil.rmtree(self.home / "scratch", ignore_errors=True)
             remove_record(self.home)
 
     def stop_processes(self, reason: str) -> None:
