@@ -17,12 +17,14 @@ from confluent_kafka.admin import AdminClient
 from tailrace.infra.jars import kafka_classpath, pyspark_jars_dir
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.prerequisites import find_java
-from tailrace.pipelines.graph.program import build
+from tailrace.schemas.body import Body
+from tailrace.schemas.client import JobAccepted
 from tailrace.schemas.dispatcher import SubmitJob
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import EntryPoint
 from tailrace.services.log.codec import Codec
-from tailrace.services.log.topics import ensure_cluster_topics, submissions_topic
+from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topics import ensure_cluster_topics, log_topic, submissions_topic
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "submit-from-anywhere.md"
@@ -41,6 +43,27 @@ def submissions(kafka: EmbeddedKafka, cluster_id: str) -> str:
     """The submissions topic of a cluster that nobody runs."""
     ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
     return submissions_topic(cluster_id)
+
+
+def answer_of_a_jobmanager(kafka: EmbeddedKafka, cluster_id: str) -> Body:
+    """What a jobmanager that starts only now says to the client first."""
+    command = [sys.executable, "-m", "tailrace.services.cli", "jobmanager"]
+    where = ["--bootstrap-servers", kafka.bootstrap_servers, "--cluster-id", cluster_id]
+    topic = log_topic(cluster_id)
+    log = KafkaEventLog(kafka.bootstrap_servers, topic, Codec(topic))
+    tail = log.tail(0)
+    with subprocess.Popen([*command, *where]) as jobmanager:
+        try:
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                for record in tail.poll(1):
+                    if record.header.recipient.startswith("client/"):
+                        return record.body
+        finally:
+            jobmanager.kill()
+            tail.close()
+            log.close()
+    raise AssertionError("the jobmanager said nothing to the client")
 
 
 def only_event(kafka: EmbeddedKafka, topic: str) -> Event:
@@ -93,8 +116,8 @@ def test_a_java_program_submits_a_job(kafka: EmbeddedKafka, cluster_id: str, sub
     assert event.header.sender == "client/java-example"
     assert before <= event.header.time <= time.time_ns() // 1000
     assert event.body.entry_point is not None
-    graph = build(event.body.entry_point.target, event.body.entry_point.arguments)
-    assert graph.name == "WindowWordCount"
+    accepted = answer_of_a_jobmanager(kafka, cluster_id)
+    assert accepted == JobAccepted(job_id=event.body.job_id, name="WindowWordCount")
 
 
 def test_the_python_program_of_the_document_submits_the_same(
