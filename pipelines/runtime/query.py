@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -61,16 +62,15 @@ def start_query(
 
     Raises what Spark raises where the query cannot be planned.
     """
-    from pyspark.sql import functions
     from pyspark.sql.types import IntegerType, StructField, StructType
 
-    # Spark's Arrow writer looks for one more row before it lets a batch go: give it an empty one.
-    value = functions.explode(functions.array("value", functions.lit(b""))).alias("value")
+    _prepare(checkpoint)
     rows = (
         spark.readStream.format("kafka")
         .options(**_source_options(bootstrap_servers, begin))
         .load()
-        .select(*COLUMNS[:-1], value)
+        # Spark's Arrow writer looks for one more row before it lets a batch go: give it an empty one.
+        .selectExpr(*COLUMNS[:-1], "explode(array(value, X'')) AS value")
         .mapInArrow(_as_function(hand_over), StructType([StructField("nothing", IntegerType())]))
     )
     writer = (
@@ -83,6 +83,13 @@ def start_query(
         case ExecutionMode.MICRO_BATCH:
             writer = writer.trigger(processingTime="0 seconds").outputMode("append")
     return Query(writer.start(), checkpoint)
+
+
+def _prepare(checkpoint: Path) -> None:
+    """Spark's checkpoint directory before its first batch: Hadoop would fork a chmod for each part of it."""
+    for name in ("offsets", "commits", "sources/0"):
+        (checkpoint / name).mkdir(parents=True)
+    (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
 
 
 def _source_options(bootstrap_servers: str, begin: Positions) -> dict[str, str]:

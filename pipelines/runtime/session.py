@@ -31,6 +31,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # Without checksum files beside the checkpoint's: Hadoop forks a chmod for each file and folder it makes.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.python.daemon.module": "tailrace.pipelines.runtime.daemon",
     # The code of two jobs never shares an interpreter.
     "spark.python.worker.reuse": "false",
@@ -53,7 +55,13 @@ SETTINGS: Final[Mapping[str, str]] = {
 }
 
 # Two TaskExecutors share a small machine: one collector thread, no second compiler.
-_JVM_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
+# VFORK starts a process in one step, where the default starts a helper that starts it.
+_JVM_OPTIONS: Final = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xss512k",
+    "-Djdk.lang.Process.launchMechanism=VFORK",
+)
 
 # Stopping a query kills its tasks, and Spark writes a stack trace for each: that is no error here.
 _LOG4J: Final = """\
@@ -90,11 +98,18 @@ def start_session(
     from pyspark.sql import SparkSession
 
     scratch.mkdir(parents=True, exist_ok=True)
+    temporary = scratch / "tmp"
+    temporary.mkdir(exist_ok=True)
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)
     options = " ".join(
         f'"{option}"'
-        for option in (*_JVM_OPTIONS, f"-Dlog4j2.configurationFile={log4j.as_uri()}", *jvm_options)
+        for option in (
+            *_JVM_OPTIONS,
+            f"-Djava.io.tmpdir={temporary}",
+            f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+            *jvm_options,
+        )
     )
     settings = {
         **SETTINGS,
