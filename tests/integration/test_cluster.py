@@ -47,7 +47,8 @@ pytestmark = pytest.mark.timeout(300)
 PROGRAM = Path(tailrace.__file__).parent / "pipelines" / "examples" / "window_word_count.py"
 ENTRY_POINT = "tailrace.pipelines.examples.window_word_count:main"
 SLOT_TIMEOUT_S = 3
-PATIENCE_S = 60.0
+WINDOW_PARALLELISM = 3
+PATIENCE_S = 90.0
 T = TypeVar("T")
 
 
@@ -157,7 +158,7 @@ def text() -> Iterator[TextServer]:
 def job(cluster: Cluster, text: TextServer) -> str:
     """WindowWordCount over all four slots, flatMap at 4 and the windows at 3, as document 002 has it."""
     options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "2"]
-    parallelism = ["--flat-map-parallelism", "4", "--window-parallelism", "3"]
+    parallelism = ["--flat-map-parallelism", "4", "--window-parallelism", str(WINDOW_PARALLELISM)]
     submitted = cluster.ok("run", str(PROGRAM), "-d", *options, *parallelism)
     job_id = submitted.stdout.strip()
     eventually(lambda: running_tasks(cluster, job_id) == 8 or None, "8 tasks RUNNING")
@@ -212,17 +213,17 @@ def windows(cluster: Cluster, job_id: str) -> list[Window]:
 
 
 def wait_for_windows(cluster: Cluster, job_id: str, after_ms: float, count: int) -> list[Window]:
-    """Waits until so many windows that end after a time are followed by another; all windows but that last one."""
+    """Waits until so many windows that end after a time are complete; all complete windows, oldest first."""
     tally, deadline = Tally(), time.monotonic() + PATIENCE_S
     enough = threading.Event()
     for record in read_output(
         cluster.configuration, job_id, over=lambda: enough.is_set() or time.monotonic() > deadline
     ):
         tally.add(record, 0.0)
-        if sum(window.end_ms > after_ms for window in tally.windows()) > count:
+        if sum(window.end_ms > after_ms for window in tally.complete(WINDOW_PARALLELISM)) >= count:
             enough.set()
     assert enough.is_set(), f"no {count} windows within {PATIENCE_S:g} s"
-    return tally.windows()[:-1]
+    return tally.complete(WINDOW_PARALLELISM)
 
 
 def test_a_cluster_that_runs_is_not_started_twice(cluster: Cluster) -> None:
@@ -447,6 +448,21 @@ def test_ctrl_c_cancels_an_attached_job(cluster: Cluster, text: TextServer) -> N
     assert "Traceback" not in err
 
 
+def test_a_reader_that_hangs_up_leaves_the_job_running(cluster: Cluster, text: TextServer) -> None:
+    options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "1"]
+    with cluster.popen("run", str(PROGRAM), *options) as attached:
+        assert attached.stdout is not None
+        assert attached.stderr is not None
+        assert "> " in attached.stdout.readline()
+        attached.stdout.close()
+        told = attached.stderr.read()
+    assert attached.returncode == ExitCode.BROKEN_PIPE
+    assert told.splitlines()[-1].endswith("is RUNNING")
+    fold, _ = cluster.story()
+    (running,) = [each for each in jobs(fold) if each.status.value == "RUNNING"]
+    cluster.ok("cancel", running.job_id)
+
+
 def test_a_job_whose_code_raises_fails_with_its_line(
     cluster: Cluster, text: TextServer, tmp_path: Path
 ) -> None:
@@ -487,6 +503,6 @@ def test_a_cluster_stops_in_order_and_leaves_nothing_but_its_log(cluster: Cluste
     assert cluster.run("list").returncode == ExitCode.UNREACHABLE
     cluster.ok("cluster", "start", "--taskexecutors", "0")
     cluster.watch()
-    assert len(cluster.ok("list", "-o", "json").stdout.splitlines()) == 4
+    assert len(cluster.ok("list", "-o", "json").stdout.splitlines()) == 5
     cluster.ok("cluster", "stop")
     assert [each for each in cluster.seen if alive(*each)] == []

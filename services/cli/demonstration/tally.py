@@ -45,6 +45,7 @@ class Tally:
     def __init__(self) -> None:
         self._windows: dict[int, Window] = {}
         self._told: set[int] = set()
+        self._latest: dict[int, int] = {}
 
     def add(self, record: OutputRecord, now: float) -> None:
         """A record has come in at `now`, in seconds; its timestamp is the end of its window, less a millisecond."""
@@ -52,18 +53,25 @@ class Tally:
         window = self._windows.setdefault(end, Window(end))
         window.counts[record.record["word"]] += record.record["count"]
         window.last_arrival = now
+        self._latest[record.subtask] = max(end, self._latest.get(record.subtask, 0))
 
     def closed(self, now: float) -> list[Window]:
         """Windows that seem to be complete and were not returned before; `now` in seconds since the epoch."""
         fresh = []
         for end in sorted(self._windows.keys() - self._told):
             window = self._windows[end]
-            followed = any(other > end for other in self._windows)
+            followed = all(latest > end for latest in self._latest.values())
             quiet = now > window.last_arrival + _QUIET_S and now > end / 1000 + _GRACE_S
             if followed or quiet:
                 self._told.add(end)
                 fresh.append(window)
         return fresh
+
+    def complete(self, subtasks: int) -> list[Window]:
+        """The windows that so many subtasks have all gone past, oldest first: nothing more can come of them."""
+        if len(self._latest) < subtasks:
+            return []
+        return [window for window in self.windows() if window.end_ms < min(self._latest.values())]
 
     def windows(self) -> list[Window]:
         """All windows, oldest first."""

@@ -16,8 +16,8 @@ def window(end_ms: int, **counts: int) -> Window:
     return Window(end_ms, Counter(counts))
 
 
-def printed(word: str, count: int, end_ms: int) -> OutputRecord:
-    return OutputRecord(0, end_ms - 1, 1, None, f"{word} : {count}", {"word": word, "count": count})
+def printed(word: str, count: int, end_ms: int, subtask: int = 1) -> OutputRecord:
+    return OutputRecord(0, end_ms - 1, subtask, None, f"{word} : {count}", {"word": word, "count": count})
 
 
 def test_counts_of_a_prefix_of_the_lines_are_right() -> None:
@@ -55,6 +55,18 @@ def test_a_window_closes_when_another_follows_or_all_is_quiet() -> None:
     tally.add(printed("or", 1, 10000), 10.1)
     tally.add(printed("not", 1, 15000), 15.1)
     assert [each.end_ms for each in tally.closed(15.1)] == [10000]
+
+
+def test_a_window_is_complete_when_every_subtask_has_gone_past_it() -> None:
+    tally = Tally()
+    tally.add(printed("to", 2, 5000, 1), 0)
+    tally.add(printed("to", 1, 10000, 1), 0)
+    assert tally.complete(2) == []
+    tally.add(printed("be", 2, 5000, 2), 0)
+    assert tally.complete(2) == tally.closed(0) == []
+    tally.add(printed("be", 2, 10000, 2), 0)
+    (first,) = tally.complete(2)
+    assert (first.end_ms, first.total) == (5000, 4)
 
 
 def test_the_server_notes_what_it_sends() -> None:
