@@ -343,6 +343,24 @@ def _first_failure(job: Job, attempts: list[str]) -> str:
     raise AssertionError(f"nothing failed: {job.reports.all}")
 
 
+def test_nothing_is_lost_or_repeated_when_spark_ends_a_real_time_batch(
+    start: Callable[[JobGraph], Job], server: TextServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.pipelines.runtime.query._REAL_TIME_BATCH", "5 seconds")
+    job = start(word_count(server.port, 2, 2))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    sent: list[str] = []
+    with server.accept() as connection:
+        until = time.monotonic() + 12  # two ends of a batch
+        while time.monotonic() < until:
+            sent += WORDS[:1000]
+            connection.sendall(text(WORDS[:1000]))
+            time.sleep(0.1)
+        assert job.printed_in_all(len(sent)) == Counter(sent)
+    assert not any(job.reports.failure_of(attempt) for attempt in attempts)
+
+
 def test_micro_batches_count_the_same(start: Callable[[JobGraph], Job], server: TextServer) -> None:
     graph = word_count(server.port, 2, 2)
     job = start(msgspec.structs.replace(graph, configuration={"execution.mode": "micro-batch"}))
