@@ -30,13 +30,22 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
 
-    @initialize(slots=st.lists(st.integers(1, 3), min_size=1, max_size=2), settled=st.booleans())
-    def starts(self, slots: list[int], settled: bool) -> None:
+    @initialize(
+        slots=st.lists(st.integers(1, 3), min_size=1, max_size=3),
+        settled=st.booleans(),
+        parallelism=PARALLELISM,
+        turns=st.integers(0, 14),
+    )
+    def starts(self, slots: list[int], settled: bool, parallelism: int, turns: int) -> None:
+        """A first job, on its way already: the rest begins in the middle of a conversation."""
         self.world.start_master()
         for resource_id, count in zip(RESOURCE_IDS, slots, strict=False):
             self.world.start_worker(resource_id, count)
         if settled:
             self.world.settle()
+        self.a_job_is_submitted(JOB_IDS[0], parallelism, 1)
+        for _ in range(turns):
+            self.world.turn()
 
     @rule(job_id=st.sampled_from(JOB_IDS), parallelism=PARALLELISM, admitted=st.integers(1, 2))
     def a_job_is_submitted(self, job_id: str, parallelism: int, admitted: int) -> None:

@@ -1,0 +1,109 @@
+"""Words that cross on the log: what is said too late, because the sender had not read yet what changed meanwhile."""
+
+from __future__ import annotations
+
+from tailrace.schemas import dispatcher, job_master, resource_manager
+from tailrace.schemas.types import JobStatus, SlotOffer
+from tailrace.services.resource_manager.role import ResourceManagerOptions
+
+from .simulation import HARDWARE, PROFILE, SECOND, Cluster, graph
+
+
+def running(parallelism: int = 1) -> Cluster:
+    """j1 runs on te-1, and te-2 is there."""
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1", slots=parallelism)
+    cluster.settle()
+    cluster.submit("j1", graph(parallelism))
+    cluster.settle()
+    cluster.start_task_executor("te-2")
+    cluster.settle()
+    return cluster
+
+
+def allocation(cluster: Cluster) -> str:
+    """The first AllocationID of j1."""
+    return next(iter(sorted(cluster.replica.states["job_master/j1"].slots)))
+
+
+def test_a_slot_that_another_task_executor_offers_again_is_turned_down() -> None:
+    cluster = running()
+    offer = SlotOffer(allocation_id=allocation(cluster), slot_number=0, resource_profile=PROFILE)
+    body = job_master.OfferSlots(job_id="j1", resource_id="te-2", slots=(offer,))
+    cluster.say("task_executor/te-2", "job_master/j1", body)
+    cluster.settle()
+    (rejection,) = cluster.said("SlotsRejected")
+    assert rejection.header.recipient == "task_executor/te-2"
+    job = cluster.replica.states["job_master/j1"]
+    assert (job.status, job.missing_slots) == (JobStatus.RUNNING, 0)
+    assert job.slots[allocation(cluster)].resource_id == "te-1"
+
+
+def test_a_slot_that_was_offered_in_time_is_not_lost_to_a_timeout() -> None:
+    cluster = running()
+    body = job_master.SlotAllocationFailed(allocation_id=allocation(cluster), reason="too late")
+    cluster.say("resource_manager", "job_master/j1", body)
+    cluster.settle()
+    assert cluster.replica.states["job_master/j1"].status is JobStatus.RUNNING
+
+
+def test_a_task_that_is_deployed_into_a_lost_slot_does_not_keep_the_job_from_ending() -> None:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1")
+    cluster.settle()
+    cluster.submit("j1")
+    while not cluster.said("ChannelsCreated"):
+        assert cluster.step()
+    job_master_state = cluster.replica.states["job_master/j1"]
+    deployments = cluster.replica.role("job_master/j1").decide(job_master_state, cluster.now)
+    assert [each.body.AVRO_NAME.rpartition(".")[2] for each in deployments] == ["SubmitTask", "SubmitTask"]
+    lost = job_master.FailSlot(allocation_id=allocation(cluster), reason="te-1 has left")
+    cluster.say("resource_manager", "job_master/j1", lost)
+    for each in deployments:
+        cluster.say("job_master/j1", each.recipient, each.body, cause=each.cause)
+    assert cluster.replica.states["job_master/j1"].status is JobStatus.FAILED
+    cluster.on_run = lambda *_: None
+    cluster.settle()
+    (finished,) = cluster.said("JobFinished")
+    assert finished.body.status is JobStatus.FAILED  # type: ignore[attr-defined]
+    assert finished.body.reason == "te-1 has left"  # type: ignore[attr-defined]
+
+
+def test_a_task_executor_that_does_not_answer_a_slot_request_fails_the_job_with_its_name() -> None:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1")
+    cluster.settle()
+    cluster.submit("j1")
+    while not cluster.said("task_executor.RequestSlot"):
+        assert cluster.step()
+    role, state = cluster.replica.role("resource_manager"), cluster.replica.states["resource_manager"]
+    deadline = role.deadline(state)
+    assert deadline == cluster.now + ResourceManagerOptions().slot_request_timeout
+    assert role.decide(state, deadline - 1) == []
+    (owed,) = role.decide(state, deadline)
+    assert "TaskExecutor te-1 does not answer the request for its slot 0" in owed.body.reason  # type: ignore[attr-defined]
+
+
+def test_a_task_executor_that_registers_while_the_cluster_ends_is_told_to_leave() -> None:
+    cluster = running()
+    cluster.say("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="asked to"))
+    while not cluster.said("resource_manager.ShutDownCluster"):
+        assert cluster.step()
+    cluster.lead("task_executor/te-3")
+    body = resource_manager.RegisterTaskExecutor(
+        address="sim",
+        resource_id="te-3",
+        data_port=0,
+        hardware=HARDWARE,
+        number_of_slots=1,
+        default_slot_profile=PROFILE,
+    )
+    cluster.say("task_executor/te-3", "resource_manager", body)
+    cluster.settle()
+    assert cluster.replica.states["task_executor/te-3"].left
+    (terminated,) = cluster.said("ClusterTerminated")
+    assert terminated.body.reason == "asked to"  # type: ignore[attr-defined]
+    assert terminated.header.time < cluster.now + SECOND
