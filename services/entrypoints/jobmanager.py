@@ -27,7 +27,7 @@ from ..resource_manager import ResourceManager
 from ..resource_manager.role import ResourceManagerOptions
 from ..resource_manager.state import ResourceManagerState
 from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Shell
-from .process import process_address, session
+from .process import KAFKA_PATIENCE_S, process_address, session
 
 _log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     cluster = configuration.cluster_id
     kafka_admin = admin(configuration)
     ensure_cluster_topics(kafka_admin, cluster)
-    log = event_log(configuration)
+    log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
     letters = DeadLetters(configuration.bootstrap_servers, cluster)
     options = ResourceManagerOptions(slot_request_timeout=int(configuration.slot_request_timeout_s * 1e6))
     host = Host(

@@ -13,6 +13,9 @@ from types import FrameType
 
 import structlog
 
+KAFKA_PATIENCE_S = 120.0
+"""How long a process waits for a Kafka that is gone before it ends: longer than a broker takes to come back."""
+
 
 def process_address() -> str:
     """host:pid, for people."""

@@ -23,7 +23,7 @@ from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, address
 from ..task_executor import TaskExecutor
 from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
-from .process import process_address, session
+from .process import KAFKA_PATIENCE_S, process_address, session
 
 _log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
     cluster = configuration.cluster_id
     own_address = address(TASK_EXECUTOR, resource_id)
-    log = event_log(configuration)
+    log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
     host = Host(
         log,
         Replica([TaskExecutor()], only=lambda each: each == own_address),

@@ -1,7 +1,7 @@
 """Dead letters: what could not be read or was not allowed, kept with the reason and where it came from.
 
-Written before the refusal is recorded, so that nothing is refused without a letter; a crash in between writes the
-letter twice, which its source (topic, partition, offset) shows.
+Written before the refusal is recorded, so that nothing is refused without a letter. A record is known by its source
+(topic, partition, offset): met again, after a crash or in a replay, it gets no second letter.
 """
 
 from __future__ import annotations
@@ -46,13 +46,19 @@ class DeadLetters:
     """Writes to `<c>.dead-letters`; safe for use by several threads."""
 
     def __init__(self, bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> None:
+        self._servers = bootstrap_servers
+        self._cluster = cluster
         self._topic = dead_letters_topic(cluster)
         self._timeout = timeout
+        self._written: set[tuple[str, int, int]] | None = None
         self._writing = threading.Lock()
         self._producer = Producer(writer(bootstrap_servers))
 
     def write(self, unreadable: Unreadable, time: int) -> None:
-        """Writes one letter and waits until it is durable; `time` in microseconds. Raises LogUnavailable."""
+        """Writes one letter and waits until it is durable; a record that has a letter already gets no other.
+
+        `time` in microseconds. Raises LogUnavailable.
+        """
         letter = DeadLetter(
             source=Origin(topic=unreadable.topic, partition=unreadable.partition, offset=unreadable.offset),
             reason=unreadable.reason,
@@ -61,17 +67,30 @@ class DeadLetters:
             value=unreadable.value and unreadable.value[:LARGEST_EVENT],
         )
         failures: list[KafkaError] = []
+        where = _where(letter)
         with self._writing:
+            if self._written is None:
+                # Whoever replays the log, or admits again what the last leader had begun to, meets old acquaintances.
+                self._written = {
+                    _where(each) for each in read(self._servers, self._cluster, timeout=self._timeout)
+                }
+            if where in self._written:
+                return
             self._producer.produce(
                 self._topic,
                 encode(letter),
                 on_delivery=lambda error, _: failures.append(error) if error else None,
             )
             left = self._producer.flush(self._timeout)
-        if failures or left:
-            raise LogUnavailable(
-                f"{self._topic} takes no letters: {failures[0].str() if failures else 'timed out'}"
-            )
+            if failures or left:
+                raise LogUnavailable(
+                    f"{self._topic} takes no letters: {failures[0].str() if failures else 'timed out'}"
+                )
+            self._written.add(where)
+
+
+def _where(letter: DeadLetter) -> tuple[str, int, int]:
+    return letter.source.topic, letter.source.partition, letter.source.offset
 
 
 def read(bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> Iterator[DeadLetter]:
