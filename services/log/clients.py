@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import structlog
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from .event_log import LARGEST_EVENT
 
@@ -95,6 +95,12 @@ def patiently(ask: Callable[[], T], timeout: float) -> T:
             if waited >= patience:
                 raise
             time.sleep(_PAUSE_S)
+
+
+def watermarks(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:
+    """The first offset that partition 0 of the topic holds, and the one behind its last. Raises KafkaException."""
+    partition = TopicPartition(topic, 0)
+    return patiently(lambda: consumer.get_watermark_offsets(partition, timeout=timeout), timeout)
 
 
 def _on_error(error: KafkaError) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import fastavro
 import msgspec
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from ...schemas import avro
 from ...schemas.dead_letters import DeadLetter
 from ...schemas.types import Origin
-from .clients import reader, writer
+from .clients import reader, watermarks, writer
 from .codec import SINGLE_OBJECT
 from .event_log import LARGEST_EVENT, LogUnavailable, Unreadable
 from .topics import dead_letters_topic
@@ -94,11 +94,11 @@ def _where(letter: DeadLetter) -> tuple[str, int, int]:
 
 
 def read(bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> Iterator[DeadLetter]:
-    """All letters there are now, oldest first."""
+    """All letters there are now, oldest first. Raises LogUnavailable."""
     topic = dead_letters_topic(cluster)
     consumer = Consumer(reader(bootstrap_servers, enable_partition_eof=True))
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=timeout)
+        low, high = watermarks(consumer, topic, timeout)
         consumer.assign([TopicPartition(topic, 0, low)])
         position = low
         while position < high:
@@ -110,5 +110,7 @@ def read(bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> Iter
                 continue
             position = (message.offset() or 0) + 1
             yield decode(message.value() or b"")
+    except KafkaException as error:
+        raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
     finally:
         consumer.close()

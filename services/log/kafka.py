@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from ...schemas.event import Event, Record
-from .clients import client, patiently, reader, writer
+from .clients import client, patiently, reader, watermarks, writer
 from .codec import Codec, Undecodable
 from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
 
@@ -156,10 +156,7 @@ class _KafkaTail:
             reader(servers, enable_partition_eof=True, auto_offset_reset="error", queued_min_messages=50_000)
         )
         try:
-            partition = TopicPartition(topic, 0)
-            low, high = patiently(
-                lambda: self._consumer.get_watermark_offsets(partition, timeout=timeout), timeout
-            )
+            low, high = watermarks(self._consumer, topic, timeout)
         except KafkaException as error:
             self._consumer.close()
             raise LogUnavailable(
