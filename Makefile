@@ -44,10 +44,11 @@ test: setup  ## All tests, with real Kafka and real Spark
 	$(BIN)/pytest $(T)
 
 .PHONY: soak
-soak: setup  ## The integration tests again and again, for SOAK_MINUTES (10), until one fails
+soak: setup  ## Random histories of whole clusters, and the integration tests, for SOAK_MINUTES (10), until one fails
 	@end=$$(($$(date +%s) + 60 * $(SOAK_MINUTES))); round=0; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 		round=$$((round + 1)); echo "soak: round $$round"; \
+		EXAMPLES=1000 $(BIN)/pytest tests/services/test_any_order.py -q --timeout 1800 || exit 1; \
 		$(BIN)/pytest -m integration -q $(T) || exit 1; \
 	done
 
