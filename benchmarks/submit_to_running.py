@@ -1,4 +1,4 @@
-"""From SubmitJob produced to every task RUNNING, for WindowWordCount on a warm cluster, and who takes how much of it.
+"""From SubmitJob produced to every task RUNNING, for WindowWordCount on a warm, idle cluster, and who takes how much.
 
 The control plane's share ends when the last SubmitTask has been said; what follows is the start of Spark's queries and
 of the StreamTasks, on two TaskExecutors at once. Times are those in the headers of the log. The peer is Flink 2.3 on
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 
+import psutil
 from _cluster import SLOTS, TASK_EXECUTORS, TextServer, running_cluster, word_count
 from _report import conditions, median, report
 
@@ -24,6 +25,8 @@ from tailrace.services.log import EventLog, Tail
 ROUNDS = 7
 WARM_UP = 3
 PATIENCE_S = 60.0
+IDLE_PATIENCE_S = 10.0
+IDLE_PERCENT = 15.0
 
 
 class Times:
@@ -70,8 +73,17 @@ def follow(tail: Tail, times: Times, until: str) -> None:
             times.take(record)
 
 
+def wait_until_idle() -> None:
+    """Until what the last job left to be cleared away, and what the TaskExecutors prepare for the next, is done."""
+    deadline = time.monotonic() + IDLE_PATIENCE_S
+    quiet = 0
+    while quiet < 3 and time.monotonic() < deadline:
+        quiet = quiet + 1 if psutil.cpu_percent(0.3) < IDLE_PERCENT else 0
+
+
 def measured(client: Client, log: EventLog, graph: JobGraph) -> tuple[float, float]:
     """(until every task ran, until the last was submitted) of one job, in milliseconds."""
+    wait_until_idle()
     tail = log.tail(log.end())
     try:
         start = time.time_ns() // 1000

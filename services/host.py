@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ..schemas.event import Event, Record
 from ..schemas.everyone import LeaderElected
-from .log import EventLog, LogUnavailable, Tail
+from .log import EventLog, Tail
 from .log.event_log import OnUnreadable
 from .replica import Replica
 from .roles import Clock, Owed, Shell, Time, kind_of, seal
+from .voice import Voice
 
 _LONGEST_WAIT_S = 0.1
 
@@ -66,7 +67,8 @@ class Host:
         self._epochs: dict[str, int] = {}
         self._failure: Exception | None = None
         self._said = 0
-        self._saying = threading.Lock()
+        self._counting = threading.Lock()
+        self._voice = Voice(log.append, self.fail)
         self._appended_to = -1
         self._dirty: dict[str, None] = {}
         self._deadlines: dict[str, Time] = {}
@@ -103,19 +105,21 @@ class Host:
             tail.close()
 
     def say(self, role_address: str, owed: Owed) -> None:
-        """Appends what a shell has to say on behalf of a role that this process leads; from any thread.
+        """Appends what a shell has to say on behalf of a role that this process leads; from any thread, at once.
 
-        Raises LogUnavailable, which also ends `run`: what a shell could not say, it says after a restart.
+        What can't be appended ends `run`: the instruction stands, and is obeyed again after a restart.
         """
-        try:
-            self._append(role_address, [owed], self._clock())
-        except LogUnavailable as error:
-            self.fail(error)
-            raise
+        epoch = self._epochs[self._led_as(role_address)]
+        for event in self._seal(role_address, [owed], epoch, self._clock()):
+            self._voice.say(event)
 
     def fail(self, error: Exception) -> None:
         """Ends `run` with an error that befell another thread of the process."""
         self._failure = self._failure or error
+
+    def close(self) -> None:
+        """Returns when all that was said is in the log."""
+        self._voice.close()
 
     def _tail(self) -> Tail:
         wanted = self._concerns
@@ -197,15 +201,11 @@ class Host:
         if events:
             self._appended_to = self._log.append(events)[-1]
 
-    def _append(self, role_address: str, owed: list[Owed], now: Time) -> None:
-        epoch = self._epochs[self._led_as(role_address)]
-        self._log.append(self._seal(role_address, owed, epoch, now))
-
     def _led_as(self, role_address: str) -> str:
         return role_address if role_address in self._epochs else kind_of(role_address)
 
     def _seal(self, sender: str, owed: list[Owed], epoch: int, now: Time) -> list[Event]:
-        with self._saying:
+        with self._counting:
             count = self._said
             self._said += len(owed)
         return seal(

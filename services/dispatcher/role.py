@@ -84,7 +84,9 @@ class Dispatcher:
 
 
 def _admitted(state: DispatcherState, partition: int, offset: int) -> DispatcherState:
-    return replace(state, positions=state.positions.set(partition, offset + 1))
+    # A refusal may come into the log behind what was admitted after it.
+    position = max(offset + 1, state.positions.get(partition, 0))
+    return replace(state, positions=state.positions.set(partition, position))
 
 
 def _put(state: DispatcherState, job: Job) -> DispatcherState:

@@ -70,6 +70,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     finally:
         for shell in shells.values():
             shell.close()
+        host.close()
         log.close()
 
 

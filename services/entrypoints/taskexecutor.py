@@ -80,6 +80,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     finally:
         starting.join()
         runtime.close()
+        host.close()
         log.close()
 
 

@@ -1,0 +1,51 @@
+"""What shells say, on its way into the log.
+
+A shell must not wait for Kafka: while a TaskExecutor's runtime waited for the acknowledgement of one task's state, its
+other tasks would not start. So what is said is queued, and one thread appends it in the order in which it was said, as
+much at a time as has gathered.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+
+from ..schemas.event import Event
+
+
+class Voice:
+    """Appends what it is given; the first failure is told once, and ends it."""
+
+    def __init__(
+        self, append: Callable[[Sequence[Event]], object], on_failure: Callable[[Exception], None]
+    ) -> None:
+        self._append = append
+        self._on_failure = on_failure
+        self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="voice", daemon=True)
+        self._thread.start()
+
+    def say(self, event: Event) -> None:
+        """Returns at once; from any thread."""
+        self._queue.put(event)
+
+    def close(self) -> None:
+        """Returns when all that was said before is in the log, or could not be brought there."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        ending = False
+        while not ending:
+            said = [self._queue.get()]
+            while not self._queue.empty():
+                said.append(self._queue.get())
+            ending = None in said
+            events = [event for event in said if event is not None]
+            try:
+                if events:
+                    self._append(events)
+            except Exception as error:
+                self._on_failure(error)
+                return
