@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+from ..schemas.ids import is_id
 
 
 class Configuration(BaseSettings):
@@ -29,6 +28,6 @@ class Configuration(BaseSettings):
     @field_validator("cluster_id")
     @classmethod
     def _is_id(cls, value: str) -> str:
-        if not _ID.fullmatch(value):
+        if not is_id(value):
             raise ValueError("1 to 64 letters, digits, '-' or '_' make a cluster id")
         return value

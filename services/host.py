@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from ..schemas.event import Event, Record
+from ..schemas.event import EVERYONE, Event, Record
 from ..schemas.everyone import LeaderElected
 from .log import EventLog, Tail
 from .log.event_log import OnUnreadable
@@ -127,7 +127,9 @@ class Host:
             return self._log.tail(0, on_unreadable=self._on_unreadable)
         return self._log.tail(
             0,
-            concerns=lambda sender, recipient: recipient in wanted or sender in wanted or recipient == "*",
+            concerns=lambda sender, recipient: (
+                recipient in wanted or sender in wanted or recipient == EVERYONE
+            ),
             on_unreadable=self._on_unreadable,
         )
 
@@ -145,7 +147,7 @@ class Host:
                 body = LeaderElected(
                     role=role, epoch=epoch, address=self._process_address, session=self._session
                 )
-                claims += self._seal(role, [Owed("*", body, None)], epoch, now)
+                claims += self._seal(role, [Owed(EVERYONE, body, None)], epoch, now)
             self._catch_up(tail, self._log.append(claims)[-1] + 1, stop)
             # A claim that another process overtook is ignored by every reader: claim the next epoch.
             # Of all roles: one that was won already may have been claimed by another process since.

@@ -18,11 +18,11 @@ from ...pipelines.graph.errors import ProgramError
 from ...pipelines.graph.program import BUILD_TIMEOUT_S
 from ...schemas.client import JobFinished, JobStatusChanged
 from ...schemas.event import Record
+from ...schemas.states import JOB_ENDS
 from ...schemas.types import EntryPoint, JobGraph, JobStatus
 from ..client import Client, Conversation, JobRejectedError, OutputRecord, read_output
 
 ACCEPT_TIMEOUT_S = 30.0
-_ENDED = frozenset({JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED})
 
 
 class Listener(Protocol):
@@ -172,7 +172,7 @@ class SubmittedJob:
         match record.body:
             case JobStatusChanged(job_id=self._job_id, status=status):
                 self._status = status
-                if status not in _ENDED:
+                if status not in JOB_ENDS:
                     self._listener.said(f"job {self._job_id} is {status.value}")
             case JobFinished(job_id=self._job_id, status=status, reason=reason):
                 self._status = status

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...schemas.states import JOB_ENDS
 from .errors import ExitCode, Failure
 from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
 from .show import clock, result, table, tell
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from ..configuration import Configuration
     from ..history.views import JobView
 
-_ENDED = ("FINISHED", "CANCELED", "FAILED")
 JobId = Annotated[
     str, typer.Argument(metavar="JOB", help="The job's id, or as much of its beginning as is unique.")
 ]
@@ -53,7 +53,7 @@ def cancel(
     """Cancel a job, and wait until it has ended."""
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     found = find_job(read_jobs(configuration), job)
-    if found.status.value in _ENDED:
+    if found.status in JOB_ENDS:
         raise Failure(ExitCode.JOB, f"job {found.job_id} has ended already: {found.status.value}")
     from ...schemas.client import CancelJobRejected, JobStatusChanged
     from ...schemas.event import Record
@@ -63,7 +63,7 @@ def cancel(
         match record.body:
             case CancelJobRejected(job_id=found.job_id) as refused:
                 return refused
-            case JobStatusChanged(job_id=found.job_id, status=now) as ended if now.value in _ENDED:
+            case JobStatusChanged(job_id=found.job_id, status=now) as ended if now in JOB_ENDS:
                 return ended
             case _:
                 return None
@@ -105,20 +105,20 @@ def output(
     from ...schemas.client import JobStatusChanged
     from ..client import Client, read_output
 
-    if not follow or found.status.value in _ENDED:
+    if not follow or found.status in JOB_ENDS:
         for record in read_output(configuration, found.job_id):
             result(printed(record, output))
         return ExitCode.OK
     with Client(configuration, name="output", timeout=10.0) as client, client.conversation() as conversation:
         # It may have ended between the first look and the conversation's beginning.
-        ended = find_job(read_jobs(configuration), found.job_id).status.value in _ENDED
+        ended = find_job(read_jobs(configuration), found.job_id).status in JOB_ENDS
 
         def over() -> bool:
             nonlocal ended
             for record in conversation.poll(0):
                 body = record.body
                 if isinstance(body, JobStatusChanged) and body.job_id == found.job_id:
-                    ended = ended or body.status.value in _ENDED
+                    ended = ended or body.status in JOB_ENDS
             return ended
 
         for record in read_output(configuration, found.job_id, over=over):

@@ -49,7 +49,7 @@ def taskexecutor(
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id, task_slots=slots)
     name = resource_id or f"{re.sub('[^A-Za-z0-9_-]', '-', socket.gethostname())[:40]}-{secrets.token_hex(3)}"
-    from ..log.topics import is_id
+    from ...schemas.ids import is_id
 
     if not is_id(name):
         raise Failure(

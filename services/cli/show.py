@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from datetime import datetime
+
+from ..text import local_time, printable
 
 
 def tell(line: str) -> None:
@@ -18,7 +19,8 @@ def result(line: str) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on stdout; plain columns where stdout is no terminal."""
+    """A table on stdout; plain columns where stdout is no terminal. Cells may hold what others wrote."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     if not sys.stdout.isatty():
         widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
         for row in [columns, *rows]:
@@ -26,17 +28,16 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     drawn = Table(title=title, title_justify="left", header_style="bold")
     for column in columns:
         drawn.add_column(column, overflow="fold")
     for row in rows:
-        drawn.add_row(*row)
+        drawn.add_row(*map(Text, row))
     Console().print(drawn)
 
 
 def clock(microseconds: int | None) -> str:
     """Local date and time; empty where there is none."""
-    if microseconds is None:
-        return ""
-    return datetime.fromtimestamp(microseconds / 1e6).strftime("%Y-%m-%d %H:%M:%S")
+    return "" if microseconds is None else local_time(microseconds, "%Y-%m-%d %H:%M:%S")

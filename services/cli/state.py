@@ -8,6 +8,7 @@ import typer
 
 from .errors import ExitCode, Failure
 from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from ..text import printable
 from .show import result
 
 _LONGEST_TEXT = 100
@@ -47,7 +48,7 @@ def state(
         )
     for address, data in moment.roles.items():
         result("")
-        result(f"{address}:")
+        result(printable(f"{address}:"))
         for line in lines(data, 1):
             result(line)
     return ExitCode.OK
@@ -62,9 +63,9 @@ def lines(data: Any, depth: int) -> list[str]:
         if value in (None, {}, [], ""):
             continue
         if isinstance(value, dict | list):
-            shown += [f"{indent}{key}:", *lines(value, depth + 1)]
+            shown += [f"{indent}{printable(str(key))}:", *lines(value, depth + 1)]
         else:
             text = " ".join(str(value).split())
             text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
-            shown.append(f"{indent}{key}: {text}")
+            shown.append(printable(f"{indent}{key}: {text}"))
     return shown

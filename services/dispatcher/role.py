@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from ...pipelines.graph.validation import validate
 from ...schemas import client, dispatcher, everyone, job_master, resource_manager
 from ...schemas.event import Record
+from ...schemas.ids import is_id
+from ...schemas.states import JOB_ENDS
 from ...schemas.types import EntryPoint, JobStatus
-from ..log.topics import is_id
 from ..roles import (
     DISPATCHER,
     JOB_MASTER,
@@ -23,7 +24,7 @@ from ..roles import (
     address,
     unchanged,
 )
-from .state import TERMINAL, DispatcherState, Ending, Job, Phase, Refusal
+from .state import DispatcherState, Ending, Job, Phase, Refusal
 
 _REASONS = 5
 _OWING = frozenset({Phase.ADMITTED, Phase.ACCEPTED, Phase.CANCEL_REQUESTED, Phase.TERMINATED, Phase.BUILDING})
@@ -245,7 +246,7 @@ def _terminated(
     state: DispatcherState, record: Record, body: dispatcher.JobReachedTerminalState
 ) -> DispatcherState:
     job = state.jobs.get(body.job_id)
-    if job is None or job.phase not in (Phase.RUNNING, Phase.CANCEL_REQUESTED) or body.status not in TERMINAL:
+    if job is None or job.phase not in (Phase.RUNNING, Phase.CANCEL_REQUESTED) or body.status not in JOB_ENDS:
         now = "unknown" if job is None else job.phase.value
         raise IllegalEvent(record, now, f"job {body.job_id} can't reach {body.status.value}")
     ended = replace(

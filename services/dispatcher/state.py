@@ -9,8 +9,6 @@ from immutables import Map
 
 from ...schemas.types import EntryPoint, JobGraph, JobStatus
 
-TERMINAL = frozenset({JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED})
-
 
 class Phase(StrEnum):
     """How far the Dispatcher is with a job; each phase but RUNNING and ENDED owes something."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
+from ...schemas.states import JOB_ENDS
 from ..roles import (
     TASK_EXECUTOR,
     Owed,
@@ -24,7 +25,7 @@ def _task_manager_registers(
     state: JobMasterState, record: Record, body: job_master.RegisterTaskManager
 ) -> JobMasterState:
     resource_id, cause = body.resource_id, record.offset
-    farewell = Progress.OWED if state.status in executions.ENDED else None
+    farewell = Progress.OWED if state.status in JOB_ENDS else None
     return _connect(state, Connection(resource_id, Progress.OWED, cause, farewell))
 
 

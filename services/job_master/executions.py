@@ -5,12 +5,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...schemas.event import Record
+from ...schemas.states import EXECUTION_ENDS, JOB_ENDS
 from ...schemas.types import ExecutionState, JobStatus
 from ..roles import IllegalEvent
 from . import slot_pool
-from .state import TERMINAL, Announcement, Execution, JobMasterState, Progress, SlotStep
+from .state import Announcement, Execution, JobMasterState, Progress, SlotStep
 
-ENDED = frozenset({JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED})
 _END_OF = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
 
 
@@ -43,7 +43,7 @@ def changed(
     execution = state.executions.get(execution_attempt_id)
     if execution is None:
         raise IllegalEvent(record, state.status.value, f"there is no Execution {execution_attempt_id}")
-    if execution.state in TERMINAL:
+    if execution.state in EXECUTION_ENDS:
         raise IllegalEvent(record, execution.state.value, f"Execution {execution_attempt_id} has ended")
     state = _moved(state, execution, to)
     if to is ExecutionState.FAILED:
@@ -61,9 +61,9 @@ def slot_lost(state: JobMasterState, allocation_id: str, reason: str, cause: int
     in_it = [each for each in state.executions.values() if each.allocation_id == allocation_id]
     state = slot_pool.gone(state, allocation_id)
     for execution in in_it:
-        if execution.state not in TERMINAL:
+        if execution.state not in EXECUTION_ENDS:
             state = _moved(state, execution, ExecutionState.FAILED)
-    if state.status in ENDED:
+    if state.status in JOB_ENDS:
         return settled(state, cause)
     return failed(state, reason, cause)
 
@@ -78,7 +78,7 @@ def slot_not_allocated(state: JobMasterState, allocation_id: str, reason: str, c
 
 def failed(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
     """The job fails: what still runs is cancelled first."""
-    if state.status in ENDED or state.status in _END_OF:
+    if state.status in JOB_ENDS or state.status in _END_OF:
         return settled(state, cause)
     state = with_status(replace(state, reason=reason), JobStatus.FAILING, cause)
     return settled(_cancel_all(state, cause), cause)
@@ -86,14 +86,14 @@ def failed(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
 
 def cancelled(state: JobMasterState, cause: int) -> JobMasterState:
     """The job is to be cancelled."""
-    if state.status in ENDED or state.status in _END_OF:
+    if state.status in JOB_ENDS or state.status in _END_OF:
         return state
     return settled(_cancel_all(with_status(state, JobStatus.CANCELLING, cause), cause), cause)
 
 
 def settled(state: JobMasterState, cause: int) -> JobMasterState:
     """When no Execution is left, the job ends and gives back what it holds."""
-    if state.unfinished or state.status in ENDED:
+    if state.unfinished or state.status in JOB_ENDS:
         return state
     if state.status in _END_OF:
         end = _END_OF[state.status]
@@ -128,7 +128,7 @@ def cancel_said(state: JobMasterState, execution_attempt_id: str) -> JobMasterSt
         return state
     state = replace(state, cancellations=state.cancellations.delete(execution_attempt_id))
     execution = state.executions[execution_attempt_id]
-    if execution.state in TERMINAL:
+    if execution.state in EXECUTION_ENDS:
         return state
     return _moved(state, execution, ExecutionState.CANCELING)
 
@@ -140,14 +140,14 @@ def _cancel_all(state: JobMasterState, cause: int) -> JobMasterState:
 
 
 def _cancel(state: JobMasterState, execution: Execution, cause: int) -> JobMasterState:
-    if execution.state in TERMINAL or execution.state is ExecutionState.CANCELING:
+    if execution.state in EXECUTION_ENDS or execution.state is ExecutionState.CANCELING:
         return state
     return replace(state, cancellations=state.cancellations.set(execution.execution_attempt_id, cause))
 
 
 def _moved(state: JobMasterState, execution: Execution, to: ExecutionState) -> JobMasterState:
     attempt = execution.execution_attempt_id
-    ends = to in TERMINAL
+    ends = to in EXECUTION_ENDS
     cancellations = state.cancellations
     if ends and attempt in cancellations:
         cancellations = cancellations.delete(attempt)

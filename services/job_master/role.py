@@ -77,11 +77,9 @@ def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} was started before")
     plan = ExecutionGraph.attach(state.job_id, graph)
     wanted = {
-        derive_id(state.job_id, "slot", slot.slot_sharing_group, slot.index): (
-            slot.slot_sharing_group,
-            slot.index,
-        )
-        for slot in plan.shared_slots()
+        derive_id(state.job_id, "slot", group, index): (group, index)
+        for group, count in plan.slot_sharing_groups.items()
+        for index in range(count)
     }
     state = replace(
         state,

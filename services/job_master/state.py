@@ -9,8 +9,6 @@ from immutables import Map
 
 from ...schemas.types import ExecutionState, JobGraph, JobStatus
 
-TERMINAL = frozenset({ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED})
-
 
 class Progress(StrEnum):
     """How far a thing that is said and answered has come."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
@@ -11,16 +10,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from .clients import LARGEST_MESSAGE
 from .event_log import LARGEST_EVENT, LogUnavailable
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 HEARTBEAT_RETENTION = {"retention.ms": "600000"}
 LARGEST_SUBMISSION = LARGEST_EVENT // 2
 """Bytes; see LARGEST_EVENT."""
-
-
-def is_id(text: str) -> bool:
-    """Whether the text can be a cluster id, job id or resource id: such ids become parts of topic names."""
-    return _NAME.fullmatch(text) is not None
 
 
 def log_topic(cluster: str) -> str:

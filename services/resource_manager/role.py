@@ -57,7 +57,8 @@ class ResourceManager:
         return owed + self._farewells(state, now)
 
     def deadline(self, state: ResourceManagerState) -> Time | None:
-        deadlines = [since + self._options.slot_request_timeout for since in state.slots.unfulfilled.values()]
+        oldest = state.slots.oldest
+        deadlines = [] if oldest is None else [oldest + self._options.slot_request_timeout]
         if state.ending is not None and not state.ending.over:
             deadlines.append(self._farewell_deadline(state.ending))
         return min(deadlines, default=None)
@@ -73,12 +74,13 @@ class ResourceManager:
         placed = place(manager, waiting)
         owed = [slots.request(request, key, reason) for request, key, reason in placed]
         given = {request.allocation_id for request, _, _ in placed}
-        late = [
-            manager.requests[allocation_id]
-            for allocation_id, since in manager.unfulfilled.items()
-            if now >= since + self._options.slot_request_timeout and allocation_id not in given
-        ]
-        if late:
+        expired = now - self._options.slot_request_timeout
+        if manager.oldest is not None and manager.oldest <= expired:
+            late = [
+                manager.requests[allocation_id]
+                for allocation_id, since in manager.unfulfilled.items()
+                if since <= expired and allocation_id not in given
+            ]
             wanted = Counter(each.job_id for each in manager.requests.values())
             late.sort(key=lambda each: each.cause)
             owed += [self._no_resource(state, each, wanted[each.job_id]) for each in late]

@@ -65,6 +65,13 @@ class SlotManager(msgspec.Struct, frozen=True):
     """AllocationID -> offset of the request, or of what made it wait again: no slot was found yet."""
     unfulfilled: Map[str, int] = Map()
     """AllocationID -> time of the request: no TaskExecutor has allocated the slot yet."""
+    times: Map[int, int] = Map()
+    """Time of request -> how many of `unfulfilled` were made then; requests that are made together share their time."""
+
+    @property
+    def oldest(self) -> int | None:
+        """The time of the oldest request that is not fulfilled."""
+        return min(self.times, default=None)
 
     def report(self, resource_id: str, statuses: tuple[SlotStatus, ...], decided_at: int) -> SlotManager:
         """The slots of a TaskExecutor were exactly these when it had folded the log up to `decided_at`."""
@@ -113,8 +120,7 @@ class SlotManager(msgspec.Struct, frozen=True):
             self,
             requests=self.requests.set(request.allocation_id, request),
             waiting=self.waiting.set(request.allocation_id, request.cause),
-            unfulfilled=self.unfulfilled.set(request.allocation_id, request.since),
-        )
+        )._unfulfil(request)
 
     def pend(self, allocation_id: str, key: SlotKey, asked: int) -> SlotManager:
         """The slot's TaskExecutor is asked for it, at offset `asked`."""
@@ -156,8 +162,7 @@ class SlotManager(msgspec.Struct, frozen=True):
             self,
             requests=self.requests.set(allocation_id, replace(request, slot=None)),
             waiting=self.waiting.set(allocation_id, cause),
-            unfulfilled=self.unfulfilled.set(allocation_id, request.since),
-        )
+        )._unfulfil(request)
 
     def release(self, key: SlotKey, allocation_id: str) -> SlotManager:
         """The slot is free again, unless another allocation holds it by now."""
@@ -173,7 +178,26 @@ class SlotManager(msgspec.Struct, frozen=True):
             self,
             requests=self.requests.delete(allocation_id) if allocation_id in self.requests else self.requests,
             waiting=_without(self.waiting, allocation_id),
-            unfulfilled=_without(self.unfulfilled, allocation_id),
+        )._fulfil(allocation_id)
+
+    def _unfulfil(self, request: SlotRequest) -> SlotManager:
+        if request.allocation_id in self.unfulfilled:
+            return self
+        return replace(
+            self,
+            unfulfilled=self.unfulfilled.set(request.allocation_id, request.since),
+            times=self.times.set(request.since, self.times.get(request.since, 0) + 1),
+        )
+
+    def _fulfil(self, allocation_id: str) -> SlotManager:
+        since = self.unfulfilled.get(allocation_id)
+        if since is None:
+            return self
+        left = self.times[since] - 1
+        return replace(
+            self,
+            unfulfilled=self.unfulfilled.delete(allocation_id),
+            times=self.times.set(since, left) if left else self.times.delete(since),
         )
 
     def _hold(
@@ -187,8 +211,7 @@ class SlotManager(msgspec.Struct, frozen=True):
             manager,
             requests=self.requests.set(allocation_id, replace(request, slot=key)),
             waiting=_without(self.waiting, allocation_id),
-            unfulfilled=_without(self.unfulfilled, allocation_id),
-        )
+        )._fulfil(allocation_id)
 
     def _put(self, key: SlotKey, slot: TaskManagerSlot) -> SlotManager:
         resource_id, number = key

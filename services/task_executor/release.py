@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from ...schemas.states import EXECUTION_ENDS
 from .connections import connect
 from .state import (
-    TERMINAL,
     FreedSlot,
     TaskExecutorState,
 )
@@ -15,7 +15,7 @@ from .state import (
 def cancel(state: TaskExecutorState, execution_attempt_id: str, cause: int) -> TaskExecutorState:
     """The task is to end; one that has ended, or is ending, stays as it is."""
     task = state.tasks.get(execution_attempt_id)
-    if task is None or task.state in TERMINAL or task.cancel is not None:
+    if task is None or task.state in EXECUTION_ENDS or task.cancel is not None:
         return state
     return replace(state, tasks=state.tasks.set(execution_attempt_id, replace(task, cancel=cause)))
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ...schemas import everyone
 from ...schemas.event import Record
+from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import ExecutionState
 from ..roles import (
     TASK_EXECUTOR,
@@ -23,7 +24,6 @@ from ..roles import (
 from . import connections, registration, slots, tasks
 from .instructions import RunTasks, StopTask
 from .state import (
-    TERMINAL,
     Task,
     TaskExecutorState,
 )
@@ -57,7 +57,7 @@ class TaskExecutor:
         groups: dict[tuple[str, str, int, tuple[int, ...]], list[Task]] = {}
         stops = []
         for task in sorted(state.tasks.values(), key=lambda each: each.cause):
-            if task.state in TERMINAL:
+            if task.state in EXECUTION_ENDS:
                 continue
             if task.cancel is not None:
                 stops.append(StopTask(task.execution_attempt_id, task.job_id, task.cancel))

@@ -8,8 +8,6 @@ from immutables import Map
 from ...schemas.types import ExecutionState, HardwareDescription, JobGraph, ResourceProfile
 from .task_slot_table import TaskSlotTable
 
-TERMINAL = frozenset({ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED})
-
 
 class Registration(msgspec.Struct, frozen=True):
     """At the ResourceManager: `instance_id` is None until it answered, `reported` says whether it has the slots."""

@@ -45,10 +45,10 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
     per_job: Map[str, frozenset[str]] = Map()
 
     def sized(self, count: int, profile: ResourceProfile) -> TaskSlotTable:
-        """The table with slots 0 to count - 1: what is allocated stays, free slots come and go."""
+        """The table with slots 0 to count - 1, of this profile; what is allocated stays as it is."""
         slots = self.slots
         for number in range(count):
-            if number not in slots:
+            if number not in slots or slots[number].state is TaskSlotState.FREE:
                 slots = slots.set(number, TaskSlot(number, profile))
         for number in sorted(slots):
             if number >= count and slots[number].state is TaskSlotState.FREE:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
+from ...schemas.states import EXECUTION_ENDS
 from ..roles import (
     JOB_MASTER,
     IllegalEvent,
@@ -18,7 +19,6 @@ from ..roles import (
 )
 from .release import cancel, vacate
 from .state import (
-    TERMINAL,
     Task,
     TaskExecutorState,
 )
@@ -71,10 +71,10 @@ def _task_changed(
     task = state.tasks.get(execution_attempt_id)
     if task is None:
         return state
-    if task.state in TERMINAL:
+    if task.state in EXECUTION_ENDS:
         raise IllegalEvent(record, task.state.value, f"Execution {execution_attempt_id} has ended")
     state = replace(state, tasks=state.tasks.set(execution_attempt_id, replace(task, state=to)))
-    if to not in TERMINAL:
+    if to not in EXECUTION_ENDS:
         return state
     state = replace(state, slots=state.slots.remove_task(task.allocation_id, execution_attempt_id))
     return vacate(state, task.allocation_id, record.offset)
@@ -82,7 +82,7 @@ def _task_changed(
 
 def unfinished(state: TaskExecutorState) -> bool:
     """Whether a task has not ended."""
-    return any(task.state not in TERMINAL for task in state.tasks.values())
+    return any(task.state not in EXECUTION_ENDS for task in state.tasks.values())
 
 
 def acknowledgements(state: TaskExecutorState) -> list[Owed]:

@@ -17,13 +17,13 @@ from tailrace.schemas import client, dispatcher, job_master, resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import EntryPoint, ExecutionState, Header, Origin
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.dispatcher.state import Phase
-from tailrace.services.job_master.executions import ENDED
 from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
 from tailrace.services.job_master.slot_pool import OWING
-from tailrace.services.job_master.state import TERMINAL, JobMasterState, Progress, SlotStep
+from tailrace.services.job_master.state import JobMasterState, Progress, SlotStep
 from tailrace.services.replica import Replica
 from tailrace.services.resource_manager.slot_manager import SlotManager, SlotState
 from tailrace.services.roles import IllegalEvent, Instruction, Owed, kind_of, seal
@@ -215,7 +215,7 @@ class Process:
     def report(self, attempt: str, state: ExecutionState, failure: str | None = None) -> None:
         """A task that runs here changes its state."""
         job_id, _, _ = self.running[attempt]
-        if state in TERMINAL:
+        if state in EXECUTION_ENDS:
             del self.running[attempt]
             self.ended.add(attempt)
         self._report(job_id, attempt, state, failure)
@@ -336,7 +336,7 @@ def check_settled(world: World) -> None:
     if world.master is None:
         return
     for state in _states(world.truth, JobMasterState):
-        if state.status in ENDED and state.terminal is Progress.SAID:
+        if state.status in JOB_ENDS and state.terminal is Progress.SAID:
             instructions = world.truth.role(f"job_master/{state.job_id}").instructions(state)
             assert not instructions, f"job {state.job_id} has ended, but demands {instructions}"
     jobs = world.truth.states["dispatcher"].jobs.values()
@@ -380,12 +380,12 @@ def check_indexes(replica: Replica) -> None:
             assert (slot.state is TaskSlotState.FREE) == (slot.allocation_id is None)
             assert slot.allocation_id is not None or not slot.tasks
             for attempt in slot.tasks:
-                assert state.tasks[attempt].state not in TERMINAL
+                assert state.tasks[attempt].state not in EXECUTION_ENDS
     for state in _states(replica, JobMasterState):
-        assert state.unfinished == sum(each.state not in TERMINAL for each in state.executions.values())
+        assert state.unfinished == sum(each.state not in EXECUTION_ENDS for each in state.executions.values())
         owing = {each.allocation_id for each in state.slots.values() if each.step in OWING}
         assert set(state.slots_owing) == owing
-        if state.status not in ENDED and state.status.value in ("CREATED", "RUNNING"):
+        if state.status not in JOB_ENDS and state.status.value in ("CREATED", "RUNNING"):
             missing = sum(each.step is not SlotStep.ALLOCATED for each in state.slots.values())
             assert state.missing_slots == missing
     manager = replica.states.get("resource_manager")
