@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from tailrace.schemas import dispatcher, job_master, resource_manager
-from tailrace.schemas.types import JobStatus, SlotOffer
+from tailrace.schemas.event import Record
+from tailrace.schemas.types import JobStatus, Origin, SlotOffer
 from tailrace.services.resource_manager.role import ResourceManagerOptions
+from tailrace.services.roles import Owed, seal
 
 from .simulation import HARDWARE, PROFILE, SECOND, Cluster, graph
 
@@ -107,3 +111,24 @@ def test_a_task_executor_that_registers_while_the_cluster_ends_is_told_to_leave(
     (terminated,) = cluster.said("ClusterTerminated")
     assert terminated.body.reason == "asked to"  # type: ignore[attr-defined]
     assert terminated.header.time < cluster.now + SECOND
+
+
+def test_a_refusal_that_comes_late_does_not_open_the_way_for_what_was_admitted_before() -> None:
+    cluster = Cluster()
+    cluster.start_master()
+    said = seal(
+        [Owed("dispatcher", dispatcher.CancelJob(job_id="nobody"), None)],
+        cluster="sim",
+        sender="client/test",
+        epoch=0,
+        decided_at=0,
+        now=cluster.now,
+        count=0,
+    )[0]
+    source = Origin(topic="sim.submissions", partition=0, offset=6)
+    admitted = Record(len(cluster.log), replace(said.header, origin=source), said.body)
+    cluster.log.append(admitted)
+    cluster.replica.apply(admitted)
+    refused = dispatcher.SubmissionRefused(source=replace(source, offset=5), reason="garbage")
+    cluster.say("dispatcher", "dispatcher", refused)
+    assert cluster.replica.states["dispatcher"].positions[0] == 7

@@ -134,6 +134,7 @@ def test_a_request_waits_is_asked_for_and_fulfilled() -> None:
     assert (set(PENDING.waiting), set(PENDING.unfulfilled)) == (set(), {"a"})
     assert (PENDING.slots[KEY].state, dict(PENDING.free)) == (SlotState.PENDING, {"te-2": (0,)})
     assert (GIVEN.slots[KEY].state, set(GIVEN.unfulfilled)) == (SlotState.ALLOCATED, set())
+    assert (waiting.oldest, PENDING.oldest, GIVEN.oldest) == (waiting.requests["a"].since,) * 2 + (None,)
 
 
 def test_a_request_that_is_made_again_changes_nothing() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.schemas import client, dispatcher, job_master, resource_manager
+from tailrace.schemas import dispatcher, job_master, resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import LeaderElected
@@ -328,11 +328,6 @@ def check_settled(world: World) -> None:
     for process in world.processes():
         for address, state in process.replica.states.items():
             assert state == world.truth.states[address], f"{address} differs from its replay"
-    answered = {
-        record.header.cause
-        for record in world.log
-        if isinstance(record.body, client.JobAccepted | client.JobRejected | client.CancelJobRejected)
-    }
     if world.master is None:
         return
     for state in _states(world.truth, JobMasterState):
@@ -342,7 +337,6 @@ def check_settled(world: World) -> None:
     jobs = world.truth.states["dispatcher"].jobs.values()
     assert not [job for job in jobs if job.phase in (Phase.BUILDING, Phase.ADMITTED, Phase.ACCEPTED)]
     assert not world.truth.states["dispatcher"].refusals
-    del answered
 
 
 def check_idle(world: World) -> None:
@@ -396,6 +390,7 @@ def check_indexes(replica: Replica) -> None:
             if slot.state is SlotState.FREE:
                 free.setdefault(resource_id, set()).add(number)
         assert {each: set(numbers) for each, numbers in slots.free.items()} == free
+        assert Counter(slots.unfulfilled.values()) == dict(slots.times)
         assert set(slots.waiting) == {
             each.allocation_id for each in slots.requests.values() if each.slot is None
         }
