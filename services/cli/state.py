@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..text import printable
 from .errors import ExitCode, Failure
 from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
-from ..text import printable
 from .show import result
 
 _LONGEST_TEXT = 100

@@ -7,24 +7,30 @@ of a client, becomes a dead letter and a SubmissionRefused.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 
 import structlog
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from msgspec.structs import replace
 
 from ...schemas import dispatcher
 from ...schemas.event import Event
 from ...schemas.types import Origin
-from ..log import Codec, EventLog, Undecodable, Unreadable
-from ..log.clients import reader
+from ..log import Codec, EventLog, LogUnavailable, Undecodable, Unreadable
+from ..log.clients import patiently, reader
 from ..log.topics import LARGEST_SUBMISSION, submissions_topic
-from ..roles import CLIENT, DISPATCHER, Clock, Owed, Say, kind_of
+from ..roles import CLIENT, DISPATCHER, Clock, Owed, Say
 
 _log = structlog.get_logger(__name__)
 REQUESTS = (dispatcher.SubmitJob, dispatcher.CancelJob, dispatcher.ShutDownCluster)
 """What clients may ask for."""
+_SENDER = re.compile(rf"{CLIENT}/[A-Za-z0-9._-]{{1,64}}")
+_LATEST = 1 << 53
+"""Microseconds since the epoch, in the year 2255: every reader of the log can make a date of it."""
+_PATIENCE_S = 30.0
+_REGISTRY_PAUSE_S = 1.0
 
 
 class SubmissionsReader:
@@ -69,11 +75,10 @@ class SubmissionsReader:
     def _run(self, positions: dict[int, int]) -> None:
         consumer = Consumer(reader(self._servers, auto_offset_reset="earliest"))
         try:
-            partitions = consumer.list_topics(self._topic, timeout=30).topics[self._topic].partitions
             consumer.assign(
                 [
                     TopicPartition(self._topic, partition, positions.get(partition, OFFSET_BEGINNING))
-                    for partition in sorted(partitions)
+                    for partition in partitions_of(consumer, self._topic, _PATIENCE_S)
                 ]
             )
             while not self._stop.is_set():
@@ -100,8 +105,10 @@ class SubmissionsReader:
                 raise Undecodable(
                     f"{len(value):,} bytes are too many: at most {LARGEST_SUBMISSION:,} are taken"
                 )
-            event = self._codec.decode(value)
-            _check_allowed(event)
+            event = self._decode(value)
+            if event is None:
+                return
+            check_allowed(event)
         except Undecodable as reason:
             self._refuse(message, origin, str(reason))
             return
@@ -109,6 +116,17 @@ class SubmissionsReader:
             event.header, recipient=DISPATCHER, sender_epoch=0, decided_at=None, cause=None, origin=origin
         )
         self._log.append([Event(header, event.body)])
+
+    def _decode(self, value: bytes | None) -> Event | None:
+        """The event; None where the reader is stopped while the registry is away. Raises Undecodable."""
+        while not self._stop.is_set():
+            try:
+                return self._codec.decode(value)
+            except LogUnavailable as error:
+                # Only submissions wait for the registry: jobs run on meanwhile.
+                _log.warning("a submission waits", topic=self._topic, error=str(error))
+                self._stop.wait(_REGISTRY_PAUSE_S)
+        return None
 
     def _refuse(self, message: Message, origin: Origin, reason: str) -> None:
         _log.warning(
@@ -133,10 +151,35 @@ class SubmissionsReader:
         )
 
 
-def _check_allowed(event: Event) -> None:
+def partitions_of(consumer: Consumer, topic: str, timeout: float) -> list[int]:
+    """The topic's partitions, one or more. Raises LogUnavailable where it has none within `timeout` seconds."""
+
+    def ask() -> list[int]:
+        found = consumer.list_topics(topic, timeout=timeout).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        if not found.partitions:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+        return sorted(found.partitions)
+
+    try:
+        return patiently(ask, timeout)
+    except KafkaException as error:
+        raise LogUnavailable(
+            f"{topic} can't be read: {error.args[0].str()}; was it deleted? `tailrace cluster start` creates it"
+        ) from error
+
+
+def check_allowed(event: Event) -> None:
+    """Raises Undecodable where a client must not say this, or not so: all replicas are to read it for ever."""
     name = event.body.AVRO_NAME
     if not isinstance(event.body, REQUESTS):
         allowed = ", ".join(request.AVRO_NAME for request in REQUESTS)
         raise Undecodable(f"{name} is not for clients to say; allowed are {allowed}")
-    if kind_of(event.header.sender) != CLIENT:
-        raise Undecodable(f"the sender {event.header.sender[:80]!r} is no client: name it client/<your name>")
+    if not _SENDER.fullmatch(event.header.sender):
+        raise Undecodable(
+            f"the sender {event.header.sender[:80]!r} is no client: name it client/<your name>, the name of "
+            "1 to 64 letters, digits, '.', '_' or '-'"
+        )
+    if not 0 <= event.header.time <= _LATEST:
+        raise Undecodable(f"the time {event.header.time} is not 0 to 2^53: give microseconds since the epoch")

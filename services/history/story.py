@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -22,6 +21,7 @@ from ...schemas.types import (
     SlotStatus,
 )
 from ..roles import JOB_MASTER, TASK_EXECUTOR, address
+from ..text import local_time, printable
 
 _LONG_ID = re.compile(r"\b[0-9a-f]{32}\b")
 _SHORT = 8
@@ -79,7 +79,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def columns(entry: Entry) -> tuple[str, str, str, str, str, str]:
-    """(offset, time, sender -> recipient, type, cause, key fields) for people; local time."""
+    """(offset, time, sender -> recipient, type, cause, key fields) for people, safe for terminals; local time."""
     header = entry.record.header
     recipient = "everyone" if header.recipient == EVERYONE else header.recipient
     fields = key_fields(entry.record.body, _said_elsewhere(entry))
@@ -91,11 +91,11 @@ def columns(entry: Entry) -> tuple[str, str, str, str, str, str]:
         fields = f"{fields} IGNORED: {entry.ignored}".lstrip()
     return (
         str(entry.record.offset),
-        datetime.fromtimestamp(header.time / 1e6).strftime("%H:%M:%S.%f")[:-3],
-        f"{shortened(header.sender)} -> {shortened(recipient)}",
+        local_time(header.time, f"%H:%M:%S.{header.time // 1000 % 1000:03}"),
+        printable(f"{shortened(header.sender)} -> {shortened(recipient)}"),
         entry.type.rpartition(".")[2],
         "" if header.cause is None else f"<- {header.cause}",
-        fields,
+        printable(fields),
     )
 
 

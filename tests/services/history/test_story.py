@@ -7,7 +7,9 @@ import json
 import msgspec
 import pytest
 
+from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.types import Header
 from tailrace.services.history import Entry, Fold, Wanted
 from tailrace.services.history.story import aligned, columns, line
 
@@ -141,3 +143,13 @@ def test_columns_line_up(cluster: Cluster) -> None:
         for text, entry in zip(lines, told(cluster), strict=True)
     }
     assert len(places) == 1
+
+
+@pytest.mark.parametrize("time", [0, 2**53, -1, 2**63 - 1, -(2**63)])
+def test_a_log_that_holds_any_time_and_any_text_is_told_without_harm(time: int) -> None:
+    """As a log may from before the Dispatcher refused such requests."""
+    body = LeaderElected(role="\x1b[2J", epoch=1, address="a\x07b", session="\u202e")
+    header = Header(event_id="e", time=time, sender="client/\x1b]0;title\n", sender_epoch=0, recipient="*")
+    told = line(Entry(Record(0, header, body), None))
+    assert told.isprintable()
+    assert "client/\\x1b]0;title\\n -> everyone" in told
