@@ -53,8 +53,8 @@ class InputThread(threading.Thread):
     def read_lines(self, source: socket.socket, delimiter: str) -> None:
         """Has the thread read records from a connected socket from now on."""
         source.setblocking(False)
-        self._adopted.append((source, lambda: _read_lines(source, splitter)))
         splitter = LineSplitter(delimiter)
+        self._adopted.append((source, lambda: _read_lines(source, splitter)))
         self._wake()
 
     def run(self) -> None:
