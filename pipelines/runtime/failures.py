@@ -1,4 +1,8 @@
-"""What is said of a task that failed: type, message and the user's line first, then a short traceback."""
+"""What is said of a task that failed: type, message and the user's line first, then a short traceback.
+
+Bounded, and always text that can be encoded: a reason too large for an event would keep the end of the task
+from being reported at all.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,14 @@ import sysconfig
 import traceback
 from pathlib import Path
 from types import TracebackType
+from typing import Final
 
 _OURS = str(Path(__file__).resolve().parents[2])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _FRAMES_SHOWN = 8
+LONGEST: Final = 8_000
+"""Characters of a reason."""
+_LONGEST_MESSAGE: Final = 2_000
 
 
 class UserCodeError(Exception):
@@ -26,7 +34,18 @@ class TaskError(Exception):
 
 
 def describe(error: BaseException) -> str:
-    """One line for a person, then a short traceback where it helps."""
+    """One line for a person, then a short traceback where it helps; at most LONGEST characters."""
+    return shortened(_describe(error))
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """The beginning of the text, saying where it was cut; characters that UTF-8 has not become question marks."""
+    text = text.encode(errors="replace").decode()
+    cut = f" [cut: {len(text)} characters]"
+    return text if len(text) <= longest else text[: longest - len(cut)] + cut
+
+
+def _describe(error: BaseException) -> str:
     if isinstance(error, TaskError):
         return str(error)
     if not isinstance(error, UserCodeError) or error.__cause__ is None:
@@ -38,8 +57,11 @@ def describe(error: BaseException) -> str:
 
 
 def _summary(error: BaseException) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {' '.join(text.split())}" if text else type(error).__name__
+    try:
+        text = " ".join(str(error).split())
+    except Exception:
+        text = "its message could not be made"
+    return shortened(f"{type(error).__name__}: {text}" if text else type(error).__name__, _LONGEST_MESSAGE)
 
 
 def _user_line(trace: TracebackType | None) -> str | None:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from .failures import shortened
 from .hand_over import COLUMNS, HandOver
 from .settings import ExecutionMode
 
@@ -119,4 +120,4 @@ def _as_function(hand_over: HandOver) -> Any:
 
 def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
-    return f"Spark's query failed: {text[0] if text else type(error).__name__}"
+    return shortened(f"Spark's query failed: {text[0] if text else type(error).__name__}")
