@@ -84,8 +84,9 @@ class StreamExecutionEnvironment:
     ) -> DataStream[str]:
         """The text a server at host:port sends, cut at the delimiter, which is dropped; parallelism 1.
 
-        When the connection ends, the source reconnects up to `max_retries` times, a second apart (-1: without
-        end), and then is finished. Nothing is read twice, and what was sent in between is lost.
+        While the server cannot be reached, the source tries again up to `max_retries` times, half a second
+        apart (-1: without end), and then fails. Once connected it does not connect again: when the server
+        closes the connection the source is finished, and when the connection breaks it fails.
         """
         location = caller_location()
         _check_text("host", host, location)
