@@ -18,7 +18,6 @@ import fastavro
 import msgspec
 
 from ...schemas import avro
-from ...schemas.body import Body
 from ...schemas.catalog import EVENTS
 from ...schemas.event import Event
 from ...schemas.types import Header
@@ -50,7 +49,7 @@ class Codec:
         self._schemas = dict(avro.parsed())
 
     def encode(self, event: Event) -> bytes:
-        """The event's bytes. Raises ValueError where a field does not fit its schema."""
+        """The event's bytes. Raises ValueError where a field does not fit its schema; LogUnavailable as `decode`."""
         name = event.body.AVRO_NAME
         datum = msgspec.to_builtins(event.body, builtin_types=(bytes,))
         datum["header"] = msgspec.to_builtins(event.header, builtin_types=(bytes,))
@@ -63,7 +62,7 @@ class Codec:
         return out.getvalue()
 
     def encode_all(self, events: Sequence[Event]) -> list[bytes]:
-        """The bytes of events that are to be appended together. Raises ValueError, EventTooLarge among them."""
+        """The bytes of events that are to be appended together. Raises as `encode`; EventTooLarge."""
         values = [self.encode(event) for event in events]
         for event, value in zip(events, values, strict=True):
             if len(value) > LARGEST_EVENT:
@@ -113,14 +112,22 @@ class Codec:
         from confluent_kafka.schema_registry import Schema
 
         schema = Schema(json.dumps(avro.standalone(name)), "AVRO")
-        schema_id = self._registry.register_schema(f"{self._topic}-{name}", schema)
+        subject = f"{self._topic}-{name}"
+        try:
+            schema_id = self._registry.register_schema(subject, schema)
+        except Exception as error:
+            # Whatever its HTTP client raises: to the writer it is all one, the log can't be written now.
+            raise LogUnavailable(
+                f"the schema registry does not take {subject}: {_one_line(error)}; is "
+                "TAILRACE_SCHEMA_REGISTRY_URL right?"
+            ) from error
         return CONFLUENT + struct.pack(">I", schema_id)
 
     def _look_up(self, schema_id: int) -> tuple[str, Any]:
         if self._registry is None:
             raise Undecodable(
                 f"schema id {schema_id} in the Confluent wire format, but no schema registry is configured: "
-                "set schema-registry.url, or write in single-object encoding"
+                "set TAILRACE_SCHEMA_REGISTRY_URL, or write in single-object encoding"
             )
         schema = self._registered(self._registry, schema_id)
         name = f"{schema.get('namespace')}.{schema.get('name')}"
@@ -158,8 +165,3 @@ class Codec:
 
 def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:_LONGEST_REASON]}"
-
-
-def name_of(body: Body) -> str:
-    """The event's short name, such as RequestSlot."""
-    return body.AVRO_NAME.rpartition(".")[2]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import fastavro
 import msgspec
+import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from ...schemas import avro
@@ -22,6 +23,7 @@ from .codec import SINGLE_OBJECT
 from .event_log import LARGEST_EVENT, LogUnavailable, Unreadable
 from .topics import dead_letters_topic
 
+_log = structlog.get_logger(__name__)
 _LONGEST_KEY = 1 << 16
 
 
@@ -35,11 +37,15 @@ def encode(letter: DeadLetter) -> bytes:
 
 
 def decode(value: bytes) -> DeadLetter:
-    """The letter. Raises ValueError where the bytes are none."""
+    """The letter. Raises ValueError where the bytes are none of this release."""
     if value[:10] != SINGLE_OBJECT + avro.fingerprint(DeadLetter.AVRO_NAME):
         raise ValueError(f"{value[:10].hex(' ')} is not the head of a dead letter")
-    datum = fastavro.schemaless_reader(io.BytesIO(value[10:]), avro.parsed()[DeadLetter.AVRO_NAME], None)
-    return msgspec.convert(datum, DeadLetter)
+    try:
+        datum = fastavro.schemaless_reader(io.BytesIO(value[10:]), avro.parsed()[DeadLetter.AVRO_NAME], None)
+        return msgspec.convert(datum, DeadLetter)
+    except Exception as error:
+        # Whatever garbage makes fastavro raise.
+        raise ValueError(f"a broken dead letter: {type(error).__name__}") from error
 
 
 class DeadLetters:
@@ -76,11 +82,14 @@ class DeadLetters:
                 }
             if where in self._written:
                 return
-            self._producer.produce(
-                self._topic,
-                encode(letter),
-                on_delivery=lambda error, _: failures.append(error) if error else None,
-            )
+            try:
+                self._producer.produce(
+                    self._topic,
+                    encode(letter),
+                    on_delivery=lambda error, _: failures.append(error) if error else None,
+                )
+            except KafkaException as error:
+                raise LogUnavailable(f"{self._topic} takes no letters: {error.args[0].str()}") from error
             left = self._producer.flush(self._timeout)
             if failures or left:
                 raise LogUnavailable(
@@ -94,7 +103,10 @@ def _where(letter: DeadLetter) -> tuple[str, int, int]:
 
 
 def read(bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> Iterator[DeadLetter]:
-    """All letters there are now, oldest first. Raises LogUnavailable."""
+    """All letters there are now, oldest first; what is no letter of this release is passed over.
+
+    Raises LogUnavailable.
+    """
     topic = dead_letters_topic(cluster)
     consumer = Consumer(reader(bootstrap_servers, enable_partition_eof=True))
     try:
@@ -109,7 +121,13 @@ def read(bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> Iter
                 position = max(position, message.offset() or 0)
                 continue
             position = (message.offset() or 0) + 1
-            yield decode(message.value() or b"")
+            try:
+                letter = decode(message.value() or b"")
+            except ValueError as error:
+                # Another release's: not worth the life of a jobmanager, which only wants to know whom it wrote to.
+                _log.warning("passed over a dead letter", topic=topic, offset=position - 1, reason=str(error))
+                continue
+            yield letter
     except KafkaException as error:
         raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
     finally:

@@ -108,6 +108,8 @@ class KafkaEventLog:
             except BufferError:
                 # The local queue is full: wait for deliveries, which keeps the order.
                 self._producer.poll(0.1)
+            except KafkaException as error:
+                raise LogUnavailable(f"{self._topic} takes no events: {error.args[0].str()}") from error
 
     def end(self) -> int:
         wanted = {TopicPartition(self._topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]

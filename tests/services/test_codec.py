@@ -165,5 +165,12 @@ def test_a_registry_that_does_not_answer_makes_nothing_undecodable(error: Except
         def get_schema(self, _schema_id: int) -> Any:
             raise error
 
+        def register_schema(self, _subject: str, _schema: Schema) -> int:
+            raise error
+
     with pytest.raises(LogUnavailable, match="registry"):
         Codec("t.log", Down()).decode(b"\x00\x00\x00\x00\x01rest")  # type: ignore[arg-type]
+    with pytest.raises(
+        LogUnavailable, match=r"registry does not take t\.log-tailrace\.dispatcher\.CancelJob"
+    ):
+        Codec("t.log", Down()).encode(CANCEL)  # type: ignore[arg-type]
