@@ -18,6 +18,13 @@ class SubtaskDeployment(msgspec.Struct, frozen=True):
     execution_attempt_id: str
     subtask_index: int
     attempt_number: int
+    resumes: bool = False
+    """Whether this attempt ran before, in a TaskExecutor that has been started again since."""
+
+    @property
+    def has_past(self) -> bool:
+        """Whether something may be committed that this attempt goes on from."""
+        return self.resumes or self.attempt_number > 0
 
 
 class VertexDeployment(msgspec.Struct, frozen=True):

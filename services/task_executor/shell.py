@@ -116,7 +116,12 @@ class TaskExecutorShell:
                 job_graph=instruction.job_graph,
                 vertex_id=instruction.vertex_id,
                 subtasks=tuple(
-                    SubtaskDeployment(task.execution_attempt_id, task.subtask_index, task.attempt_number)
+                    SubtaskDeployment(
+                        task.execution_attempt_id,
+                        task.subtask_index,
+                        task.attempt_number,
+                        resumes=task.state is not ExecutionState.DEPLOYING,
+                    )
                     for task in instruction.tasks
                 ),
             )
