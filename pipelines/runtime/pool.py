@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -37,6 +38,11 @@ class TaskProcess:
             self.control.sendall(frame(msgspec.msgpack.encode(command)))
         except ConnectionError:
             return
+
+    def hang_up(self) -> None:
+        """Has the process end by itself: it does as soon as nobody is at the other end."""
+        with contextlib.suppress(OSError):
+            self.control.shutdown(socket.SHUT_RDWR)
 
 
 class ProcessPool:
@@ -74,7 +80,11 @@ class ProcessPool:
 
     def kill(self, process: TaskProcess) -> None:
         """SIGKILL, by the parent of the process, so that it cannot hit another of the same pid."""
-        self.ends.sendall(zygote.REQUEST.pack(zygote.KILL, process.token))
+        try:
+            self.ends.sendall(zygote.REQUEST.pack(zygote.KILL, process.token))
+        except ConnectionError:
+            # Nobody is left to kill it; that the zygote died is seen at `ends`.
+            process.hang_up()
 
     def close(self) -> None:
         """Ends the zygote; processes end as their control sockets close."""

@@ -6,7 +6,8 @@ when its StreamTask is open and the query's tasks are connected, then one end.
 
 A query is shared by the subtasks of one deployment. It is stopped when the last of them has ended, and only
 then is that end reported: after it nothing of the deployment runs. A query that dies takes the subtasks that
-still run with it; a StreamTask that dies takes nobody.
+still run with it; a StreamTask that dies takes nobody. Without the zygote nothing can be started or killed
+any more: all attempts fail, and the owner is told.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import socket
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,7 +31,7 @@ import msgspec
 from ...schemas.types import ExecutionState
 from ..graph.physical_plan import channel_topic
 from .deployment import Report, SubtaskDeployment, VertexDeployment, vertex_of
-from .failures import TaskError, describe
+from .failures import TaskError, describe, shortened
 from .frames import FrameReader
 from .hand_over import HandOver
 from .lobby import Lobby
@@ -97,13 +99,17 @@ class TaskRuntime:
         report: Report,
         jars: Sequence[Path] | None = None,
         heap_mib: int = DEFAULT_HEAP_MIB,
+        on_failure: Callable[[Exception], None] | None = None,
     ) -> None:
+        """`on_failure` is told, from another thread and once, why no attempt can be run here any more."""
         self._bootstrap_servers = bootstrap_servers
         self._scratch = scratch
         self._slots = slots
         self._report = report
         self._jars = jars
         self._heap_mib = heap_mib
+        self._on_failure = on_failure
+        self._broken: str | None = None
         # Not in scratch: the path of a Unix socket has about a hundred characters.
         self._sockets = Path(tempfile.mkdtemp(prefix="tailrace-"))
         self._pool = ProcessPool(self._sockets, size=2 * slots)
@@ -206,14 +212,11 @@ class TaskRuntime:
         self._register(self._lobby.listener, self._accept_worker)
         ends = bytearray()
         self._register(self._pool.ends, lambda: self._process_ended(ends))
-        self._pool.fill()
+        self._post(self._pool.fill)
         while not self._closed:
             for key, _ in self._selector.select(self._next_deadline()):
-                try:
-                    key.data()
-                except Exception:
-                    log.exception("the task runtime could not handle an event")
-            self._kill_overdue()
+                _guarded(key.data)
+            _guarded(self._kill_overdue)
 
     def _register(self, source: socket.socket, handle: Callable[[], Any]) -> None:
         self._selector.register(source, selectors.EVENT_READ, handle)
@@ -221,7 +224,7 @@ class TaskRuntime:
     def _take_posted(self) -> None:
         self._wake_in.recv(4096)
         while not self._posted.empty():
-            self._posted.get_nowait()()
+            _guarded(self._posted.get_nowait())
 
     def _next_deadline(self) -> float | None:
         if not self._deadlines:
@@ -245,32 +248,50 @@ class TaskRuntime:
     # Deploying.
 
     def _deploy(self, spec: VertexDeployment) -> None:
-        self._number += 1
+        waiting = deque(spec.subtasks)
         try:
+            if self._broken is not None:
+                raise TaskError(self._broken)
+            self._number += 1
             deployment = _Deployment(self._number, spec)
             parts_of(spec.vertex)
-        except (ValueError, LookupError) as error:
-            for subtask in spec.subtasks:
-                self._report(subtask.execution_attempt_id, ExecutionState.FAILED, str(error))
-            return
-        self._deployments[deployment.number] = deployment
-        for subtask in spec.subtasks:
-            process = self._pool.take()
-            execution = _Execution(subtask, deployment, process)
-            deployment.executions.append(execution)
-            self._executions[execution.id] = execution
-            self._register(process.control, partial(self._hear, execution))
+            while waiting:
+                execution = self._start_subtask(deployment, waiting[0])
+                waiting.popleft()
+                self._report(execution.id, ExecutionState.INITIALIZING, None)
+            self._start_query_if_due(deployment)
+        except Exception as error:
+            # What has been started goes on: its query starts when it has restored its position.
+            expected = isinstance(error, ValueError | LookupError | TaskError)
+            if not expected:
+                log.exception("a deployment of vertex %s failed", spec.vertex_id)
+            reason = shortened(str(error)) if expected else describe(error)
+            for subtask in waiting:
+                self._report(subtask.execution_attempt_id, ExecutionState.FAILED, reason)
+        if self._broken is None:
+            self._pool.fill()
+
+    def _start_subtask(self, deployment: _Deployment, subtask: SubtaskDeployment) -> _Execution:
+        spec = deployment.spec
+        process = self._pool.take()
+        try:
             process.send(Open(spec, subtask.subtask_index, subtask.attempt_number, self._bootstrap_servers))
-            self._report(execution.id, ExecutionState.INITIALIZING, None)
-        self._start_query_if_due(deployment)
-        self._pool.fill()
+        except Exception:
+            process.control.close()
+            raise
+        execution = _Execution(subtask, deployment, process)
+        deployment.executions.append(execution)
+        self._deployments[deployment.number] = deployment
+        self._executions[execution.id] = execution
+        self._register(process.control, partial(self._hear, execution))
+        return execution
 
     def _start_query_if_due(self, deployment: _Deployment) -> None:
-        """A first attempt has committed nothing: its query need not wait for its StreamTask."""
-        if not deployment.spec.inputs or deployment.starting:
+        """What has no past has committed nothing: its query need not wait for its StreamTask."""
+        if not deployment.spec.inputs or deployment.starting or self._broken is not None:
             return
         live = deployment.live
-        if any(e.positions is None and e.subtask.attempt_number > 0 for e in live) or not live:
+        if any(e.positions is None and e.subtask.has_past for e in live) or not live:
             return
         deployment.starting = True
         inputs = len(deployment.spec.inputs)
@@ -382,7 +403,13 @@ class TaskRuntime:
                 self._end(execution, ExecutionState.FAILED, reason)
 
     def _process_ended(self, pending: bytearray) -> None:
-        pending += self._pool.ends.recv(ENDED.size * 64)
+        try:
+            data = self._pool.ends.recv(ENDED.size * 64)
+        except ConnectionError:
+            data = b""
+        if not data:
+            self._break("the zygote that StreamTask processes are forked from died; restart the TaskExecutor")
+        pending += data
         while len(pending) >= ENDED.size:
             token, status = ENDED.unpack_from(pending)
             del pending[: ENDED.size]
@@ -390,6 +417,16 @@ class TaskRuntime:
                 log.warning("StreamTask process %d ended with status %d", token, status)
 
     # Ending.
+
+    def _break(self, reason: str) -> None:
+        """No attempt can be run any more: all end, what comes later is refused, and the owner is told."""
+        log.error("%s", reason)
+        self._broken = reason
+        self._selector.unregister(self._pool.ends)
+        for deployment in list(self._deployments.values()):
+            self._fail_all(deployment, reason)
+        if self._on_failure is not None:
+            self._on_failure(TaskError(reason))
 
     def _report_running(self, deployment: _Deployment) -> None:
         if deployment.awaited > 0 and deployment.spec.inputs:
@@ -457,6 +494,14 @@ class TaskRuntime:
         deployment = execution.deployment
         if not deployment.live and not deployment.starting:
             self._deployments.pop(deployment.number, None)
+
+
+def _guarded(handle: Callable[[], object]) -> None:
+    """Calls; what goes wrong with one event must not keep the loop from the others."""
+    try:
+        handle()
+    except Exception:
+        log.exception("the task runtime could not handle an event")
 
 
 def _hand_over(deployment: _Deployment, topics: list[str], lobby: str, paths: dict[int, str]) -> HandOver:

@@ -48,6 +48,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         scratch=scratch,
         slots=configuration.task_slots,
         report=shell.reported,
+        on_failure=host.fail,
     )
 
     def start_runtime() -> None:

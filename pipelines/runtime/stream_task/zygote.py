@@ -80,7 +80,8 @@ class Zygote:
             return
         try:
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for each in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(each, signal.SIG_DFL)
             selector.close()
             for own in (self._requests, self._wake_in, self._wake_out):
                 own.close()
@@ -102,8 +103,10 @@ class Zygote:
 def main() -> None:
     """Imports what StreamTasks need, then serves."""
     descriptor, directory = int(sys.argv[1]), sys.argv[2]
-    # Ctrl-C in a terminal reaches the whole group: the TaskExecutor decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C in a terminal and a service manager's stop reach every process: the TaskExecutor decides what
+    # they mean, and takes the zygote's end for a failure.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
     from ..preload import preload
     from . import process  # noqa: F401
 
