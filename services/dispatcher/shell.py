@@ -59,4 +59,8 @@ class DispatcherShell:
             body = dispatcher.JobGraphBuilt(job_id=instruction.job_id, job_graph=graph)
         except ProgramError as error:
             body = dispatcher.JobGraphFailed(job_id=instruction.job_id, reason=str(error))
+        except Exception as error:
+            # Nobody asks for the outcome of this thread: what is not said here leaves the client without an answer.
+            reason = f"{entry_point.target} could not be run: {type(error).__name__}: {error}"
+            body = dispatcher.JobGraphFailed(job_id=instruction.job_id, reason=reason)
         self._say(DISPATCHER, Owed(DISPATCHER, body, instruction.cause))

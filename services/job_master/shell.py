@@ -1,7 +1,12 @@
-"""The JobMaster's shell: creates and deletes the topics that the job's tasks need."""
+"""The JobMaster's shell: creates and deletes the topics that the job's tasks need.
+
+Whatever goes wrong with a creation is said, and fails the job. A deletion is tried until it succeeds or the shell is
+closed, because a cluster can't end before it; what a closed shell has left, the next leader's takes up.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,13 +15,13 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from ...pipelines.graph.physical_plan import temporary_topics, topics
 from ...schemas import job_master
-from ...schemas.body import Body
-from ..log import LogUnavailable
 from ..log.topics import KEEP_FOR_EVER, create_topics, delete_topics
 from ..roles import Instruction, Owed, Say
 from .instructions import CreateChannels, DeleteChannels
 
 _log = structlog.get_logger(__name__)
+_FIRST_PAUSE_S = 0.5
+_LONGEST_PAUSE_S = 60.0
 
 
 class JobMasterShell:
@@ -27,38 +32,60 @@ class JobMasterShell:
         self._admin = admin
         self._cluster = cluster
         self._begun: set[str] = set()
-        self._workers = ThreadPoolExecutor(4, thread_name_prefix="channels")
+        self._closed = threading.Event()
+        self._creators = ThreadPoolExecutor(4, thread_name_prefix="create channels")
+        # Deletions that can't succeed must not keep new jobs waiting.
+        self._deleters = ThreadPoolExecutor(4, thread_name_prefix="delete channels")
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         for instruction in instructions:
-            if instruction.key not in self._begun:
-                self._begun.add(instruction.key)
-                self._workers.submit(self._do, role_address, instruction)
+            if instruction.key in self._begun:
+                continue
+            self._begun.add(instruction.key)
+            match instruction:
+                case CreateChannels():
+                    self._creators.submit(self._create, role_address, instruction)
+                case DeleteChannels():
+                    self._deleters.submit(self._delete, role_address, instruction)
+                case _:
+                    raise TypeError(f"the JobMaster's shell does not know {instruction!r}")
 
     def close(self) -> None:
-        self._workers.shutdown()
+        self._closed.set()
+        self._creators.shutdown()
+        self._deleters.shutdown()
 
-    def _do(self, role_address: str, instruction: Instruction) -> None:
-        body: Body
-        match instruction:
-            case CreateChannels(job_id=job_id, job_graph=graph, cause=cause):
-                wanted = topics(self._cluster, job_id, graph)
-                try:
-                    create_topics(
-                        self._admin,
-                        [NewTopic(name, count, -1, config=KEEP_FOR_EVER) for name, count in wanted.items()],
-                    )
-                    body = job_master.ChannelsCreated(job_id=job_id)
-                except LogUnavailable as error:
-                    body = job_master.ChannelsFailed(job_id=job_id, reason=str(error))
-            case DeleteChannels(job_id=job_id, job_graph=graph, cause=cause):
-                try:
-                    delete_topics(self._admin, list(temporary_topics(self._cluster, job_id, graph)))
-                except LogUnavailable as error:
-                    # The instruction stands: the next leader's shell tries again.
-                    _log.warning("left channels behind", job=job_id, error=str(error))
-                    return
-                body = job_master.ChannelsDeleted(job_id=job_id)
-            case _:
-                raise TypeError(f"the JobMaster's shell does not know {instruction!r}")
-        self._say(role_address, Owed(role_address, body, cause))
+    def _create(self, role_address: str, instruction: CreateChannels) -> None:
+        job_id = instruction.job_id
+        body: job_master.ChannelsCreated | job_master.ChannelsFailed
+        try:
+            wanted = topics(self._cluster, job_id, instruction.job_graph)
+            create_topics(
+                self._admin,
+                [NewTopic(name, count, -1, config=KEEP_FOR_EVER) for name, count in wanted.items()],
+            )
+            body = job_master.ChannelsCreated(job_id=job_id)
+        except Exception as error:
+            # Nobody asks for the outcome of this thread: what is not said here keeps the job waiting for ever.
+            body = job_master.ChannelsFailed(job_id=job_id, reason=str(error) or repr(error))
+        self._say(role_address, Owed(role_address, body, instruction.cause))
+
+    def _delete(self, role_address: str, instruction: DeleteChannels) -> None:
+        pause = _FIRST_PAUSE_S
+        while not self._closed.is_set():
+            try:
+                wanted = temporary_topics(self._cluster, instruction.job_id, instruction.job_graph)
+                delete_topics(self._admin, list(wanted))
+            except Exception as error:
+                _log.warning(
+                    "can't delete channels; tries again",
+                    job=instruction.job_id,
+                    seconds=pause,
+                    error=str(error) or repr(error),
+                )
+                self._closed.wait(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+                continue
+            body = job_master.ChannelsDeleted(job_id=instruction.job_id)
+            self._say(role_address, Owed(role_address, body, instruction.cause))
+            return

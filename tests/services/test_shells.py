@@ -1,0 +1,112 @@
+"""Shells say what came of every instruction, also where it went wrong in a way that nobody thought of."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from graphs import edge, job_graph, source, vertex
+
+from tailrace.schemas import dispatcher, job_master
+from tailrace.schemas.types import EntryPoint
+from tailrace.services.dispatcher import shell as dispatcher_shell
+from tailrace.services.dispatcher.role import BuildJobGraph
+from tailrace.services.dispatcher.shell import DispatcherShell
+from tailrace.services.job_master import shell as job_master_shell
+from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
+from tailrace.services.job_master.shell import JobMasterShell
+from tailrace.services.roles import Owed
+
+GRAPH = job_graph(source(), vertex("map"), edge("source", "map"))
+SOON_S = 20.0
+
+
+class Broker:
+    """Answers with the failures that it was given, then well."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.failures = list(failures)
+
+    def create_topics(self, topics: list[Any], **_: Any) -> dict[str, Future[None]]:
+        return {topic.topic: self._answer() for topic in topics}
+
+    def delete_topics(self, names: list[str], **_: Any) -> dict[str, Future[None]]:
+        return {name: self._answer() for name in names}
+
+    def _answer(self) -> Future[None]:
+        future: Future[None] = Future()
+        if self.failures:
+            future.set_exception(self.failures.pop(0))
+        else:
+            future.set_result(None)
+        return future
+
+
+class Submissions:
+    def start(self, positions: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def said() -> queue.Queue[Owed]:
+    return queue.Queue()
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker(RuntimeError("unheard of"), RuntimeError("again"))
+
+
+@pytest.fixture
+def channels(
+    said: queue.Queue[Owed], broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[JobMasterShell]:
+    monkeypatch.setattr(job_master_shell, "_FIRST_PAUSE_S", 0.01)
+    shell = JobMasterShell(lambda _, owed: said.put(owed), broker, "c")  # type: ignore[arg-type]
+    yield shell
+    shell.close()
+
+
+def test_channels_that_can_not_be_created_fail_the_job(
+    channels: JobMasterShell, said: queue.Queue[Owed]
+) -> None:
+    channels.obey("job_master/j", [CreateChannels("j", GRAPH, 3)], None)
+    assert said.get(timeout=SOON_S).body == job_master.ChannelsFailed(job_id="j", reason="unheard of")
+
+
+def test_channels_are_deleted_in_the_end(
+    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker
+) -> None:
+    channels.obey("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
+    assert said.get(timeout=SOON_S).body == job_master.ChannelsDeleted(job_id="j")
+    assert broker.failures == []
+
+
+def test_a_shell_that_is_closed_leaves_its_deletions_to_its_successor(
+    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker
+) -> None:
+    broker.failures *= 1_000
+    channels.obey("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
+    channels.close()
+    assert said.empty()
+
+
+def test_a_program_that_can_not_even_be_begun_is_answered(
+    said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork_fails(*_: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(dispatcher_shell, "build", fork_fails)
+    shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions())  # type: ignore[arg-type]
+    try:
+        shell.obey("dispatcher", [BuildJobGraph("j", EntryPoint(target="a:b", arguments=()), None, 3)], None)
+        body = said.get(timeout=SOON_S).body
+    finally:
+        shell.close()
+    assert isinstance(body, dispatcher.JobGraphFailed)
+    assert "a:b could not be run: BlockingIOError" in body.reason
