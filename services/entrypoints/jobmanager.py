@@ -1,7 +1,8 @@
 """The jobmanager process: Dispatcher, ResourceManager and the JobMasters of all jobs, led together.
 
 Killed at any moment it loses nothing: the next one folds the log, takes the next epoch, and says what is still owed;
-tasks run on meanwhile. SIGTERM stops the process, not the cluster; the cluster ends by ShutDownCluster.
+tasks run on meanwhile. It may start before Kafka. SIGTERM stops the process, not the cluster; the cluster ends by
+ShutDownCluster.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from ..job_master.shell import JobMasterShell
 from ..job_master.state import JobMasterState, Progress
 from ..log import Codec
 from ..log.dead_letters import DeadLetters
-from ..log.topics import ensure_cluster_topics, submissions_topic
+from ..log.topics import submissions_topic
 from ..replica import Replica
 from ..resource_manager import ResourceManager
 from ..resource_manager.role import ResourceManagerOptions
 from ..resource_manager.state import ResourceManagerState
 from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Shell
-from .process import KAFKA_PATIENCE_S, process_address, session
+from .process import KAFKA_PATIENCE_S, process_address, session, wait_for_topics
 
 _log = structlog.get_logger(__name__)
 
@@ -35,8 +36,10 @@ _log = structlog.get_logger(__name__)
 def run(configuration: Configuration, stop: threading.Event) -> None:
     """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
     cluster = configuration.cluster_id
+    wait_for_topics(configuration, stop)
+    if stop.is_set():
+        return
     kafka_admin = admin(configuration)
-    ensure_cluster_topics(kafka_admin, cluster)
     log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
     letters = DeadLetters(configuration.bootstrap_servers, cluster)
     options = ResourceManagerOptions(slot_request_timeout=int(configuration.slot_request_timeout_s * 1e6))

@@ -13,6 +13,13 @@ from types import FrameType
 
 import structlog
 
+from ..configuration import Configuration
+from ..connections import admin
+from ..log import LogUnavailable
+from ..log.topics import ensure_cluster_topics
+
+_log = structlog.get_logger(__name__)
+_PAUSE_S = 1.0
 KAFKA_PATIENCE_S = 120.0
 """How long a process waits for a Kafka that is gone before it ends: longer than a broker takes to come back."""
 
@@ -37,6 +44,17 @@ def stop_on_signals() -> threading.Event:
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
     return stop
+
+
+def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None:
+    """Returns when Kafka is there and the cluster's topics are, or when `stop` is set (document 000)."""
+    while not stop.is_set():
+        try:
+            ensure_cluster_topics(admin(configuration), configuration.cluster_id)
+            return
+        except LogUnavailable as error:
+            _log.warning("keeps trying", error=str(error))
+            stop.wait(_PAUSE_S)
 
 
 def log_to_stderr() -> None:

@@ -1,7 +1,7 @@
 """The taskexecutor process: one TaskExecutor, its SparkSession and its tasks (Flink's TaskManagerRunner).
 
 It may start before the jobmanager, and before Kafka: what it says waits in the log until somebody answers. SIGTERM
-makes it leave in order: its tasks end, and the ResourceManager is told.
+makes it leave: it tells the ResourceManager first, then ends its tasks, which report nothing more.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ import structlog
 from ...pipelines.runtime.runtime import TaskRuntime
 from ...schemas import resource_manager
 from ..configuration import Configuration
-from ..connections import admin, event_log
+from ..connections import event_log
 from ..host import Host
-from ..log import LogUnavailable
-from ..log.topics import ensure_cluster_topics
 from ..replica import Replica
 from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, address
 from ..task_executor import TaskExecutor
 from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
-from .process import KAFKA_PATIENCE_S, process_address, session
+from .process import KAFKA_PATIENCE_S, process_address, session, wait_for_topics
 
 _log = structlog.get_logger(__name__)
 
@@ -71,7 +69,9 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     starting.start()
     _log.info("taskexecutor starts", cluster=cluster, resource_id=resource_id)
     try:
-        _wait_for_topics(configuration, stop)
+        wait_for_topics(configuration, stop)
+        if stop.is_set():
+            return
         host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda replica: _left(replica, own_address))
         if stop.is_set() and shell.registered:
             reason = f"TaskExecutor {resource_id} was asked to stop"
@@ -83,16 +83,6 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         runtime.close()
         host.close()
         log.close()
-
-
-def _wait_for_topics(configuration: Configuration, stop: threading.Event) -> None:
-    """A TaskExecutor that is there before Kafka keeps trying (document 000)."""
-    while not stop.is_set():
-        try:
-            ensure_cluster_topics(admin(configuration), configuration.cluster_id)
-            return
-        except LogUnavailable as error:
-            _log.warning("keeps trying", error=str(error))
 
 
 def _left(replica: Replica, own_address: str) -> bool:

@@ -48,6 +48,12 @@ class Options(msgspec.Struct, frozen=True):
     detached: bool = True
 
 
+def taskexecutors(count: int, known: Iterable[str]) -> list[str]:
+    """The names of the TaskExecutors that are to run: the first `count`, and all others that were started ever."""
+    first = [f"taskexecutor-{number + 1}" for number in range(count)]
+    return list(dict.fromkeys([*first, *(name for name in known if name != JOBMANAGER)]))
+
+
 class LocalCluster:
     """The cluster of a home, `configuration.home`; its Kafka is the embedded one unless an address is configured."""
 
@@ -121,7 +127,7 @@ class LocalCluster:
             if record is not None:
                 self._check_same(record)
                 self._take_over(record)
-            wanted = [f"taskexecutor-{number + 1}" for number in range(options.taskexecutors)]
+            wanted = taskexecutors(options.taskexecutors, self._processes)
             if self.is_complete() and all(name in self._processes for name in wanted):
                 return False
             started: list[str] = []

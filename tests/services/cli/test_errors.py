@@ -111,6 +111,15 @@ def test_the_record_of_a_home_is_read_as_written(tmp_path: Path) -> None:
     assert read_record(tmp_path / "other") is None
 
 
+def test_a_start_completes_what_an_earlier_one_began() -> None:
+    from tailrace.services.cli.local.cluster import taskexecutors
+
+    assert taskexecutors(2, []) == ["taskexecutor-1", "taskexecutor-2"]
+    known = ["taskexecutor-1", "taskexecutor-2", "taskexecutor-3", "taskexecutor-4", "jobmanager"]
+    assert taskexecutors(2, known) == known[:4]
+    assert taskexecutors(3, known[1:2]) == ["taskexecutor-1", "taskexecutor-2", "taskexecutor-3"]
+
+
 def test_a_pid_that_was_given_to_another_process_is_not_ours() -> None:
     here = ProcessRecord("x", os.getpid(), 0.0, "log")
     assert here.process() is None
