@@ -152,12 +152,15 @@ def reports() -> Reports:
 
 
 @pytest.fixture(scope="module")
-def runtime(
-    kafka: EmbeddedKafka, reports: Reports, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[TaskRuntime]:
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runtime")
+
+
+@pytest.fixture(scope="module")
+def runtime(kafka: EmbeddedKafka, reports: Reports, scratch: Path) -> Iterator[TaskRuntime]:
     running = TaskRuntime(
         bootstrap_servers=kafka.bootstrap_servers,
-        scratch=tmp_path_factory.mktemp("runtime"),
+        scratch=scratch,
         slots=4,
         report=reports,
     )
@@ -344,16 +347,24 @@ def _first_failure(job: Job, attempts: list[str]) -> str:
 
 
 def test_nothing_is_lost_or_repeated_when_spark_ends_a_real_time_batch(
-    start: Callable[[JobGraph], Job], server: TextServer, monkeypatch: pytest.MonkeyPatch
+    start: Callable[[JobGraph], Job], server: TextServer, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tailrace.pipelines.runtime.query._REAL_TIME_BATCH", "5 seconds")
+    before = set(scratch.glob("query-*"))
+
+    def ended() -> list[int]:
+        """How many batches each of the job's two queries has ended."""
+        queries = set(scratch.glob("query-*")) - before
+        return [sum(file.name.isdecimal() for file in query.glob("commits/*")) for query in queries]
+
     job = start(word_count(server.port, 2, 2))
     attempts = job.deploy_all()
     job.reports.wait(attempts, ExecutionState.RUNNING)
     sent: list[str] = []
     with server.accept() as connection:
-        until = time.monotonic() + 12  # two ends of a batch
-        while time.monotonic() < until:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(ended()) < 2 or min(ended()) < 2:
+            assert time.monotonic() < deadline, f"batches that have ended, by query: {ended()}"
             sent += WORDS[:1000]
             connection.sendall(text(WORDS[:1000]))
             time.sleep(0.1)
