@@ -71,6 +71,17 @@ def changelogs(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
     }
 
 
+def taken_names(graph: JobGraph) -> Mapping[str, str]:
+    """Data set ids that no JobEdge may have -> whose topic their channel would meet.
+
+    To Kafka a topic name with `_` collides with the same name with `.` there.
+    """
+    changelogs = {
+        f"{vertex.vertex_id}_changelog": f"vertex {vertex.vertex_id[:80]!r}" for vertex in graph.vertices
+    }
+    return {"output": "output", **changelogs}
+
+
 def topics(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
     """Everything that has to exist before the job's tasks are deployed: topic -> number of partitions."""
     output = {output_topic(cluster, job): 1} if has_output(graph) else {}

@@ -19,10 +19,13 @@ from .errors import InvalidJobGraph, one_line
 from .execution_graph import topological_order
 from .key_groups import UPPER_BOUND
 from .operators import OperatorKind, OperatorTraits, traits_of
+from .physical_plan import taken_names
 
 # An id becomes a part of topic names, whose whole may have 249 characters.
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 MAX_VERTICES = 10_000
+MAX_SUBTASKS = 50_000
+"""Of the whole graph: each is an object in every replica, and several events."""
 
 
 def check(graph: JobGraph) -> None:
@@ -49,6 +52,9 @@ def _graph_reasons(graph: JobGraph) -> Iterator[str]:
         yield "the graph has no vertices"
     if len(graph.vertices) > MAX_VERTICES:
         yield f"the graph has {len(graph.vertices)} vertices, more than {MAX_VERTICES}"
+    subtasks = sum(max(vertex.parallelism, 0) for vertex in graph.vertices)
+    if subtasks > MAX_SUBTASKS:
+        yield f"the graph has {subtasks} subtasks, more than {MAX_SUBTASKS}: lower the parallelism of its vertices"
     yield from _duplicates("vertex id", (vertex.vertex_id for vertex in graph.vertices))
     yield from _duplicates(
         "operator id", (o.operator_id for vertex in graph.vertices for o in vertex.operators)
@@ -159,10 +165,13 @@ _PARAMETERS: Mapping[str, Mapping[str, tuple[Callable[[Any], bool], str]]] = {
 
 def _edge_reasons(graph: JobGraph) -> Iterator[str]:
     vertices = {vertex.vertex_id: vertex for vertex in graph.vertices}
+    taken = taken_names(graph)
     for edge in graph.edges:
         name = f"edge {_shown(edge.data_set_id)}"
         if not ID.match(edge.data_set_id):
             yield f"{name}: its id is not 1 to 64 letters, digits, '-' or '_'"
+        if edge.data_set_id in taken:
+            yield f"{name}: its channel would collide with the topic of the job's {taken[edge.data_set_id]}"
         source, target = vertices.get(edge.source_vertex_id), vertices.get(edge.target_vertex_id)
         if source is None:
             yield f"{name}: its source {_shown(edge.source_vertex_id)} is no vertex of the graph"

@@ -86,6 +86,19 @@ BAD = {
     "edge 'source-map': its target 'map' is no vertex": job_graph(source(), edge("source", "map")),
     "edge 'x-source': its source 'x' is no vertex": job_graph(source(), edge("x", "source")),
     "edge 'a.b': its id is not": job_graph(source(), vertex("map"), edge("source", "map", data_set_id="a.b")),
+    "edge 'output': its channel would collide with the topic of the job's output": job_graph(
+        source(), vertex("map"), edge("source", "map", data_set_id="output")
+    ),
+    "edge 'map_changelog': its channel would collide with the topic of the job's vertex 'map'": job_graph(
+        source(), vertex("map"), edge("source", "map", data_set_id="map_changelog")
+    ),
+    "the graph has 50001 subtasks, more than 50000": job_graph(
+        source(),
+        vertex("a", parallelism=25_000, max_parallelism=32_768),
+        vertex("b", parallelism=25_000, max_parallelism=32_768),
+        edge("source", "a"),
+        edge("a", "b"),
+    ),
     "it is partitioned by HASH but has no key selector": job_graph(
         source(), vertex("map"), edge("source", "map", Partitioner.HASH, code=b"")
     ),
