@@ -18,7 +18,6 @@ from functools import cached_property
 from types import MappingProxyType
 
 from ...schemas.types import JobEdge, JobGraph, JobVertex, Partitioner
-from .key_groups import key_groups_of_subtask
 
 POINTWISE = frozenset({Partitioner.FORWARD, Partitioner.RESCALE})
 """Partitioners that join each subtask with a few neighbours; all others join all with all."""
@@ -141,10 +140,6 @@ class ExecutionJobVertex:
     def task_vertices(self) -> tuple[ExecutionVertex, ...]:
         """The subtasks, by index."""
         return tuple(ExecutionVertex(self.vertex_id, index) for index in range(self.parallelism))
-
-    def key_groups_of(self, subtask: int) -> range:
-        """The key groups that a subtask owns."""
-        return key_groups_of_subtask(subtask, self.job_vertex.max_parallelism, self.parallelism)
 
     def inputs_of(self, subtask: int) -> tuple[ExecutionEdge, ...]:
         """What a subtask consumes: one edge per input."""

@@ -41,11 +41,6 @@ def key_group_of(key: Any, max_parallelism: int) -> int:
     return zlib.crc32(_encode(key if type(key) is str else _canonical(key))) % max_parallelism
 
 
-def subtask_of_key_group(key_group: int, max_parallelism: int, parallelism: int) -> int:
-    """The subtask that owns a key group."""
-    return key_group * parallelism // max_parallelism
-
-
 def subtask_of(key: Any, max_parallelism: int, parallelism: int) -> int:
     """The subtask that a record with this key goes to, 0 <= subtask < parallelism. Raises UnstableKey."""
     return key_group_of(key, max_parallelism) * parallelism // max_parallelism

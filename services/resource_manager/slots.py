@@ -103,8 +103,10 @@ def lose(
     reason: str,
     cause: int,
 ) -> ResourceManagerState:
-    """The slots are gone: requests that only waited for one wait again, JobMasters that held one are owed the news."""
-    """The allocations `gone` of a TaskExecutor are no longer in `slots`."""
+    """The allocations `gone` of a TaskExecutor are no longer in `slots`.
+
+    Requests that only waited for such a slot wait again; JobMasters that held one are owed the news.
+    """
     lost, before = state.lost, state.slots.allocations_of(resource_id)
     for allocation_id in gone:
         key = before[allocation_id]

@@ -22,7 +22,6 @@ from tailrace.pipelines.graph.key_groups import (
     key_group_of,
     key_groups_of_subtask,
     subtask_of,
-    subtask_of_key_group,
     subtasks_of,
 )
 
@@ -52,8 +51,6 @@ def test_the_subtasks_share_all_key_groups_in_contiguous_ranges(plan: tuple[int,
     ranges = [key_groups_of_subtask(s, max_parallelism, parallelism) for s in range(parallelism)]
     assert [group for groups in ranges for group in groups] == list(range(max_parallelism))
     assert all(len(groups) >= 1 for groups in ranges)
-    for subtask, groups in enumerate(ranges):
-        assert {subtask_of_key_group(group, max_parallelism, parallelism) for group in groups} == {subtask}
 
 
 @given(st.lists(keys), plans)
