@@ -1,7 +1,7 @@
 """Resident memory of each process of the demo cluster while WindowWordCount runs, beside a bare SparkSession.
 
-A TaskExecutor is its Python process, its JVM, Spark's Python workers and the StreamTasks: all of them are counted,
-shared pages once (PSS) and, for those who compare with other tools, as RSS of the biggest.
+A TaskExecutor is its Python process, its JVM, Spark's Python workers and the StreamTasks, and all of them are counted:
+as `ps` adds them up (resident, shared pages once for each process), and with shared pages counted once in all (PSS).
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ def family(pid: int) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
+def rss_mib(processes: Iterable[psutil.Process]) -> float:
+    """Resident set size of all of them, MiB."""
+    return sum(process.memory_info().rss for process in processes) / MIB
+
+
 def pss_mib(processes: Iterable[psutil.Process]) -> float:
     """Proportional set size of all of them, MiB: what they would give back together."""
     return sum(process.memory_full_info().pss for process in processes) / MIB
@@ -46,7 +51,7 @@ def bare_spark_mib() -> float:
         if process.stdout is None or process.stdin is None:
             raise RuntimeError("the bare SparkSession has no pipes")
         process.stdout.readline()
-        measured = pss_mib(family(process.pid))
+        measured = rss_mib(family(process.pid))
         process.stdin.close()
     return measured
 
@@ -67,10 +72,11 @@ def main() -> None:
         executors = [family(pid) for name, pid in pids.items() if name.startswith("taskexecutor")]
         jvms = [each for processes in executors for each in processes if each.name() == "java"]
         figures = {
-            "kafka_mib": pss_mib(family(kafka.pid)),
-            "jobmanager_mib": pss_mib(family(pids["jobmanager"])),
-            "taskexecutor_mib": median([pss_mib(processes) for processes in executors]),
-            "taskexecutor_jvm_mib": median([pss_mib([jvm]) for jvm in jvms]),
+            "kafka_mib": rss_mib(family(kafka.pid)),
+            "jobmanager_mib": rss_mib(family(pids["jobmanager"])),
+            "taskexecutor_mib": median([rss_mib(processes) for processes in executors]),
+            "taskexecutor_jvm_mib": median([rss_mib([jvm]) for jvm in jvms]),
+            "taskexecutor_pss_mib": median([pss_mib(processes) for processes in executors]),
         }
         client.cancel(job_id)
         follow(tail, times, "ended")
@@ -79,9 +85,10 @@ def main() -> None:
     notes = {
         "taskexecutor_mib": "one TaskExecutor: Python, JVM, Python workers, StreamTasks",
         "taskexecutor_jvm_mib": "of that, its JVM",
+        "taskexecutor_pss_mib": "the same with shared pages counted once",
         "bare_spark_mib": "peer: a SparkSession with the defaults, idle",
     }
-    under = conditions(taskexecutors=TASK_EXECUTORS, slots=SLOTS, parallelism=PARALLELISM, measure="PSS")
+    under = conditions(taskexecutors=TASK_EXECUTORS, slots=SLOTS, parallelism=PARALLELISM)
     report("memory", figures, under, notes)
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 
 import psutil
+from _bare_spark import query_starts
 from _cluster import SLOTS, TASK_EXECUTORS, TextServer, running_cluster, word_count
 from _report import conditions, median, report
 
+from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.client import JobFinished
 from tailrace.schemas.event import Record
 from tailrace.schemas.job_master import UpdateTaskExecutionState
@@ -24,6 +26,7 @@ from tailrace.services.log import EventLog, Tail
 
 ROUNDS = 7
 WARM_UP = 3
+BARE_WARM_UP = 5
 PATIENCE_S = 60.0
 IDLE_PATIENCE_S = 10.0
 IDLE_PERCENT = 15.0
@@ -110,11 +113,18 @@ def main() -> None:
             figures[f"p{parallelism}_control_ms"] = control
             figures[f"p{parallelism}_task_start_ms"] = median([each[0] - each[1] for each in rounds])
     server.close()
+    with EmbeddedKafka() as kafka:
+        for subtasks in (1, 4):
+            alone = query_starts(kafka.bootstrap_servers, subtasks, BARE_WARM_UP + ROUNDS)[BARE_WARM_UP:]
+            figures[f"bare_query_{subtasks}_ms"] = median(alone)
     notes = {
         "p1_ms": "SubmitJob -> every task RUNNING; Flink 2.3: 260",
         "p4_ms": "Flink 2.3: 270",
         "p1_control_ms": "of that, the control plane; aim: below 100",
-        "p1_task_start_ms": "of that, Spark's query start and the StreamTasks",
+        "p1_task_start_ms": "of that, Spark's query and the StreamTasks: one query",
+        "p4_task_start_ms": "four queries, on two TaskExecutors at once, on these cores",
+        "bare_query_1_ms": "raw limit: one warm query of one subtask, nothing else",
+        "bare_query_4_ms": "raw limit: one warm query of four subtasks",
     }
     under = conditions(rounds=ROUNDS, taskexecutors=TASK_EXECUTORS, slots=SLOTS)
     report("submit_to_running", figures, under, notes)

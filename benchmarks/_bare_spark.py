@@ -1,0 +1,91 @@
+"""Spark's part of a task's start, by itself: a real-time query from `start` to its Python workers being up.
+
+A SparkSession set up as a TaskExecutor's, a Kafka topic, no StreamTask and no control plane: what no job can beat.
+"""
+
+from __future__ import annotations
+
+import selectors
+import tempfile
+import time
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tailrace.infra.class_archives import reading, spark_archive
+from tailrace.infra.jars import spark_jars
+from tailrace.infra.prerequisites import find_java
+from tailrace.pipelines.runtime.hand_over import HandOver
+from tailrace.pipelines.runtime.lobby import Lobby
+from tailrace.pipelines.runtime.query import start_query
+from tailrace.pipelines.runtime.session import start_session
+from tailrace.pipelines.runtime.settings import ExecutionMode
+from tailrace.services.log.topics import create_topics
+
+HEAP_MIB = 640
+TOPIC = "bare-spark"
+PATIENCE_S = 60.0
+
+
+def query_starts(bootstrap_servers: str, subtasks: int, rounds: int) -> list[float]:
+    """Milliseconds from the call that builds the query to the last worker's greeting, a figure a round."""
+    create_topics(
+        AdminClient({"bootstrap.servers": bootstrap_servers}), [NewTopic(f"{TOPIC}-{subtasks}", subtasks)]
+    )
+    with tempfile.TemporaryDirectory(prefix="tailrace-bare-") as folder:
+        scratch = Path(folder)
+        spark = start_session(
+            scratch, spark_jars(), HEAP_MIB, jvm_options=reading(spark_archive(find_java()))
+        )
+        lobby = Lobby(scratch)
+        try:
+            return [
+                _once(spark, bootstrap_servers, lobby, scratch, subtasks, number) for number in range(rounds)
+            ]
+        finally:
+            lobby.close()
+            spark.stop()
+
+
+def _once(
+    spark: object, bootstrap_servers: str, lobby: Lobby, scratch: Path, subtasks: int, number: int
+) -> float:
+    topic = f"{TOPIC}-{subtasks}"
+    hand_over = HandOver(
+        deployment=number,
+        lobby=lobby.path,
+        inputs={topic: 0},
+        input_types=(),
+        prefix=(),
+        output_type=None,
+        stream_tasks={},
+    )
+    begin = {topic: dict.fromkeys(range(subtasks), 0)}
+    start = time.perf_counter()
+    query = start_query(
+        spark,  # type: ignore[arg-type]
+        bootstrap_servers,
+        begin,
+        hand_over,
+        ExecutionMode.REAL_TIME,
+        scratch / f"query-{number}",
+    )
+    greeted = 0
+    readers = []
+    with selectors.DefaultSelector() as selector:
+        selector.register(lobby.listener, selectors.EVENT_READ)
+        while greeted < subtasks:
+            if time.perf_counter() - start > PATIENCE_S:
+                raise TimeoutError(f"{greeted} of {subtasks} workers are up after {PATIENCE_S:.0f} s")
+            for key, _ in selector.select(1.0):
+                if key.fileobj is lobby.listener:
+                    reader = lobby.accept()
+                    readers.append(reader)
+                    selector.register(reader.socket, selectors.EVENT_READ, reader)
+                else:
+                    greeted += len(lobby.greetings(key.data))
+    elapsed = (time.perf_counter() - start) * 1e3
+    query.stop()
+    for reader in readers:
+        reader.socket.close()
+    return elapsed
