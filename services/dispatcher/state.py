@@ -48,7 +48,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """An answer owed to a client whose request can't be met; `kind` says which answer."""
+    """An answer owed to a client whose request can't be met: CancelJobRejected if `of_cancel`, else JobRejected."""
 
     recipient: str
     job_id: str

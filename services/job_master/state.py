@@ -90,7 +90,7 @@ class JobMasterState(msgspec.Struct, frozen=True):
     status: JobStatus = JobStatus.INITIALIZING
     reason: str | None = None
     cause: int = -1
-    """The offset of the event that led to the status."""
+    """The offset of the last event that brought the job forward: what it says next, it says because of that."""
     registration: Progress | None = None
     """At the ResourceManager: RegisterJobManager is OWED, was SAID, was answered (DONE)."""
     channels: Progress | None = None

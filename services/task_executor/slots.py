@@ -45,7 +45,7 @@ def _slot_requested(
         slots=slots,
         slot_answers=state.slot_answers.set(record.offset, SlotAnswer(body.allocation_id, number)),
     )
-    return connect(state, replace(connection, cause=record.offset, closing=None))
+    return connect(state, replace(connection, cause=record.offset))
 
 
 def _slot_answered(
@@ -100,7 +100,7 @@ def _job_manager_leaves(
         return state
     for allocation_id in sorted(state.slots.per_job.get(job_id, frozenset())):
         state = release(state, allocation_id, cause)
-    return connect(state, replace(state.jobs[job_id], closing=body.reason, cause=cause))
+    return connect(state, replace(state.jobs[job_id], cause=cause))
 
 
 def answers(state: TaskExecutorState) -> list[Owed]:

@@ -30,8 +30,6 @@ class JobConnection(msgspec.Struct, frozen=True):
     graph: JobGraph | None = None
     offered: frozenset[str] = frozenset()
     """Allocations that OfferSlots has been said for."""
-    closing: str | None = None
-    """Why the JobMaster ends the connection."""
 
 
 class Task(msgspec.Struct, frozen=True):
