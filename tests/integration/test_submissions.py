@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
@@ -27,7 +27,9 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.dead_letters import DeadLetter
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import EntryPoint, Header, JobGraph, JobStatus
-from tailrace.services.log import Codec
+from tailrace.services.dispatcher.submissions import partitions_of
+from tailrace.services.log import Codec, LogUnavailable
+from tailrace.services.log.clients import reader
 from tailrace.services.log.dead_letters import read as read_letters
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.kafka import KafkaEventLog
@@ -360,3 +362,15 @@ def test_a_jobmanager_that_is_killed_admits_each_submission_exactly_once(
     finally:
         cluster.kill()
         cluster.log.close()
+
+
+def test_submissions_that_can_not_be_found_are_no_silence(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    topic = submissions_topic(cluster_id)
+    consumer = Consumer(reader(kafka.bootstrap_servers))
+    try:
+        with pytest.raises(LogUnavailable, match=topic):
+            partitions_of(consumer, topic, 5)
+        ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
+        assert partitions_of(consumer, topic, 30) == [0]
+    finally:
+        consumer.close()

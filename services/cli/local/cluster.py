@@ -26,6 +26,7 @@ from ...history import Fold
 from ...history.views import master_address, workers
 from ...log import LogUnavailable
 from ...log.topics import ensure_cluster_topics
+from ...text import printable
 from ..errors import ExitCode, Failure
 from .process import LocalProcess
 from .record import ClusterRecord, locked, read_record, remove_record, write_record
@@ -265,7 +266,7 @@ class LocalCluster:
         if over is None:
             self._progress(f"the cluster did not end within {STOP_TIMEOUT_S:.0f} s")
             return
-        self._progress(f"the cluster has ended: {over.reason}")
+        self._progress(f"the cluster has ended: {printable(over.reason)}")
         _wait_until_gone(alive, TERMINATE_TIMEOUT_S)
 
     def _end_by_force(self) -> None:
