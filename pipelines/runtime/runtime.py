@@ -50,6 +50,8 @@ log = logging.getLogger(__name__)
 DEFAULT_HEAP_MIB: Final = 640
 KILL_AFTER_S: Final = 0.5
 """When a process that was told to cancel is killed; it should have ended by itself long before."""
+REMEMBERED: Final = 10_000
+"""Attempts that have ended and are known still: a cancellation may cross the report of the end."""
 
 
 class _Execution:
@@ -118,6 +120,7 @@ class TaskRuntime:
         self._wake_in, self._wake_out = socket.socketpair()
         self._selector = selectors.DefaultSelector()
         self._executions: dict[str, _Execution] = {}
+        self._ended: dict[str, None] = {}
         self._deployments: dict[int, _Deployment] = {}
         self._number = 0
         self._deadlines: list[tuple[float, _Execution]] = []
@@ -439,7 +442,8 @@ class TaskRuntime:
     def _cancel(self, execution_id: str) -> None:
         execution = self._executions.get(execution_id)
         if execution is None:
-            self._report(execution_id, ExecutionState.CANCELED, None)
+            if execution_id not in self._ended:
+                self._report(execution_id, ExecutionState.CANCELED, None)
         elif execution.end is None and not execution.canceling:
             execution.canceling = True
             execution.process.send(Cancel())
@@ -486,9 +490,12 @@ class TaskRuntime:
             self._forget(last)
 
     def _forget(self, execution: _Execution) -> None:
-        """Reports the end; the attempt is unknown from now on."""
+        """Reports the end, once: a cancellation that comes after it has nothing to cancel."""
         assert execution.end is not None
         self._executions.pop(execution.id, None)
+        self._ended[execution.id] = None
+        if len(self._ended) > REMEMBERED:
+            del self._ended[next(iter(self._ended))]
         state, reason = execution.end
         self._report(execution.id, state, reason)
         deployment = execution.deployment
