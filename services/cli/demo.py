@@ -29,7 +29,7 @@ _TOP = 5
 
 
 def demo(
-    windows: Annotated[int, typer.Option(min=1, max=1000, help="How many windows to wait for.")] = 3,
+    windows: Annotated[int, typer.Option(min=1, max=1000, help="How many windows to wait for.")] = 2,
     window_seconds: Annotated[int, typer.Option(min=1, max=3600, help="The size of the windows.")] = 5,
     parallelism: Annotated[
         int, typer.Option("--parallelism", "-p", min=1, max=4, help="Of all but the source.")
@@ -85,10 +85,18 @@ class _Demo:
         return right
 
     def _start(self, window_seconds: int, parallelism: int) -> JobGraph:
-        from ...pipelines.api.build import build
+        from concurrent.futures import ThreadPoolExecutor
+
         from .local import Options
 
-        self._cluster.start(Options(taskexecutors=2, detached=False))
+        with ThreadPoolExecutor(1) as meanwhile:
+            graph = meanwhile.submit(self._build, window_seconds, parallelism)
+            self._cluster.start(Options(taskexecutors=2, detached=False))
+            return graph.result()
+
+    def _build(self, window_seconds: int, parallelism: int) -> JobGraph:
+        from ...pipelines.api.build import build
+
         arguments = ["--hostname", "127.0.0.1", "--port", str(self._server.port)]
         return build(_PROGRAM, [*arguments, "--window-seconds", str(window_seconds)], parallelism)
 
