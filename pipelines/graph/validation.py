@@ -6,13 +6,13 @@ what the services and the runtime take for granted.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from ...schemas.ids import is_id
 from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Partitioner
 from ..types import RecordType, RecordTypeError
 from .errors import InvalidJobGraph, one_line
@@ -21,8 +21,6 @@ from .key_groups import UPPER_BOUND
 from .operators import OperatorKind, OperatorTraits, traits_of
 from .physical_plan import taken_names
 
-# An id becomes a part of topic names, whose whole may have 249 characters.
-ID = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 MAX_VERTICES = 10_000
 MAX_SUBTASKS = 50_000
 """Of the whole graph: each is an object in every replica, and several events."""
@@ -69,7 +67,7 @@ def _duplicates(what: str, ids: Iterable[str]) -> Iterator[str]:
 
 
 def _vertex_reasons(vertex: JobVertex) -> Iterator[str]:
-    if not ID.match(vertex.vertex_id):
+    if not is_id(vertex.vertex_id):
         yield f"its id {_shown(vertex.vertex_id)} is not 1 to 64 letters, digits, '-' or '_'"
     if not vertex.slot_sharing_group:
         yield "it has no slot sharing group"
@@ -90,7 +88,7 @@ def _vertex_reasons(vertex: JobVertex) -> Iterator[str]:
 def _operator_reasons(
     operator: OperatorConfig, vertex: JobVertex, *, first: bool, last: bool
 ) -> Iterator[str]:
-    if not ID.match(operator.operator_id):
+    if not is_id(operator.operator_id):
         yield f"its id {_shown(operator.operator_id)} is not 1 to 64 letters, digits, '-' or '_'"
     try:
         traits = traits_of(operator.kind)
@@ -168,7 +166,7 @@ def _edge_reasons(graph: JobGraph) -> Iterator[str]:
     taken = taken_names(graph)
     for edge in graph.edges:
         name = f"edge {_shown(edge.data_set_id)}"
-        if not ID.match(edge.data_set_id):
+        if not is_id(edge.data_set_id):
             yield f"{name}: its id is not 1 to 64 letters, digits, '-' or '_'"
         if edge.data_set_id in taken:
             yield f"{name}: its channel would collide with the topic of the job's {taken[edge.data_set_id]}"
