@@ -76,6 +76,8 @@ def _default(field: dict[str, Any]) -> str:
             return " = None"
         case {"default": {}}:
             return " = msgspec.field(default_factory=dict)"
+        case {"default": []}:
+            return " = ()"
         case {"default": value}:
             return f" = {value!r}"
         case _:

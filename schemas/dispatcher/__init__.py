@@ -64,6 +64,8 @@ class ShutDownCluster(Body, frozen=True, gc=False, kw_only=True):
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.ShutDownCluster"
     reason: str
     """Why."""
+    suspend: bool = False
+    """Whether jobs are suspended, to go on when the cluster starts again; else they are cancelled."""
 
 
 class SubmissionRefused(Body, frozen=True, gc=False, kw_only=True):

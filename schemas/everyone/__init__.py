@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from ..body import Body
 
-__all__ = ["ClusterTerminated", "LeaderElected"]
+__all__ = ["ClusterTerminated", "ConfigurationChanged", "LeaderElected", "TaskExecutorLost"]
 
 
 class ClusterTerminated(Body, frozen=True, gc=False, kw_only=True):
@@ -15,6 +16,16 @@ class ClusterTerminated(Body, frozen=True, gc=False, kw_only=True):
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.ClusterTerminated"
     reason: str
     """Why."""
+    remains: tuple[str, ...] = ()
+    """What is left of the cluster, one line for a person each."""
+
+
+class ConfigurationChanged(Body, frozen=True, gc=False, kw_only=True):
+    """The leader goes by this configuration from here on."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.everyone.ConfigurationChanged"
+    configuration: Mapping[str, str]
+    """Option -> value, as docs/configuration.md lists them; what is not there has its default."""
 
 
 class LeaderElected(Body, frozen=True, gc=False, kw_only=True):
@@ -29,3 +40,15 @@ class LeaderElected(Body, frozen=True, gc=False, kw_only=True):
     """Host and process of the leader."""
     session: str
     """Unique to the leader's process."""
+
+
+class TaskExecutorLost(Body, frozen=True, gc=False, kw_only=True):
+    """A TaskExecutor is gone, or taken to be: its slots and what ran in them are lost."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.everyone.TaskExecutorLost"
+    resource_id: str
+    """The TaskExecutor."""
+    instance_id: str | None = None
+    """The registration that is meant; null: it was never registered."""
+    reason: str
+    """Why."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
+import msgspec
+
 from ..body import Body
-from ..types import ExecutionState, JobGraph, SlotOffer
+from ..types import AccumulatorReport, ExecutionState, JobGraph, SlotOffer
 
 __all__ = [
     "CancelJob",
@@ -14,12 +17,17 @@ __all__ = [
     "ChannelsFailed",
     "DisconnectTaskManager",
     "FailSlot",
+    "HeartbeatFromTaskManager",
+    "HeartbeatTimedOut",
     "JobManagerRegistrationSuccess",
     "OfferSlots",
     "RegisterTaskManager",
+    "ResumeJob",
     "SlotAllocationFailed",
     "StartJob",
+    "SuspendJob",
     "TaskAcknowledged",
+    "TasksContradicted",
     "UpdateTaskExecutionState",
 ]
 
@@ -80,6 +88,30 @@ class FailSlot(Body, frozen=True, gc=False, kw_only=True):
     """Why."""
 
 
+class HeartbeatFromTaskManager(Body, frozen=True, gc=False, kw_only=True):
+    """A TaskExecutor lives, and these Executions of the job run there (document 000). Soft state."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.HeartbeatFromTaskManager"
+    job_id: str
+    """The job."""
+    resource_id: str
+    """The TaskExecutor."""
+    position: int
+    """The offset up to which the sender had folded the log."""
+    accumulator_report: AccumulatorReport
+    """The Executions and what they have counted."""
+
+
+class HeartbeatTimedOut(Body, frozen=True, gc=False, kw_only=True):
+    """A TaskExecutor was not heard of for too long; says the JobMaster's shell."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.HeartbeatTimedOut"
+    resource_id: str
+    """The TaskExecutor."""
+    reason: str
+    """Why."""
+
+
 class JobManagerRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):
     """The ResourceManager knows the JobMaster."""
 
@@ -110,6 +142,14 @@ class RegisterTaskManager(Body, frozen=True, gc=False, kw_only=True):
     """The TaskExecutor."""
 
 
+class ResumeJob(Body, frozen=True, gc=False, kw_only=True):
+    """The Dispatcher wants a suspended job to go on."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.ResumeJob"
+    job_id: str
+    """The job."""
+
+
 class SlotAllocationFailed(Body, frozen=True, gc=False, kw_only=True):
     """The ResourceManager can't give the slot."""
 
@@ -128,6 +168,18 @@ class StartJob(Body, frozen=True, gc=False, kw_only=True):
     """The job."""
     job_graph: JobGraph
     """What to run."""
+    configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The cluster's defaults with the job's own settings over them."""
+
+
+class SuspendJob(Body, frozen=True, gc=False, kw_only=True):
+    """The Dispatcher wants the job to pause: its tasks end, its progress stays."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.SuspendJob"
+    job_id: str
+    """The job."""
+    reason: str
+    """Why."""
 
 
 class TaskAcknowledged(Body, frozen=True, gc=False, kw_only=True):
@@ -136,6 +188,18 @@ class TaskAcknowledged(Body, frozen=True, gc=False, kw_only=True):
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.TaskAcknowledged"
     execution_attempt_id: str
     """The Execution."""
+
+
+class TasksContradicted(Body, frozen=True, gc=False, kw_only=True):
+    """A TaskExecutor does not run Executions that it should run."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.TasksContradicted"
+    resource_id: str
+    """The TaskExecutor."""
+    execution_attempt_ids: tuple[str, ...]
+    """The Executions that it does not know."""
+    reason: str
+    """Why."""
 
 
 class UpdateTaskExecutionState(Body, frozen=True, gc=False, kw_only=True):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
+
+import msgspec
 
 from ..body import Body
 from ..types import HardwareDescription, JobStatus, ResourceProfile, SlotID, SlotStatus
@@ -11,14 +14,20 @@ __all__ = [
     "CancelSlotRequest",
     "DisconnectJobManager",
     "DisconnectTaskManager",
+    "HeartbeatFromTaskManager",
     "NotifySlotAvailable",
     "RegisterJobManager",
     "RegisterTaskExecutor",
     "RequestSlot",
     "SendSlotReport",
     "ShutDownCluster",
+    "SlotReportContradicted",
     "SlotRequestAccepted",
     "SlotRequestRejected",
+    "StartWorker",
+    "StopWorker",
+    "WorkerLost",
+    "WorkerStarted",
 ]
 
 
@@ -50,6 +59,20 @@ class DisconnectTaskManager(Body, frozen=True, gc=False, kw_only=True):
     """The TaskExecutor."""
     reason: str
     """Why."""
+
+
+class HeartbeatFromTaskManager(Body, frozen=True, gc=False, kw_only=True):
+    """A TaskExecutor lives, and these are its slots (document 000). Soft state."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.HeartbeatFromTaskManager"
+    resource_id: str
+    """The TaskExecutor."""
+    instance_id: str | None = None
+    """The registration that is meant; null: it was never registered."""
+    position: int
+    """The offset up to which the sender had folded the log."""
+    slots: tuple[SlotStatus, ...]
+    """The SlotReport: every slot, by number."""
 
 
 class NotifySlotAvailable(Body, frozen=True, gc=False, kw_only=True):
@@ -88,6 +111,8 @@ class RegisterTaskExecutor(Body, frozen=True, gc=False, kw_only=True):
     """How many slots it has."""
     default_slot_profile: ResourceProfile
     """What each of its slots offers."""
+    configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The TaskExecutor's options, as docs/configuration.md lists them."""
 
 
 class RequestSlot(Body, frozen=True, gc=False, kw_only=True):
@@ -122,6 +147,18 @@ class ShutDownCluster(Body, frozen=True, gc=False, kw_only=True):
     """Why."""
 
 
+class SlotReportContradicted(Body, frozen=True, gc=False, kw_only=True):
+    """A TaskExecutor's SlotReport differs from what the log says; its word counts."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.SlotReportContradicted"
+    resource_id: str
+    """The TaskExecutor."""
+    instance_id: str | None = None
+    """The registration that is meant; null: it was never registered."""
+    slots: tuple[SlotStatus, ...]
+    """The SlotReport: every slot, by number."""
+
+
 class SlotRequestAccepted(Body, frozen=True, gc=False, kw_only=True):
     """The TaskExecutor has allocated the slot that was requested."""
 
@@ -142,3 +179,49 @@ class SlotRequestRejected(Body, frozen=True, gc=False, kw_only=True):
     """The slot."""
     reason: str
     """Why."""
+
+
+class StartWorker(Body, frozen=True, gc=False, kw_only=True):
+    """The ResourceManager wants another worker, for requests that no slot is there for."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.StartWorker"
+    resource_id: str
+    """The TaskExecutor."""
+    number_of_slots: int
+    """How many slots it is to have."""
+    reason: str
+    """Why."""
+
+
+class StopWorker(Body, frozen=True, gc=False, kw_only=True):
+    """A worker is not needed any more, and is released."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.StopWorker"
+    resource_id: str
+    """The TaskExecutor."""
+    reason: str
+    """Why."""
+
+
+class WorkerLost(Body, frozen=True, gc=False, kw_only=True):
+    """A worker has ended, or is not heard of any more; says the ResourceManager's shell."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.WorkerLost"
+    resource_id: str
+    """The TaskExecutor."""
+    instance_id: str | None = None
+    """The registration that is meant; null: it was never registered."""
+    exited: bool
+    """Whether its process is known to have ended; else it was only not heard of."""
+    reason: str
+    """Why."""
+
+
+class WorkerStarted(Body, frozen=True, gc=False, kw_only=True):
+    """The driver has started a worker; it has yet to register."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.WorkerStarted"
+    resource_id: str
+    """The TaskExecutor."""
+    address: str
+    """Where it runs: host:pid, or whatever its driver knows it by."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ..body import Body
-from ..types import JobGraph, ResourceProfile, SlotID
+from ..types import AllocatedSlotReport, JobGraph, ResourceProfile, SlotID
 
 __all__ = [
+    "AllocatedSlotsContradicted",
     "CancelTask",
     "DisconnectJobManager",
     "DisconnectResourceManager",
     "FreeSlot",
+    "HeartbeatFromJobManager",
+    "HeartbeatFromResourceManager",
+    "HeartbeatTimedOut",
     "JobManagerRegistrationSuccess",
     "RequestSlot",
     "SlotsAccepted",
@@ -20,6 +24,18 @@ __all__ = [
     "TaskExecutorRegistrationRejection",
     "TaskExecutorRegistrationSuccess",
 ]
+
+
+class AllocatedSlotsContradicted(Body, frozen=True, gc=False, kw_only=True):
+    """A JobMaster's AllocatedSlotReport differs from what the TaskExecutor holds for the job."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.AllocatedSlotsContradicted"
+    job_id: str
+    """The job."""
+    missing: tuple[str, ...]
+    """Allocations that only the JobMaster believes in."""
+    surplus: tuple[str, ...]
+    """Allocations that only the TaskExecutor holds."""
 
 
 class CancelTask(Body, frozen=True, gc=False, kw_only=True):
@@ -56,6 +72,32 @@ class FreeSlot(Body, frozen=True, gc=False, kw_only=True):
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.FreeSlot"
     allocation_id: str
     """The allocation."""
+    reason: str
+    """Why."""
+
+
+class HeartbeatFromJobManager(Body, frozen=True, gc=False, kw_only=True):
+    """A JobMaster lives, and these are the slots that it holds here (document 000). Soft state."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.HeartbeatFromJobManager"
+    position: int
+    """The offset up to which the sender had folded the log."""
+    allocated_slot_report: AllocatedSlotReport
+    """Its slots at this TaskExecutor."""
+
+
+class HeartbeatFromResourceManager(Body, frozen=True, gc=False, kw_only=True):
+    """The ResourceManager lives (document 000). Soft state."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.HeartbeatFromResourceManager"
+
+
+class HeartbeatTimedOut(Body, frozen=True, gc=False, kw_only=True):
+    """A master was not heard of for too long; says the TaskExecutor's shell."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.HeartbeatTimedOut"
+    peer: str
+    """The master's address."""
     reason: str
     """Why."""
 
@@ -124,8 +166,10 @@ class SubmitTask(Body, frozen=True, gc=False, kw_only=True):
     """The Execution."""
     allocation_id: str
     """The slot's allocation."""
-    deployed_with: tuple[int, ...]
-    """All subtasks of the vertex that this TaskExecutor gets in this deployment, this one included: they share a query."""
+    deployment_id: str
+    """Subtasks of the vertex that are deployed here together have it in common: they share a query."""
+    deployment_size: int
+    """How many they are."""
 
 
 class TaskExecutorRegistrationRejection(Body, frozen=True, gc=False, kw_only=True):

@@ -9,6 +9,10 @@ from typing import ClassVar
 import msgspec
 
 __all__ = [
+    "AccumulatorReport",
+    "AccumulatorSnapshot",
+    "AllocatedSlotInfo",
+    "AllocatedSlotReport",
     "EntryPoint",
     "ExecutionState",
     "HardwareDescription",
@@ -25,6 +29,28 @@ __all__ = [
     "SlotOffer",
     "SlotStatus",
 ]
+
+
+class AccumulatorSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What an Execution has counted so far (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.AccumulatorSnapshot"
+    job_id: str
+    """The job."""
+    execution_attempt_id: str
+    """The Execution."""
+    user_accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Accumulator -> value."""
+
+
+class AllocatedSlotInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A slot that a JobMaster holds (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.AllocatedSlotInfo"
+    slot_index: int
+    """The slot's number at its TaskExecutor."""
+    allocation_id: str
+    """Its allocation."""
 
 
 class EntryPoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -153,6 +179,24 @@ class SlotID(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The slot's number there, from 0."""
 
 
+class AccumulatorReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The Executions of a job that run at a TaskExecutor, and what they have counted (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.AccumulatorReport"
+    accumulator_snapshots: tuple[AccumulatorSnapshot, ...]
+    """One for each Execution that runs, also if it counts nothing."""
+
+
+class AllocatedSlotReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The slots that a JobMaster holds at one TaskExecutor (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.AllocatedSlotReport"
+    job_id: str
+    """The job."""
+    allocated_slot_infos: tuple[AllocatedSlotInfo, ...]
+    """The slots, by number."""
+
+
 class Header(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The first field of every event: who says this to whom, when, and because of what."""
 
@@ -208,7 +252,11 @@ class JobVertex(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     max_parallelism: int
     """Number of key groups."""
     slot_sharing_group: str
-    """Subtasks of vertices in the same group may share a slot."""
+    """Subtasks of vertices in the same group may share a slot; empty: a slot of its own for each subtask."""
+    co_location_group: str | None = None
+    """Subtasks of the same index of vertices in the same group run in the same slot; null: no such constraint."""
+    resource_profile: ResourceProfile | None = None
+    """What a slot must offer for a subtask of this vertex; null: anything (UNKNOWN)."""
 
 
 class SlotOffer(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -139,7 +139,11 @@ def _said_elsewhere(entry: Entry) -> set[str]:
     """Fields that sender, recipient or the task's name tell already."""
     body, header = entry.record.body, entry.record.header
     addresses = (header.sender, header.recipient)
-    told = {"vertex_id", "subtask_index", "deployed_with"} if entry.task is not None else set()
+    told = (
+        {"vertex_id", "subtask_index", "deployment_id", "deployment_size"}
+        if entry.task is not None
+        else set()
+    )
     for name, kind in (("job_id", JOB_MASTER), ("resource_id", TASK_EXECUTOR)):
         if address(kind, str(getattr(body, name, None))) in addresses:
             told.add(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from ...pipelines.graph.execution_graph import ExecutionGraph
@@ -59,9 +60,7 @@ def submissions(state: JobMasterState) -> list[Owed]:
     for vertex in plan.vertices.values():
         group = vertex.job_vertex.slot_sharing_group
         in_slots = [slots[(group, index)] for index in range(vertex.parallelism)]
-        together: dict[str, list[int]] = {}
-        for index, slot in enumerate(in_slots):
-            together.setdefault(slot.resource_id or "", []).append(index)
+        together = Counter(slot.resource_id for slot in in_slots)
         for index, slot in enumerate(in_slots):
             attempt = derive_id(state.job_id, "execution", vertex.vertex_id, index, 0)
             if attempt in state.executions:
@@ -73,7 +72,8 @@ def submissions(state: JobMasterState) -> list[Owed]:
                 attempt_number=0,
                 execution_attempt_id=attempt,
                 allocation_id=slot.allocation_id,
-                deployed_with=tuple(together[slot.resource_id or ""]),
+                deployment_id=derive_id(state.job_id, "deployment", vertex.vertex_id, slot.resource_id, 0),
+                deployment_size=together[slot.resource_id],
             )
             owed.append(Owed(address(TASK_EXECUTOR, slot.resource_id or ""), body, state.cause))
     return owed

@@ -14,6 +14,7 @@ from .state import (
 class RunTasks(Instruction, frozen=True):
     """Run these subtasks of one vertex; they were deployed together and share a query."""
 
+    deployment_id: str
     job_id: str
     job_graph: JobGraph
     vertex_id: str
@@ -21,9 +22,7 @@ class RunTasks(Instruction, frozen=True):
 
     @property
     def key(self) -> str:
-        # Not of the tasks that are left: when one of them ends, the others are not to be run once more.
-        first = self.tasks[0]
-        return f"run/{self.job_id}/{self.vertex_id}/{first.attempt_number}/{first.deployed_with}"
+        return f"run/{self.deployment_id}"
 
 
 class StopTask(Instruction, frozen=True):

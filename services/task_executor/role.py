@@ -54,23 +54,23 @@ class TaskExecutor:
         return None
 
     def instructions(self, state: TaskExecutorState) -> Sequence[Instruction]:
-        groups: dict[tuple[str, str, int, tuple[int, ...]], list[Task]] = {}
+        groups: dict[str, list[Task]] = {}
         stops = []
         for task in sorted(state.tasks.values(), key=lambda each: each.cause):
             if task.state in EXECUTION_ENDS:
                 continue
             if task.cancel is not None:
                 stops.append(StopTask(task.execution_attempt_id, task.job_id, task.cancel))
-            together = (task.job_id, task.vertex_id, task.attempt_number, task.deployed_with)
-            groups.setdefault(together, []).append(task)
+            groups.setdefault(task.deployment_id, []).append(task)
         runs = []
-        for (job_id, vertex_id, _, deployed_with), group in groups.items():
+        for deployment_id, group in groups.items():
+            job_id, vertex_id = group[0].job_id, group[0].vertex_id
             graph = state.jobs[job_id].graph if job_id in state.jobs else None
-            complete = len(group) == len(deployed_with) or any(
+            complete = len(group) == group[0].deployment_size or any(
                 task.state is not ExecutionState.DEPLOYING for task in group
             )
             if graph is not None and complete and all(task.cancel is None for task in group):
-                runs.append(RunTasks(job_id, graph, vertex_id, tuple(group)))
+                runs.append(RunTasks(deployment_id, job_id, graph, vertex_id, tuple(group)))
         return [*runs, *stops]
 
 

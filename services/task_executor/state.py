@@ -41,7 +41,8 @@ class Task(msgspec.Struct, frozen=True):
     subtask_index: int
     attempt_number: int
     allocation_id: str
-    deployed_with: tuple[int, ...]
+    deployment_id: str
+    deployment_size: int
     cause: int
     state: ExecutionState = ExecutionState.DEPLOYING
     acknowledged: bool = False

@@ -39,7 +39,8 @@ def _task_submitted(
         subtask_index=body.subtask_index,
         attempt_number=body.attempt_number,
         allocation_id=body.allocation_id,
-        deployed_with=body.deployed_with,
+        deployment_id=body.deployment_id,
+        deployment_size=body.deployment_size,
         cause=record.offset,
     )
     return replace(

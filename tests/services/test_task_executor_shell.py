@@ -48,8 +48,8 @@ def test_a_task_that_ran_before_the_process_was_started_again_resumes(
     shell.register(runtime, resource_id="te", process_address="here", slots=1)
     task = Task(
         execution_attempt_id="a", job_id="job", vertex_id="v", subtask_index=3, attempt_number=0,
-        allocation_id="slot", deployed_with=(3,), cause=7, state=state,
+        allocation_id="slot", deployment_id="deployment", deployment_size=1, cause=7, state=state,
     )  # fmt: skip
     graph = JobGraph(name="job", vertices=(), edges=(), configuration={})
-    shell.obey("taskexecutor/te", [RunTasks("job", graph, "v", (task,))], None)
+    shell.obey("taskexecutor/te", [RunTasks("deployment", "job", graph, "v", (task,))], None)
     assert [each.subtasks for each in runtime.deployed] == [(SubtaskDeployment("a", 3, 0, resumes),)]
