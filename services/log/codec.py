@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import msgspec
 
-from ...schemas import avro
+from ...schemas import avro, binary
 from ...schemas.catalog import EVENTS
 from ...schemas.event import Event
 from ...schemas.types import Header
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 SINGLE_OBJECT = b"\xc3\x01"
 CONFLUENT = b"\x00"
+_SINGLE_OBJECT_HEAD = 10
+_CONFLUENT_HEAD = 5
 _LONGEST_SHOWN = 16
 _LONGEST_REASON = 300
 _NOT_FOUND = 404
@@ -44,22 +46,19 @@ class Codec:
         self._topic = topic
         self._registry = registry
         self._prefixes: dict[str, bytes] = {}
-        self._by_fingerprint = {avro.fingerprint(name): name for name in EVENTS}
+        self._by_head = {SINGLE_OBJECT + avro.fingerprint(name): name for name in EVENTS}
         self._by_id: dict[int, tuple[str, Any]] = {}
-        self._schemas = dict(avro.parsed())
 
     def encode(self, event: Event) -> bytes:
         """The event's bytes. Raises ValueError where a field does not fit its schema; LogUnavailable as `decode`."""
         name = event.body.AVRO_NAME
-        datum = msgspec.to_builtins(event.body, builtin_types=(bytes,))
-        datum["header"] = msgspec.to_builtins(event.header, builtin_types=(bytes,))
         prefix = self._prefixes.get(name)
         if prefix is None:
             prefix = self._prefixes[name] = self._prefix(name)
-        out = io.BytesIO()
-        out.write(prefix)
-        fastavro.schemaless_writer(out, self._schemas[name], datum)
-        return out.getvalue()
+        try:
+            return prefix + binary.functions(name).write(event)
+        except (TypeError, AttributeError, KeyError, struct.error) as error:
+            raise ValueError(f"{name} does not fit its schema: {_one_line(error)}") from error
 
     def encode_all(self, events: Sequence[Event]) -> list[bytes]:
         """The bytes of events that are to be appended together. Raises as `encode`; EventTooLarge."""
@@ -73,37 +72,33 @@ class Codec:
         """The event that the bytes hold. Raises Undecodable; LogUnavailable where the registry does not answer."""
         if value is None:
             raise Undecodable("the value is empty: an event in Avro was expected")
-        if value[:2] == SINGLE_OBJECT and len(value) >= 10:
-            name = self._by_fingerprint.get(value[2:10])
-            if name is None:
-                raise Undecodable(
-                    f"unknown schema: fingerprint {value[2:10].hex()} belongs to no event of this release"
-                )
-            schema = self._schemas[name]
-            return self._read(name, schema, value, 10)
-        if value[:1] == CONFLUENT and len(value) >= 5:
-            (schema_id,) = struct.unpack(">I", value[1:5])
-            name, schema = self._by_id.get(schema_id) or self._look_up(schema_id)
-            return self._read(name, schema, value, 5)
+        name = self._by_head.get(value[:_SINGLE_OBJECT_HEAD])
+        if name is not None:
+            return self._read(name, None, value, _SINGLE_OBJECT_HEAD)
+        if value[:1] == CONFLUENT and len(value) >= _CONFLUENT_HEAD:
+            (schema_id,) = struct.unpack(">I", value[1:_CONFLUENT_HEAD])
+            name, writer = self._by_id.get(schema_id) or self._look_up(schema_id)
+            return self._read(name, writer, value, _CONFLUENT_HEAD)
+        if value[:2] == SINGLE_OBJECT and len(value) >= _SINGLE_OBJECT_HEAD:
+            raise Undecodable(
+                f"unknown schema: fingerprint {value[2:_SINGLE_OBJECT_HEAD].hex()} belongs to no event of this release"
+            )
         raise Undecodable(
             f"not an Avro event: {len(value)} bytes that begin with {value[:_LONGEST_SHOWN].hex(' ')}; expected "
             "single-object encoding (c3 01 ...) or the Confluent wire format (00 ...)"
         )
 
     def _read(self, name: str, writer: Any, value: bytes, start: int) -> Event:
-        stream = io.BytesIO(value)
-        stream.seek(start)
-        reader = self._schemas[name]
+        """`writer` is the schema that the event was written with; None: the one of this release."""
         try:
-            datum: Any = fastavro.schemaless_reader(stream, writer, None if writer is reader else reader)
-            header = msgspec.convert(datum.pop("header"), Header)
-            event = Event(header, msgspec.convert(datum, EVENTS[name]))
+            return (
+                binary.functions(name).read(value, start)
+                if writer is None
+                else _resolved(name, writer, value, start)
+            )
         except Exception as error:
-            # Whatever garbage makes fastavro raise (EOFError, IndexError, UnicodeDecodeError, ...) is the writer's.
+            # Whatever garbage makes reading raise (ValueError, IndexError, UnicodeDecodeError, ...) is the writer's.
             raise Undecodable(f"broken {name}: {_one_line(error)}") from error
-        if stream.tell() != len(value):
-            raise Undecodable(f"broken {name}: {len(value) - stream.tell()} bytes follow the event")
-        return event
 
     def _prefix(self, name: str) -> bytes:
         if self._registry is None:
@@ -138,7 +133,8 @@ class Codec:
         except Exception as error:
             # A schema that its registry holds may still be one that can't be read, or refer to another.
             raise Undecodable(f"schema id {schema_id} can't be used: {_one_line(error)}") from error
-        self._by_id[schema_id] = (name, parsed)
+        is_ours = avro.fingerprint_of(schema) == avro.fingerprint(name)
+        self._by_id[schema_id] = (name, None if is_ours else parsed)
         return self._by_id[schema_id]
 
     @staticmethod
@@ -161,6 +157,16 @@ class Codec:
         if not isinstance(schema, dict):
             raise Undecodable(f"unknown schema: id {schema_id} is no Avro record")
         return schema
+
+
+def _resolved(name: str, writer: Any, value: bytes, start: int) -> Event:
+    """An event of another release, by way of what fastavro makes of both schemas."""
+    stream = io.BytesIO(value)
+    stream.seek(start)
+    datum: Any = fastavro.schemaless_reader(stream, writer, avro.parsed()[name])
+    if stream.tell() != len(value):
+        raise ValueError(f"{len(value) - stream.tell()} bytes follow the event")
+    return Event(msgspec.convert(datum.pop("header"), Header), msgspec.convert(datum, EVENTS[name]))
 
 
 def _one_line(error: Exception) -> str:

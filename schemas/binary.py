@@ -1,0 +1,365 @@
+"""Events to and from Avro's binary encoding, by functions compiled from the schemas.
+
+A general Avro library goes by way of a dict of dicts, which the typed event is then built from; that is most of what an
+event costs. Here each record type gets, the first time it is met, one function that writes its fields and one that
+reads them, as `dataclasses` makes its methods: Python source, put together from the schema. What they write is what
+fastavro writes; tests hold one against the other.
+
+Reading trusts nothing: sizes are not negative, integers fit, symbols and branches exist, and the last field ends where
+the bytes end. A size that points behind the end is found there.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from . import avro, types
+from .catalog import EVENTS
+from .event import Event
+from .types import Header
+
+Write = Callable[[Event], bytes]
+Read = Callable[[bytes, int], Event]
+
+
+class Functions(NamedTuple):
+    """How one kind of event is written and read.
+
+    `write` returns the Avro body. `read` takes a whole message and where in it the body begins. Both raise what comes of
+    a value or bytes that don't fit: ValueError, IndexError, TypeError, AttributeError, KeyError, struct.error.
+    """
+
+    write: Write
+    read: Read
+
+
+@functools.cache
+def functions(name: str) -> Functions:
+    """Of the event with that full name."""
+    return _compiled(name)
+
+
+def _varint(zigzag: int) -> bytes:
+    out = bytearray()
+    while zigzag > 0x7F:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+class _Sizes(dict[int, bytes]):
+    """Lengths as Avro writes them; the short ones are at hand."""
+
+    def __missing__(self, size: int) -> bytes:
+        return _varint(size << 1)
+
+
+_SIZES = _Sizes({size: _varint(size << 1) for size in range(4096)})
+_FLAGS = {False: b"\x00", True: b"\x01"}
+_DOUBLE = struct.Struct("<d")
+_INT_RANGE = range(-(1 << 31), 1 << 31)
+_LONG_RANGE = range(-(1 << 63), 1 << 63)
+
+
+def _write_long(value: int) -> bytes:
+    if 0 <= value < 0x100000:
+        # Offsets, for the most part: up to 2**20, three bytes at most.
+        if value < 0x40:
+            return _SIZES[value]
+        if value < 0x2000:
+            return bytes((value << 1 & 0x7E | 0x80, value >> 6))
+        return bytes((value << 1 & 0x7E | 0x80, value >> 6 & 0x7F | 0x80, value >> 13))
+    return _write_far(value)
+
+
+@functools.lru_cache(64)
+def _write_far(value: int) -> bytes:
+    # Times: all that is decided together has the same.
+    if value not in _LONG_RANGE:
+        raise ValueError(f"{value!r} is no 64-bit integer")
+    return _varint(value << 1 ^ value >> 63)
+
+
+def _write_int(value: int) -> bytes:
+    if value not in _INT_RANGE:
+        raise ValueError(f"{value!r} is no 32-bit integer")
+    return _write_long(value)
+
+
+def _write_string(value: str) -> bytes:
+    text = value.encode()
+    return _SIZES[len(text)] + text
+
+
+def _write_bytes(value: bytes) -> bytes:
+    return _SIZES[len(value)] + value
+
+
+def _write_array(values: Any, write: Callable[[Any], bytes]) -> bytes:
+    return _SIZES[len(values)] + b"".join(map(write, values)) + b"\x00" if values else b"\x00"
+
+
+def _write_map(values: Mapping[str, Any], write: Callable[[Any], bytes]) -> bytes:
+    if not values:
+        return b"\x00"
+    items = [_write_string(key) + write(value) for key, value in values.items()]
+    return _SIZES[len(values)] + b"".join(items) + b"\x00"
+
+
+def _read_long(data: bytes, at: int) -> tuple[int, int]:
+    byte = data[at]
+    zigzag = byte & 0x7F
+    shift = 0
+    while byte > 0x7F:
+        at += 1
+        shift += 7
+        byte = data[at]
+        zigzag |= (byte & 0x7F) << shift
+        if shift == 63:
+            break
+    if byte > 0x7F or zigzag >> 64:
+        raise ValueError("an integer of more than 64 bits")
+    return zigzag >> 1 ^ -(zigzag & 1), at + 1
+
+
+def _read_int(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _read_long(data, at)
+    if value not in _INT_RANGE:
+        raise ValueError("an integer of more than 32 bits")
+    return value, at
+
+
+def _read_size(data: bytes, at: int) -> tuple[int, int]:
+    size, at = _read_long(data, at)
+    if size < 0:
+        raise ValueError("a negative size")
+    return size, at
+
+
+def _read_array(
+    data: bytes, at: int, read: Callable[[bytes, int], tuple[Any, int]]
+) -> tuple[tuple[Any, ...], int]:
+    items = []
+    count, at = _read_long(data, at)
+    while count:
+        if count < 0:
+            # Blocks may say how long they are, for readers that skip them.
+            _, at = _read_size(data, at)
+        for _ in range(abs(count)):
+            item, at = read(data, at)
+            items.append(item)
+        count, at = _read_long(data, at)
+    return tuple(items), at
+
+
+def _ends(data: bytes, at: int) -> None:
+    if at < len(data):
+        raise ValueError(f"{len(data) - at} bytes follow the event")
+    if at > len(data):
+        raise ValueError(f"{at - len(data)} bytes are missing")
+
+
+class _Source:
+    """The text of one record's functions, as it grows, and the names that it refers to."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, Any] = {
+            "SIZES": _SIZES,
+            "FLAGS": _FLAGS,
+            "FLAG_VALUES": (False, True),
+            "pack_double": _DOUBLE.pack,
+            "unpack_double": _DOUBLE.unpack_from,
+            "write_long": _write_long,
+            "write_int": _write_int,
+            "write_string": _write_string,
+            "write_bytes": _write_bytes,
+            "write_array": _write_array,
+            "write_map": _write_map,
+            "read_long": _read_long,
+            "read_int": _read_int,
+            "read_size": _read_size,
+            "read_array": _read_array,
+            "ends": _ends,
+            "Event": Event,
+            "Header": Header,
+        }
+        self._count = 0
+
+    def new_name(self) -> str:
+        self._count += 1
+        return f"v{self._count}"
+
+    def named(self, value: Any) -> str:
+        name = self.new_name()
+        self.names[name] = value
+        return name
+
+    def function(self, text: str, name: str) -> Any:
+        exec(compile(text, f"<{name}>", "exec"), self.names)
+        return self.names[name]
+
+
+def _written(source: _Source, schema: Any, value: str) -> str:
+    """An expression for the bytes of the expression `value`."""
+    match schema:
+        case "string" | "bytes" | "long" | "int":
+            return f"write_{schema}({value})"
+        case "boolean":
+            return f"FLAGS[{value}]"
+        case "double":
+            return f"pack_double({value})"
+        case ["null", inner]:
+            name = source.new_name()
+            return f"b'\\0' if ({name} := {value}) is None else b'\\2' + {_written(source, inner, name)}"
+        case {"type": "array", "items": items}:
+            return f"write_array({value}, {_item_writer(source, items)})"
+        case {"type": "map", "values": values}:
+            return f"write_map({value}, {_item_writer(source, values)})"
+        case {"type": str() as inner} if inner not in ("record", "enum", "array", "map"):
+            return _written(source, inner, value)
+        case str():
+            return f"{_item_writer(source, schema)}({value})"
+        case _:
+            raise TypeError(f"{schema!r} is not written by schemas/binary.py: add it")
+
+
+def _item_writer(source: _Source, schema: Any) -> str:
+    """The name of a function that writes one value."""
+    match schema:
+        case str() if schema in avro.schemas():
+            if _is_enum(schema):
+                symbols = {each: _varint(index << 1) for index, each in enumerate(_enum(schema))}
+                return source.named(symbols.__getitem__)
+            return source.named(_record(schema)[0])
+        case _:
+            return f"(lambda each: {_written(source, schema, 'each')})"
+
+
+def _read_into(source: _Source, schema: Any, target: str) -> list[str]:
+    """Statements that read a value at `at` of `data` into the variable `target`, and move `at` behind it."""
+    size = [
+        "n = data[at]",
+        "if n & 0x81: n, at = read_size(data, at)",
+        "else: n >>= 1; at += 1",
+    ]
+    match schema:
+        case "string":
+            return [*size, f"{target} = data[at:at + n].decode()", "at += n"]
+        case "bytes":
+            return [*size, f"{target} = data[at:at + n]", "at += n"]
+        case "long" | "int":
+            return [
+                "n = data[at]",
+                f"if n > 0x7f: {target}, at = read_{schema}(data, at)",
+                f"else: {target} = n >> 1 ^ -(n & 1); at += 1",
+            ]
+        case "boolean":
+            return [f"{target} = FLAG_VALUES[data[at]]", "at += 1"]
+        case "double":
+            return [f"({target},) = unpack_double(data, at)", "at += 8"]
+        case ["null", inner]:
+            return [
+                "n = data[at]",
+                "at += 1",
+                "if n == 2:",
+                *(f"    {line}" for line in _read_into(source, inner, target)),
+                f"elif n == 0: {target} = None",
+                "else: raise ValueError('a branch that its union does not have')",
+            ]
+        case {"type": "array", "items": items}:
+            return [f"{target}, at = read_array(data, at, {_item_reader(source, items)})"]
+        case {"type": "map", "values": values}:
+            pair = ["def pair(data, at):"]
+            pair += [f"    {line}" for line in _read_into(source, "string", "key")]
+            pair += [f"    {line}" for line in _read_into(source, values, "value")]
+            pair += ["    return (key, value), at"]
+            reader = source.named(source.function("\n".join(pair), "pair"))
+            return [f"{target}, at = read_array(data, at, {reader})", f"{target} = dict({target})"]
+        case {"type": str() as inner} if inner not in ("record", "enum", "array", "map"):
+            return _read_into(source, inner, target)
+        case str() if _is_enum(schema):
+            return [*size, f"{target} = {source.named(tuple(_enum(schema)))}[n]"]
+        case str():
+            return [f"{target}, at = {source.named(_record(schema)[1])}(data, at)"]
+        case _:
+            raise TypeError(f"{schema!r} is not read by schemas/binary.py: add it")
+
+
+def _item_reader(source: _Source, schema: Any) -> str:
+    if isinstance(schema, str) and schema in avro.schemas() and not _is_enum(schema):
+        return source.named(_record(schema)[1])
+    item = ["def item(data, at):", *(f"    {line}" for line in _read_into(source, schema, "value"))]
+    return source.named(source.function("\n".join([*item, "    return value, at"]), "item"))
+
+
+def _is_enum(name: str) -> bool:
+    return bool(avro.schemas()[name]["type"] == "enum")
+
+
+def _enum(name: str) -> type[StrEnum]:
+    kind: type[StrEnum] = getattr(types, name.rpartition(".")[2])
+    if [each.value for each in kind] != avro.schemas()[name]["symbols"]:
+        raise TypeError(f"{name} is not what its .avsc file says: run `make schemas`")
+    return kind
+
+
+@functools.cache
+def _record(name: str) -> tuple[Callable[[Any], bytes], Callable[[bytes, int], tuple[Any, int]]]:
+    """How a shared record type is written and read."""
+    source = _Source()
+    fields = avro.schemas()[name]["fields"]
+    parts = _parts(source, fields, "value")
+    write = source.function(f"def write(value): return b''.join(({parts}))", "write")
+    source.names["Kind"] = getattr(types, name.rpartition(".")[2])
+    lines, arguments = _fields(source, fields)
+    text = "\n    ".join(["def read(data, at):", *lines, f"return Kind({arguments}), at"])
+    return write, source.function(text, "read")
+
+
+def _compiled(name: str) -> Functions:
+    source = _Source()
+    header = avro.schemas()[Header.AVRO_NAME]["fields"]
+    fields = avro.schemas()[name]["fields"][1:]
+    parts = _parts(source, header, "header") + _parts(source, fields, "body")
+    text = f"def write(event):\n    header = event.header; body = event.body\n    return b''.join(({parts}))"
+    write = source.function(text, "write")
+    source.names["Body"] = EVENTS[name]
+    header_lines, header_arguments = _fields(source, header)
+    lines, arguments = _fields(source, fields)
+    text = "\n    ".join(
+        [
+            "def read(data, at):",
+            *header_lines,
+            f"header = Header({header_arguments})",
+            *lines,
+            "if at != len(data): ends(data, at)",
+            f"return Event(header, Body({arguments}))",
+        ]
+    )
+    return Functions(write, source.function(text, "read"))
+
+
+def _parts(source: _Source, fields: list[dict[str, Any]], of: str) -> str:
+    parts = []
+    for field in fields:
+        value = f"{of}.{field['name']}"
+        if field["type"] == "string":
+            text = source.new_name()
+            parts.append(f"SIZES[len({text} := {value}.encode())], {text}")
+        else:
+            parts.append(_written(source, field["type"], value))
+    return "".join(f"{part}, " for part in parts)
+
+
+def _fields(source: _Source, fields: list[dict[str, Any]]) -> tuple[list[str], str]:
+    lines, arguments = [], []
+    for field in fields:
+        target = source.new_name()
+        lines += _read_into(source, field["type"], target)
+        arguments.append(f"{field['name']}={target}")
+    return lines, ", ".join(arguments)

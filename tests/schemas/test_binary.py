@@ -1,0 +1,117 @@
+"""The compiled functions write and read what fastavro writes and reads, for every event."""
+
+from __future__ import annotations
+
+import io
+
+import fastavro
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.schemas import avro, dispatcher, everyone, resource_manager
+from tailrace.schemas.binary import functions
+from tailrace.schemas.body import Body
+from tailrace.schemas.catalog import EVENTS
+from tailrace.schemas.event import Event
+from tailrace.schemas.types import EntryPoint, HardwareDescription, Header, ResourceProfile
+
+from .strategies import events_of
+
+HEADER = Header(event_id="e", time=1, sender="client/me", sender_epoch=0, recipient="dispatcher")
+PREFIX = b"any head"
+NO_EVENT = (ValueError, TypeError, KeyError, AttributeError, IndexError)
+
+
+def fastavro_writes(event: Event) -> bytes:
+    datum = msgspec.to_builtins(event.body, builtin_types=(bytes,))
+    datum["header"] = msgspec.to_builtins(event.header, builtin_types=(bytes,))
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, avro.parsed()[event.body.AVRO_NAME], datum)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", sorted(EVENTS))
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_every_event_is_written_as_fastavro_writes_it_and_read_back(name: str, data: st.DataObject) -> None:
+    event = data.draw(events_of(EVENTS[name]))
+    written = functions(name).write(event)
+    assert written == fastavro_writes(event)
+    assert functions(name).read(PREFIX + written, len(PREFIX)) == event
+
+
+@pytest.mark.parametrize("epoch", [0, -1, 63, 64, 8191, 8192, 2**20 - 1, 2**20, 2**62, 2**63 - 1, -(2**63)])
+def test_a_long_of_any_size(epoch: int) -> None:
+    event = elected(epoch)
+    written = functions(event.body.AVRO_NAME).write(event)
+    assert written == fastavro_writes(event)
+    assert functions(event.body.AVRO_NAME).read(written, 0) == event
+
+
+def test_an_array_in_blocks_that_say_how_long_they_are_is_read() -> None:
+    # Avro specification, "Arrays": a negative count is followed by the block's size in bytes.
+    program = EntryPoint(target="m:f", arguments=("one", "two"))
+    event = Event(
+        HEADER, dispatcher.SubmitJob(job_id="j", job_graph=None, entry_point=program, parallelism=None)
+    )
+    name = event.body.AVRO_NAME
+    written = functions(name).write(event)
+    plain, sized = b"\x04\x06one\x06two\x00", b"\x03\x10\x06one\x06two\x00"
+    assert written.count(plain) == 1
+    assert functions(name).read(written.replace(plain, sized), 0) == event
+
+
+WRONG: dict[str, Body] = {
+    "a long that is too large": everyone.LeaderElected(role="r", epoch=2**63, address="a", session="s"),
+    "a number for a string": everyone.LeaderElected(role=7, epoch=1, address="a", session="s"),  # type: ignore[arg-type]
+    "text for a number": everyone.LeaderElected(role="r", epoch="1", address="a", session="s"),  # type: ignore[arg-type]
+    "no value": everyone.LeaderElected(role="r", epoch=None, address="a", session="s"),  # type: ignore[arg-type]
+    "half a surrogate pair": everyone.LeaderElected(role="\ud800", epoch=1, address="a", session="s"),
+    "an int that is too large": resource_manager.RegisterTaskExecutor(
+        address="a",
+        resource_id="r",
+        data_port=0,
+        hardware=HardwareDescription(cpu_cores=2**31, physical_memory=0, jvm_heap=0, managed_memory=0),
+        number_of_slots=1,
+        default_slot_profile=ResourceProfile(
+            cpu_cores=1.0,
+            heap_memory_mb=1,
+            direct_memory_mb=1,
+            native_memory_mb=1,
+            network_memory_mb=1,
+            managed_memory_mb=1,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
+def test_what_does_not_fit_is_not_written(body: Body) -> None:
+    with pytest.raises(NO_EVENT):
+        functions(body.AVRO_NAME).write(Event(HEADER, body))
+
+
+def test_no_part_of_an_event_is_an_event() -> None:
+    event = elected(5)
+    written = functions(event.body.AVRO_NAME).write(event)
+    for length in range(len(written)):
+        with pytest.raises(NO_EVENT):
+            functions(event.body.AVRO_NAME).read(written[:length], 0)
+    with pytest.raises(ValueError, match="2 bytes follow"):
+        functions(event.body.AVRO_NAME).read(written + b"xy", 0)
+
+
+def test_an_integer_of_more_than_64_bits_is_refused() -> None:
+    event = elected(2**62)
+    written = functions(event.body.AVRO_NAME).write(event)
+    epoch = b"\x80" * 8 + b"\x80\x01"
+    assert written.count(epoch) == 1
+    for longer in (b"\x80" * 9 + b"\x02", b"\x80" * 10 + b"\x01"):
+        with pytest.raises(ValueError, match="64 bits"):
+            functions(event.body.AVRO_NAME).read(written.replace(epoch, longer), 0)
+
+
+def elected(epoch: int) -> Event:
+    return Event(HEADER, everyone.LeaderElected(role="r", epoch=epoch, address="a", session="s"))
