@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from ..schemas.ids import is_id
+from ...schemas.ids import is_id
 
 
 class Configuration(BaseSettings):

@@ -1,0 +1,236 @@
+"""The options of a job: what JobGraph.configuration may hold.
+
+The cluster's configuration may hold them too: there they are the defaults for jobs that say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+from .options import (
+    DURATION,
+    FLOAT,
+    HOUR,
+    INT,
+    MILLISECOND,
+    MINUTE,
+    SECOND,
+    ConfigOption,
+    Ordered,
+    Scope,
+    choice,
+    find_faults,
+    index,
+    unlimited,
+)
+
+_MOST_FAULTS = 5
+_JOB = (Scope.JOB,)
+
+
+class ExecutionMode(StrEnum):
+    """How Spark runs the queries of a job."""
+
+    REAL_TIME = "real-time"
+    MICRO_BATCH = "micro-batch"
+
+
+class ScheduleMode(StrEnum):
+    """When the tasks of a job are scheduled (document 003)."""
+
+    EAGER = "EAGER"
+    LAZY_FROM_SOURCES = "LAZY_FROM_SOURCES"
+
+
+class RestartStrategyType(StrEnum):
+    """What follows from a failure."""
+
+    NONE = "none"
+    FIXED_DELAY = "fixed-delay"
+    FAILURE_RATE = "failure-rate"
+    EXPONENTIAL_DELAY = "exponential-delay"
+
+
+MODE = ConfigOption(
+    key="execution.mode",
+    type=choice(ExecutionMode),
+    default=ExecutionMode.REAL_TIME,
+    doc="How Spark runs the job's queries. A source that real-time mode does not take (a socket) is always read in "
+    "micro-batches.",
+    scopes=_JOB,
+    ours=True,
+)
+COMMIT_INTERVAL = ConfigOption(
+    key="execution.commit-interval-ms",
+    type=INT,
+    default=30,
+    at_least=1,
+    at_most=3_600_000,
+    doc="Longest wait of a record for its transaction, in milliseconds. A commit costs about 5 ms, so 30 leaves it "
+    "cheap.",
+    scopes=_JOB,
+    ours=True,
+)
+WATERMARK_INTERVAL = ConfigOption(
+    key="execution.watermark-interval-ms",
+    type=INT,
+    default=200,
+    at_least=1,
+    at_most=3_600_000,
+    doc="How often, in milliseconds, a watermark is sent where no records carry it. A window closes at most so much "
+    "late. Flink's pipeline.auto-watermark-interval, with its default.",
+    scopes=_JOB,
+    ours=True,
+)
+SCHEDULE_MODE = ConfigOption(
+    key="execution.schedule-mode",
+    type=choice(ScheduleMode),
+    default=ScheduleMode.EAGER,
+    doc="EAGER: all tasks are deployed once the slots of all are there. LAZY_FROM_SOURCES: a task is deployed when "
+    "its inputs run.",
+    scopes=_JOB,
+    ours=True,
+)
+RESTART_STRATEGY = ConfigOption(
+    key="restart-strategy.type",
+    type=choice(
+        RestartStrategyType,
+        {
+            "off": RestartStrategyType.NONE,
+            "disable": RestartStrategyType.NONE,
+            "fixeddelay": RestartStrategyType.FIXED_DELAY,
+            "failurerate": RestartStrategyType.FAILURE_RATE,
+            "exponentialdelay": RestartStrategyType.EXPONENTIAL_DELAY,
+        },
+    ),
+    default=RestartStrategyType.EXPONENTIAL_DELAY,
+    doc="What follows from a failed task: `none` fails the job, the others restart the task, and no other. `off` and "
+    "`disable` mean `none`.",
+    scopes=_JOB,
+)
+FIXED_DELAY_ATTEMPTS = ConfigOption(
+    key="restart-strategy.fixed-delay.attempts",
+    type=INT,
+    default=1,
+    at_least=0,
+    doc="How many failures are followed by a restart before one fails the job.",
+    scopes=_JOB,
+)
+FIXED_DELAY = ConfigOption(
+    key="restart-strategy.fixed-delay.delay",
+    type=DURATION,
+    default=SECOND,
+    doc="How long after a failure the task restarts.",
+    scopes=_JOB,
+)
+FAILURE_RATE_MAX = ConfigOption(
+    key="restart-strategy.failure-rate.max-failures-per-interval",
+    type=INT,
+    default=1,
+    at_least=1,
+    at_most=100_000,
+    doc="How many failures an interval may hold before one more fails the job.",
+    scopes=_JOB,
+)
+FAILURE_RATE_INTERVAL = ConfigOption(
+    key="restart-strategy.failure-rate.failure-rate-interval",
+    type=DURATION,
+    default=MINUTE,
+    at_least=MILLISECOND,
+    doc="The interval in which failures are counted.",
+    scopes=_JOB,
+)
+FAILURE_RATE_DELAY = ConfigOption(
+    key="restart-strategy.failure-rate.delay",
+    type=DURATION,
+    default=SECOND,
+    doc="How long after a failure the task restarts.",
+    scopes=_JOB,
+)
+INITIAL_BACKOFF = ConfigOption(
+    key="restart-strategy.exponential-delay.initial-backoff",
+    type=DURATION,
+    default=SECOND,
+    at_least=MILLISECOND,
+    doc="How long after the first failure the task restarts.",
+    scopes=_JOB,
+)
+MAX_BACKOFF = ConfigOption(
+    key="restart-strategy.exponential-delay.max-backoff",
+    type=DURATION,
+    default=MINUTE,
+    at_least=MILLISECOND,
+    doc="The longest that a task waits for its restart.",
+    scopes=_JOB,
+)
+BACKOFF_MULTIPLIER = ConfigOption(
+    key="restart-strategy.exponential-delay.backoff-multiplier",
+    type=FLOAT,
+    default=1.5,
+    above=1.0,
+    at_most=1000.0,
+    doc="By how much the wait grows from one failure to the next.",
+    scopes=_JOB,
+)
+RESET_BACKOFF_THRESHOLD = ConfigOption(
+    key="restart-strategy.exponential-delay.reset-backoff-threshold",
+    type=DURATION,
+    default=HOUR,
+    at_least=MILLISECOND,
+    doc="How long a job must run without a failure for the wait to begin at the initial backoff again.",
+    scopes=_JOB,
+)
+JITTER_FACTOR = ConfigOption(
+    key="restart-strategy.exponential-delay.jitter-factor",
+    type=FLOAT,
+    default=0.1,
+    at_least=0.0,
+    at_most=1.0,
+    doc="By what part of itself the wait is made longer or shorter, so that jobs that failed together do not restart "
+    "together. Derived from the job's id and the failure's offset, never drawn: decided again, it is the same.",
+    scopes=_JOB,
+)
+ATTEMPTS_BEFORE_RESET = ConfigOption[int | None](
+    key="restart-strategy.exponential-delay.attempts-before-reset-backoff",
+    type=unlimited(INT),
+    default=None,
+    at_least=0,
+    doc="How many failures are followed by a restart before one fails the job; counted anew when the wait is reset.",
+    scopes=_JOB,
+)
+
+OPTIONS: tuple[ConfigOption[Any], ...] = (
+    MODE,
+    COMMIT_INTERVAL,
+    WATERMARK_INTERVAL,
+    SCHEDULE_MODE,
+    RESTART_STRATEGY,
+    FIXED_DELAY_ATTEMPTS,
+    FIXED_DELAY,
+    FAILURE_RATE_MAX,
+    FAILURE_RATE_INTERVAL,
+    FAILURE_RATE_DELAY,
+    INITIAL_BACKOFF,
+    MAX_BACKOFF,
+    BACKOFF_MULTIPLIER,
+    RESET_BACKOFF_THRESHOLD,
+    JITTER_FACTOR,
+    ATTEMPTS_BEFORE_RESET,
+)
+ORDERED = (
+    Ordered(INITIAL_BACKOFF, MAX_BACKOFF, strictly=False),
+    Ordered(INITIAL_BACKOFF, RESET_BACKOFF_THRESHOLD, strictly=False),
+)
+BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
+
+
+def faults(configuration: Mapping[str, str]) -> list[str]:
+    """What is wrong with a job's configuration: unknown keys, impossible values, contradictions; the first few."""
+    found = find_faults(configuration, BY_KEY, ORDERED)
+    first = list(islice(found, _MOST_FAULTS))
+    if more := sum(1 for _ in islice(found, 1000)):
+        first.append(f"and {more} more faults of its configuration")
+    return first

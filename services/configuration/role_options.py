@@ -1,0 +1,189 @@
+"""The options that roles go by, read from the log: from ConfigurationChanged, StartJob and RegisterTaskExecutor.
+
+All of it is pure and total: what an older or newer version wrote into a log, or another client, must not stop a fold,
+so keys that are unknown are passed over and values that are impossible give the default. Times are in microseconds, as
+roles' Time is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ...pipelines.graph import job_options
+from ...pipelines.graph.job_options import RestartStrategyType, ScheduleMode
+from ...pipelines.graph.options import ConfigOption
+from . import options
+from .options import ResourceManagerMode, WorkerDriver
+
+
+class HeartbeatOptions(msgspec.Struct, frozen=True):
+    """`timeout` is above `interval`: where a log says otherwise, both have their defaults."""
+
+    interval: int = options.HEARTBEAT_INTERVAL.default
+    timeout: int = options.HEARTBEAT_TIMEOUT.default
+
+    @classmethod
+    def of(cls, configuration: Mapping[str, str]) -> HeartbeatOptions:
+        """Never fails."""
+        interval = options.HEARTBEAT_INTERVAL.of(configuration)
+        timeout = options.HEARTBEAT_TIMEOUT.of(configuration)
+        return cls(interval, timeout) if timeout > interval else cls()
+
+
+class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """From ConfigurationChanged. `max_slots`: None for no bound; `slots_per_worker`: of one that it starts."""
+
+    slot_request_timeout: int = options.SLOT_REQUEST_TIMEOUT.default
+    unfulfillable_timeout: int = options.UNFULFILLABLE_TIMEOUT.default
+    start_up_time: int = options.START_UP_TIME.default
+    restart_grace: int = options.RESTART_GRACE.default
+    heartbeat: HeartbeatOptions = HeartbeatOptions()
+    mode: ResourceManagerMode = options.RESOURCE_MANAGER_MODE.default
+    worker_driver: WorkerDriver = options.WORKER_DRIVER.default
+    slots_per_worker: int = options.NUMBER_OF_TASK_SLOTS.default
+    max_slots: int | None = options.MAX_SLOTS.default
+    taskmanager_timeout: int = options.TASK_MANAGER_TIMEOUT.default
+    registration_timeout: int = options.REGISTRATION_TIMEOUT.default
+    shutdown_timeout: int = options.SHUTDOWN_TIMEOUT.default
+    evenly_spread_out: bool = options.EVENLY_SPREAD_OUT.default
+
+    @classmethod
+    def of(cls, configuration: Mapping[str, str]) -> ResourceManagerOptions:
+        """Never fails."""
+        return cls(
+            slot_request_timeout=options.SLOT_REQUEST_TIMEOUT.of(configuration),
+            unfulfillable_timeout=options.UNFULFILLABLE_TIMEOUT.of(configuration),
+            start_up_time=options.START_UP_TIME.of(configuration),
+            restart_grace=options.RESTART_GRACE.of(configuration),
+            heartbeat=HeartbeatOptions.of(configuration),
+            mode=options.RESOURCE_MANAGER_MODE.of(configuration),
+            worker_driver=options.WORKER_DRIVER.of(configuration),
+            slots_per_worker=options.NUMBER_OF_TASK_SLOTS.of(configuration),
+            max_slots=options.MAX_SLOTS.of(configuration),
+            taskmanager_timeout=options.TASK_MANAGER_TIMEOUT.of(configuration),
+            registration_timeout=options.REGISTRATION_TIMEOUT.of(configuration),
+            shutdown_timeout=options.SHUTDOWN_TIMEOUT.of(configuration),
+            evenly_spread_out=options.EVENLY_SPREAD_OUT.of(configuration),
+        )
+
+
+class TaskExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """From RegisterTaskExecutor."""
+
+    number_of_slots: int = options.NUMBER_OF_TASK_SLOTS.default
+    slot_timeout: int = options.SLOT_TIMEOUT.default
+    heartbeat: HeartbeatOptions = HeartbeatOptions()
+
+    @classmethod
+    def of(cls, configuration: Mapping[str, str]) -> TaskExecutorOptions:
+        """Never fails."""
+        return cls(
+            number_of_slots=options.NUMBER_OF_TASK_SLOTS.of(configuration),
+            slot_timeout=options.SLOT_TIMEOUT.of(configuration),
+            heartbeat=HeartbeatOptions.of(configuration),
+        )
+
+
+class NoRestart(msgspec.Struct, frozen=True, tag="none"):
+    """The first failure fails the job."""
+
+
+class FixedDelay(msgspec.Struct, frozen=True, tag="fixed-delay"):
+    """After `attempts` restarts the next failure fails the job."""
+
+    attempts: int
+    delay: int
+
+
+class FailureRate(msgspec.Struct, frozen=True, tag="failure-rate"):
+    """More than `max_failures` within `interval` fail the job."""
+
+    max_failures: int
+    interval: int
+    delay: int
+
+
+class ExponentialDelay(msgspec.Struct, frozen=True, tag="exponential-delay"):
+    """Each failure waits `multiplier` times as long as the one before, until none came for `reset_threshold`.
+
+    `initial` is at most `longest`; `jitter` is a part of the delay, 0 to 1; `attempts` before the reset, None for no
+    bound.
+    """
+
+    initial: int
+    longest: int
+    multiplier: float
+    reset_threshold: int
+    jitter: float
+    attempts: int | None
+
+
+RestartStrategyOptions = NoRestart | FixedDelay | FailureRate | ExponentialDelay
+
+
+def restart_strategy(configuration: Mapping[str, str]) -> RestartStrategyOptions:
+    """Never fails."""
+    match job_options.RESTART_STRATEGY.of(configuration):
+        case RestartStrategyType.NONE:
+            return NoRestart()
+        case RestartStrategyType.FIXED_DELAY:
+            return FixedDelay(
+                attempts=job_options.FIXED_DELAY_ATTEMPTS.of(configuration),
+                delay=job_options.FIXED_DELAY.of(configuration),
+            )
+        case RestartStrategyType.FAILURE_RATE:
+            return FailureRate(
+                max_failures=job_options.FAILURE_RATE_MAX.of(configuration),
+                interval=job_options.FAILURE_RATE_INTERVAL.of(configuration),
+                delay=job_options.FAILURE_RATE_DELAY.of(configuration),
+            )
+        case RestartStrategyType.EXPONENTIAL_DELAY:
+            longest = job_options.MAX_BACKOFF.of(configuration)
+            return ExponentialDelay(
+                initial=min(job_options.INITIAL_BACKOFF.of(configuration), longest),
+                longest=longest,
+                multiplier=job_options.BACKOFF_MULTIPLIER.of(configuration),
+                reset_threshold=job_options.RESET_BACKOFF_THRESHOLD.of(configuration),
+                jitter=job_options.JITTER_FACTOR.of(configuration),
+                attempts=job_options.ATTEMPTS_BEFORE_RESET.of(configuration),
+            )
+
+
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """From StartJob; `job_configuration` makes what StartJob says."""
+
+    restart_strategy: RestartStrategyOptions = restart_strategy({})
+    schedule_mode: ScheduleMode = job_options.SCHEDULE_MODE.default
+    slot_idle_timeout: int = options.SLOT_IDLE_TIMEOUT.default
+    heartbeat: HeartbeatOptions = HeartbeatOptions()
+
+    @classmethod
+    def of(cls, configuration: Mapping[str, str]) -> JobOptions:
+        """Never fails."""
+        return cls(
+            restart_strategy=restart_strategy(configuration),
+            schedule_mode=job_options.SCHEDULE_MODE.of(configuration),
+            slot_idle_timeout=options.SLOT_IDLE_TIMEOUT.of(configuration),
+            heartbeat=HeartbeatOptions.of(configuration),
+        )
+
+
+_OF_THE_CLUSTER_FOR_JOBS: tuple[ConfigOption[Any], ...] = (
+    options.SLOT_IDLE_TIMEOUT,
+    options.HEARTBEAT_INTERVAL,
+    options.HEARTBEAT_TIMEOUT,
+)
+_FOR_JOBS = frozenset(option.key for option in (*job_options.OPTIONS, *_OF_THE_CLUSTER_FOR_JOBS))
+
+
+def job_configuration(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:
+    """What a job goes by: what the cluster says of jobs, under what the job says itself.
+
+    `cluster` is that of the last ConfigurationChanged, `job` JobGraph.configuration. Never fails.
+    """
+    defaults = {key: value for key, value in cluster.items() if key in _FOR_JOBS}
+    own = {key: value for key, value in job.items() if key in job_options.BY_KEY}
+    return {**defaults, **own}
