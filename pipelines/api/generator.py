@@ -109,7 +109,11 @@ class _Generator:
             code=dump_functions(own.functions(), operator=own.KIND.value, location=own.location),
             parallelism=parallelism,
             max_parallelism=max_parallelism,
-            slot_sharing_group=own.slot_sharing_group or _inherited_group(inputs),
+            slot_sharing_group=(
+                _inherited_group(inputs) if own.slot_sharing_group is None else own.slot_sharing_group
+            ),
+            co_location_group=own.co_location_group,
+            resources=own.resources,
             chaining=own.chaining,
             uid=own.uid,
             location=own.location,

@@ -15,7 +15,7 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, overload
 
-from ...schemas.types import Partitioner
+from ...schemas.types import Partitioner, ResourceProfile
 from ..graph.errors import ProgramError
 from ..graph.stream_graph import ChainingStrategy
 from ..types import PICKLED, RecordType
@@ -62,11 +62,45 @@ class _Operator:
         check_count("maximum parallelism", max_parallelism, operator="set_max_parallelism")
         return self._set(max_parallelism=max_parallelism)
 
-    def slot_sharing_group(self, group: str) -> Self:
-        """Subtasks of operators in one group share slots. Without one it is that of all inputs, or "default"."""
+    def slot_sharing_group(self, group: str | None) -> Self:
+        """Subtasks of operators in one group share slots; None: each subtask gets a slot of its own.
+
+        Where it is not called, the group is that of all inputs, or "default".
+        """
+        if group == "" or "/" in (group or ""):
+            raise self._refusal("slot_sharing_group", "a slot sharing group needs a name, without '/'")
+        return self._set(slot_sharing_group=group or "")
+
+    def co_location_group(self, group: str) -> Self:
+        """Subtasks of the same index of the operators in one group run in the same slot, whatever happens.
+
+        They must be in one slot sharing group and have the same parallelism (Flink's CoLocationGroup).
+        """
         if not group:
-            raise self._refusal("slot_sharing_group", "a slot sharing group needs a name")
-        return self._set(slot_sharing_group=group)
+            raise self._refusal("co_location_group", "a co-location group needs a name")
+        return self._set(co_location_group=group)
+
+    def set_resources(
+        self,
+        *,
+        cpu_cores: float = 0.0,
+        heap_memory_mb: int = 0,
+        direct_memory_mb: int = 0,
+        network_memory_mb: int = 0,
+        managed_memory_mb: int = 0,
+        **extended: float,
+    ) -> Self:
+        """What a slot must offer at least for a subtask of this operator, such as cpu_cores=0.5 or gpu=1."""
+        profile = ResourceProfile(
+            cpu_cores=cpu_cores,
+            heap_memory_mb=heap_memory_mb,
+            direct_memory_mb=direct_memory_mb,
+            native_memory_mb=0,
+            network_memory_mb=network_memory_mb,
+            managed_memory_mb=managed_memory_mb,
+            extended_resources=extended,
+        )
+        return self._set(resources=profile)
 
     def disable_chaining(self) -> Self:
         """The operator is a task by itself."""

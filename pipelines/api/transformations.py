@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...schemas.types import Partitioner
+from ...schemas.types import Partitioner, ResourceProfile
 from ..graph.operators import TRAITS, OperatorKind, OperatorTraits
 from ..graph.stream_graph import ChainingStrategy
 from ..types import RecordType
@@ -46,6 +46,9 @@ class Physical(Transformation):
     parallelism: int | None = None
     max_parallelism: int | None = None
     slot_sharing_group: str | None = None
+    """Empty: no sharing."""
+    co_location_group: str | None = None
+    resources: ResourceProfile | None = None
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
 
     @property

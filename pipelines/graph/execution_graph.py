@@ -6,7 +6,8 @@ ExecutionEdge joins one partition with its one consumer and the group of its pro
 `range` of subtasks, shared by all consumers of an all-to-all edge: an edge between 10,000 and 10,000
 subtasks takes 10,000 objects, not 10^8 (Flink's ConsumedPartitionGroup, FLINK-21110).
 
-Subtask i of each vertex of a slot sharing group runs in slot i of the group.
+Subtask i of each vertex of a slot sharing group runs in slot i of the group. So vertices of a co-location group, which
+are in one sharing group and of one parallelism, always run in one slot. A vertex without a group is a group by itself.
 """
 
 from __future__ import annotations
@@ -136,6 +137,11 @@ class ExecutionJobVertex:
         """Number of subtasks."""
         return self.job_vertex.parallelism
 
+    @property
+    def slot_sharing_group(self) -> str:
+        """Whose slots its subtasks share; a name that no group can have where it shares with nobody."""
+        return self.job_vertex.slot_sharing_group or f"/{self.vertex_id}"
+
     @cached_property
     def task_vertices(self) -> tuple[ExecutionVertex, ...]:
         """The subtasks, by index."""
@@ -203,7 +209,7 @@ class ExecutionGraph:
         """Group -> slots it needs: the largest parallelism among its vertices."""
         groups: dict[str, int] = {}
         for vertex in self.vertices.values():
-            group = vertex.job_vertex.slot_sharing_group
+            group = vertex.slot_sharing_group
             groups[group] = max(groups.get(group, 0), vertex.parallelism)
         return MappingProxyType(groups)
 
@@ -224,8 +230,7 @@ class ExecutionGraph:
 
     def slot_of(self, vertex: ExecutionVertex) -> SharedSlot:
         """The slot that a subtask runs in."""
-        group = self.vertices[vertex.vertex_id].job_vertex.slot_sharing_group
-        return SharedSlot(group, vertex.subtask_index)
+        return SharedSlot(self.vertices[vertex.vertex_id].slot_sharing_group, vertex.subtask_index)
 
 
 def topological_order(graph: JobGraph) -> tuple[JobVertex, ...]:

@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Partitioner
+import msgspec
+
+from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Partitioner, ResourceProfile
 from .errors import ProgramError
 from .execution_graph import topological_order
 from .operator_ids import data_set_id, operator_ids
@@ -37,6 +39,9 @@ OBSTACLES: Mapping[str, Callable[[_Link], bool]] = {
     ),
     "they are in different slot sharing groups": lambda link: (
         link.upstream.slot_sharing_group != link.downstream.slot_sharing_group
+    ),
+    "they are in different co-location groups": lambda link: (
+        link.upstream.co_location_group != link.downstream.co_location_group
     ),
     "the downstream operator starts a chain of its own": lambda link: (
         link.downstream.chaining is not ChainingStrategy.ALWAYS
@@ -106,7 +111,22 @@ def _vertex(chain: tuple[StreamNode, ...], ids: Mapping[int, bytes]) -> JobVerte
         parallelism=head.parallelism,
         max_parallelism=head.max_parallelism,
         slot_sharing_group=head.slot_sharing_group,
+        co_location_group=head.co_location_group,
+        resource_profile=_sum([node.resources for node in chain if node.resources is not None]),
     )
+
+
+def _sum(profiles: list[ResourceProfile]) -> ResourceProfile | None:
+    """What a chain wants: all that its operators want; None where none says anything."""
+    if not profiles:
+        return None
+    amounts: Counter[str] = Counter()
+    extended: Counter[str] = Counter()
+    for profile in profiles:
+        fields = msgspec.structs.asdict(profile)
+        extended.update(fields.pop("extended_resources"))
+        amounts.update(fields)
+    return msgspec.convert({**amounts, "extended_resources": dict(extended)}, ResourceProfile)
 
 
 def _edges(

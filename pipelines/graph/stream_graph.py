@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
-from ...schemas.types import Partitioner
+from ...schemas.types import Partitioner, ResourceProfile
 from .operators import OperatorKind
 
 DEFAULT_SLOT_SHARING_GROUP = "default"
@@ -38,6 +38,9 @@ class StreamNode:
     parallelism: int
     max_parallelism: int
     slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
+    """Empty: a slot of its own for each subtask."""
+    co_location_group: str | None = None
+    resources: ResourceProfile | None = None
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
     uid: str | None = None
     location: str | None = None

@@ -6,6 +6,7 @@ what the services and the runtime take for granted.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 
 from ...schemas.ids import is_id
-from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Partitioner
+from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Partitioner, ResourceProfile
 from ..types import RecordType, RecordTypeError
 from .errors import InvalidJobGraph, one_line
 from .execution_graph import topological_order
@@ -58,6 +59,7 @@ def _graph_reasons(graph: JobGraph) -> Iterator[str]:
         "operator id", (o.operator_id for vertex in graph.vertices for o in vertex.operators)
     )
     yield from _duplicates("data set id", (edge.data_set_id for edge in graph.edges))
+    yield from _co_location_reasons(graph)
 
 
 def _duplicates(what: str, ids: Iterable[str]) -> Iterator[str]:
@@ -66,11 +68,41 @@ def _duplicates(what: str, ids: Iterable[str]) -> Iterator[str]:
             yield f"{count} have the {what} {_shown(name)}"
 
 
+def _co_location_reasons(graph: JobGraph) -> Iterator[str]:
+    groups: dict[str, list[JobVertex]] = {}
+    for vertex in graph.vertices:
+        if vertex.co_location_group is not None:
+            groups.setdefault(vertex.co_location_group, []).append(vertex)
+    for name, vertices in groups.items():
+        if len({vertex.parallelism for vertex in vertices}) > 1:
+            yield f"the vertices of the co-location group {_shown(name)} differ in parallelism"
+        if len({vertex.slot_sharing_group for vertex in vertices}) > 1:
+            yield f"the vertices of the co-location group {_shown(name)} are in different slot sharing groups"
+
+
+def _profile_reasons(profile: ResourceProfile) -> Iterator[str]:
+    amounts = {
+        **{
+            name: value
+            for name, value in msgspec.structs.asdict(profile).items()
+            if name != "extended_resources"
+        },
+        **profile.extended_resources,
+    }
+    for name, amount in amounts.items():
+        if not (math.isfinite(amount) and amount >= 0):
+            yield f"it wants {amount} of {_shown(name)}, not 0 or more"
+
+
 def _vertex_reasons(vertex: JobVertex) -> Iterator[str]:
     if not is_id(vertex.vertex_id):
         yield f"its id {_shown(vertex.vertex_id)} is not 1 to 64 letters, digits, '-' or '_'"
-    if not vertex.slot_sharing_group:
-        yield "it has no slot sharing group"
+    if "/" in vertex.slot_sharing_group:
+        yield f"its slot sharing group {_shown(vertex.slot_sharing_group)} has a '/' in its name"
+    if vertex.co_location_group is not None and not vertex.slot_sharing_group:
+        yield "it is to be co-located with others, but shares its slots with nobody"
+    if vertex.resource_profile is not None:
+        yield from _profile_reasons(vertex.resource_profile)
     if not 1 <= vertex.max_parallelism <= UPPER_BOUND:
         yield f"its maximum parallelism is {vertex.max_parallelism}, not 1 to {UPPER_BOUND}"
     if vertex.parallelism < 1:

@@ -202,6 +202,29 @@ def test_slot_sharing_groups_are_inherited(env: StreamExecutionEnvironment, line
     ]
 
 
+def test_a_vertex_may_want_slots_of_its_own_company_and_resources(
+    env: StreamExecutionEnvironment, lines: DataStream[str]
+) -> None:
+    lines.map(length).slot_sharing_group(None).set_resources(cpu_cores=0.5, gpu=1).filter(bool).set_resources(
+        cpu_cores=1, managed_memory_mb=64
+    ).map(str).slot_sharing_group("b").co_location_group("together").print()
+    _, alone, together, sink = env.get_job_graph().vertices
+    assert alone.slot_sharing_group == ""
+    assert alone.resource_profile is not None
+    assert alone.resource_profile.cpu_cores == 1.5
+    assert alone.resource_profile.managed_memory_mb == 64
+    assert alone.resource_profile.extended_resources == {"gpu": 1}
+    assert (together.slot_sharing_group, together.co_location_group) == ("b", "together")
+    assert together.resource_profile is None
+    assert (sink.slot_sharing_group, sink.co_location_group) == ("b", None)
+
+
+@pytest.mark.parametrize("group", ["", "a/b"])
+def test_a_slot_sharing_group_has_a_proper_name(lines: DataStream[str], group: str) -> None:
+    with pytest.raises(ProgramError, match="slot_sharing_group"):
+        lines.map(length).slot_sharing_group(group)
+
+
 def test_chaining_can_be_cut(env: StreamExecutionEnvironment, lines: DataStream[str]) -> None:
     lines.map(length).start_new_chain().filter(bool).filter(bool).disable_chaining().filter(bool).print()
     assert [vertex.name for vertex in env.get_job_graph().vertices] == [

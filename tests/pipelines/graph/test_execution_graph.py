@@ -94,6 +94,24 @@ def test_required_slots_is_the_widest_vertex_of_each_group() -> None:
     assert execution.slot_of(ExecutionVertex("sink", 1)) == SharedSlot("sum_sg", 1)
 
 
+def test_a_vertex_without_a_group_shares_its_slots_with_nobody() -> None:
+    graph = job_graph(
+        vertex("a", parallelism=2, slot_sharing_group=""), vertex("b", parallelism=3, slot_sharing_group="")
+    )
+    execution = ExecutionGraph.attach("job", graph)
+    assert execution.required_slots() == 5
+    assert all(len(vertices) == 1 for vertices in execution.shared_slots().values())
+
+
+def test_co_located_subtasks_have_one_slot() -> None:
+    together = {"parallelism": 3, "co_location_group": "together"}
+    graph = job_graph(vertex("a", **together), vertex("b", **together), vertex("c", parallelism=4))
+    execution = ExecutionGraph.attach("job", graph)
+    for index in range(3):
+        slots = {execution.slot_of(ExecutionVertex(vertex_id, index)) for vertex_id in ("a", "b")}
+        assert len(slots) == 1
+
+
 def test_twenty_thousand_subtasks_all_to_all_are_no_burden() -> None:
     """10,000 x 10,000 connections are 10^8: they are shared, not made."""
     graph = job_graph(vertex("a", parallelism=10_000), vertex("b", parallelism=10_000), edge("a", "b"))

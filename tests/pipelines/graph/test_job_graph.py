@@ -119,6 +119,7 @@ SEPARATED = {
     "the downstream operator has several inputs": joined(),
     "the upstream operator has several outputs": forked(),
     "they are in different slot sharing groups": two(slot_sharing_group="other"),
+    "they are in different co-location groups": two(co_location_group="other"),
     "the downstream operator starts a chain of its own": line(
         node(1, SOURCE), node(2, chaining=ChainingStrategy.HEAD)
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +14,24 @@ from graphs import edge, job_graph, operator, source, vertex
 from tailrace.pipelines.graph.errors import InvalidJobGraph
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.validation import check, validate
-from tailrace.schemas.types import JobGraph, Partitioner
+from tailrace.schemas.types import JobGraph, Partitioner, ResourceProfile
 
 GOOD = job_graph(source(), vertex("map"), edge("source", "map"))
 REDUCE = operator("reduce", OperatorKind.WINDOW_REDUCE)
 PRINT = operator("print", OperatorKind.PRINT)
+
+
+def profile(**extended: float) -> ResourceProfile:
+    """A core, and what else is asked for."""
+    return ResourceProfile(
+        cpu_cores=1.0,
+        heap_memory_mb=0,
+        direct_memory_mb=0,
+        native_memory_mb=0,
+        network_memory_mb=0,
+        managed_memory_mb=0,
+        extended_resources=extended,
+    )
 
 
 def parameters(kind: OperatorKind, **changes: Any) -> JobGraph:
@@ -43,7 +57,24 @@ BAD = {
         msgspec.structs.replace(source(), vertex_id="a/b")
     ),
     "its id '' is not 1 to 64": job_graph(msgspec.structs.replace(source(), vertex_id="")),
-    "it has no slot sharing group": job_graph(source(slot_sharing_group="")),
+    "its slot sharing group 'a/b' has a '/' in its name": job_graph(source(slot_sharing_group="a/b")),
+    "it is to be co-located with others, but shares its slots with nobody": job_graph(
+        source(slot_sharing_group="", co_location_group="together")
+    ),
+    "the vertices of the co-location group 'together' differ in parallelism": job_graph(
+        source(co_location_group="together"),
+        vertex("map", parallelism=2, co_location_group="together"),
+        edge("source", "map"),
+    ),
+    "the vertices of the co-location group 'together' are in different slot sharing groups": job_graph(
+        source(co_location_group="together"),
+        vertex("map", slot_sharing_group="other", co_location_group="together"),
+        edge("source", "map"),
+    ),
+    "it wants -1.0 of 'gpu', not 0 or more": job_graph(source(resource_profile=profile(gpu=-1.0))),
+    "it wants nan of 'cpu_cores', not 0 or more": job_graph(
+        source(resource_profile=msgspec.structs.replace(profile(), cpu_cores=math.nan))
+    ),
     "its maximum parallelism is 0, not 1 to 32768": job_graph(source(max_parallelism=0)),
     "its maximum parallelism is 40000, not 1 to 32768": job_graph(source(max_parallelism=40_000)),
     "its parallelism is 0, not 1 or more": job_graph(source(parallelism=0)),
@@ -138,7 +169,7 @@ def test_what_is_wrong_is_said(reason: str, graph: JobGraph) -> None:
 
 def test_all_reasons_are_given_at_once() -> None:
     with pytest.raises(InvalidJobGraph) as caught:
-        check(job_graph(source(parallelism=0, slot_sharing_group=""), name=""))
+        check(job_graph(source(parallelism=0, slot_sharing_group="a/b"), name=""))
     assert len(caught.value.reasons) == 3
     assert "\n" not in str(caught.value)
 
