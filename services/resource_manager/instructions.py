@@ -1,0 +1,29 @@
+"""What the ResourceManager demands of its worker driver, in active mode."""
+
+from __future__ import annotations
+
+from ..roles import Instruction
+
+
+class StartWorkerProcess(Instruction, frozen=True):
+    """Start a TaskExecutor under this resource id; WorkerStarted or WorkerLost says what came of it."""
+
+    resource_id: str
+    number_of_slots: int
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"start/{self.resource_id}"
+
+
+class StopWorkerProcess(Instruction, frozen=True):
+    """End the process of a worker; WorkerLost (with `exited`) says that it has ended."""
+
+    resource_id: str
+    reason: str
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"stop/{self.resource_id}"
