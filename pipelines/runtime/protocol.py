@@ -47,6 +47,24 @@ class Opened(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: all operators are open, and the source, if there is one, is connected."""
 
 
+class Counted(msgspec.Struct, frozen=True, tag=True):
+    """StreamTask -> runtime: what the attempt has committed so far (Flink's accumulators, by their names there)."""
+
+    records_in: int
+    """Records that were read from inputs or the source."""
+    records_out: int
+    """Records that were written to channels."""
+    commits: int
+
+    def as_accumulators(self) -> dict[str, float]:
+        """By name."""
+        return {
+            "numRecordsIn": self.records_in,
+            "numRecordsOut": self.records_out,
+            "numCommits": self.commits,
+        }
+
+
 class Finished(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: all input has ended and all output is committed."""
 
@@ -61,7 +79,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-Notice = Restored | Opened | Finished | Canceled | Failed
+Notice = Restored | Opened | Counted | Finished | Canceled | Failed
 
 
 class Greeting(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ from .frames import FrameReader
 from .hand_over import HandOver
 from .lobby import Lobby
 from .pool import ProcessPool, TaskProcess
-from .protocol import Cancel, Canceled, Failed, Finished, Notice, Open, Opened, Restored
+from .protocol import Cancel, Canceled, Counted, Failed, Finished, Notice, Open, Opened, Restored
 from .query import Query, start_query
 from .settings import ExecutionMode, Settings
 from .stream_task.zygote import ENDED
@@ -64,6 +64,7 @@ class _Execution:
         self.process = process
         self.process_id: int | None = None
         self.positions: tuple[int, ...] | None = None
+        self.accumulators: Mapping[str, float] = {}
         self.opened = False
         self.running = False
         self.canceling = False
@@ -172,6 +173,10 @@ class TaskRuntime:
         """execution_attempt_id -> the process of its StreamTask, for those that have restored their state."""
         known = list(self._executions.values())
         return {each.id: each.process_id for each in known if each.process_id is not None}
+
+    def attempts(self) -> Mapping[str, Mapping[str, float]]:
+        """execution_attempt_id -> its accumulators, for all that have not been reported as ended."""
+        return {each.id: each.accumulators for each in list(self._executions.values())}
 
     def deploy(self, deployment: VertexDeployment) -> None:
         """Starts the subtasks; returns at once."""
@@ -398,6 +403,8 @@ class TaskRuntime:
             case Opened():
                 execution.opened = True
                 self._report_running(execution.deployment)
+            case Counted():
+                execution.accumulators = notice.as_accumulators()
             case Finished():
                 self._end(execution, ExecutionState.FINISHED, None)
             case Canceled():

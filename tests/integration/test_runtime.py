@@ -142,6 +142,16 @@ class Job:
         consumer.close()
         return counts
 
+    def accumulated(self, name: str, attempts: list[str], until: float) -> float:
+        """The sum of an accumulator over attempts, once it has reached a value, or after too long."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            known = self.runtime.attempts()
+            total = sum(known[each].get(name, 0) for each in attempts)
+            if total >= until or time.monotonic() > deadline:
+                return total
+            time.sleep(0.01)
+
     def printed_in_all(self, total: int) -> Counter[str]:
         return self.printed(lambda counts: counts.total() >= total)
 
@@ -222,6 +232,9 @@ def test_every_word_is_counted_once_and_windows_close_without_more_input(
         connection.sendall(text(WORDS))
         # The connection stays open and silent: only the clock can close the last window.
         assert job.printed_in_all(len(WORDS)) == Counter(WORDS)
+        read_by_windows = [job.attempt(len(job.graph.vertices) - 1, index) for index in range(window)]
+        counted = job.accumulated("numRecordsIn", read_by_windows, len(WORDS))
+        assert counted == len(WORDS), "what the windows have committed is every word"
     for attempt in attempts:
         assert job.reports.of(attempt)[:2] == [ExecutionState.INITIALIZING, ExecutionState.RUNNING]
 

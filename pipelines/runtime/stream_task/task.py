@@ -34,7 +34,7 @@ from ..operators.chain import Chain
 from ..operators.functions import load_code
 from ..operators.operator import Operator
 from ..operators.window_reduce import WindowReduce
-from ..protocol import Canceled, Failed, Finished, Notice, Open, Opened, Restored
+from ..protocol import Canceled, Counted, Failed, Finished, Notice, Open, Opened, Restored
 from ..settings import Settings
 from ..vertex import output_type, parts_of
 from .input_gate import InputGate
@@ -52,6 +52,8 @@ MUCH: Final = 50_000
 """Records that have gathered for output and are committed at once instead of at the next interval."""
 
 _FOREVER_S: Final = 3600.0
+_COUNT_INTERVAL_S: Final = 1.0
+"""How often counts are told at most: nobody asks for them more often than heartbeats are sent."""
 
 
 class StreamTask:
@@ -152,6 +154,7 @@ class StreamTask:
             input_topics=input_topics,
             changelog=changelog,
             subtask=self._subtask,
+            notify=self._notify,
         )
 
     def _input_codec(self, edge: JobEdge, prefix: tuple[OperatorConfig, ...]) -> BufferCodec:
@@ -198,6 +201,7 @@ class RunningTask:
         input_topics: list[str],
         changelog: str | None,
         subtask: int,
+        notify: Callable[[Notice], None],
     ) -> None:
         self._settings = settings
         self._mailbox = mailbox
@@ -212,6 +216,11 @@ class RunningTask:
         self._input_topics = input_topics
         self._changelog = changelog
         self._subtask = subtask
+        self._notify = notify
+        self._records_in = 0
+        self._records_out = 0
+        self._commit_count = 0
+        self._counted_at = 0.0
         self._watermark = NO_WATERMARK
         self._last_read = 0
         self._source_ended = False
@@ -280,7 +289,8 @@ class RunningTask:
             self._advance(self._gate.watermark)
 
     def _process(self, batch: Batch) -> None:
-        self._writer.write(self._chain.process(batch))
+        self._records_in += len(batch)
+        self._write(self._chain.process(batch))
         self._mark_dirty()
         if self._writer.pending >= MUCH:
             self._commit()
@@ -289,8 +299,12 @@ class RunningTask:
         self._watermark = watermark
         due = self._chain.advance(watermark)
         if due.values or self._transactions.active:
-            self._writer.write(due)
+            self._write(due)
             self._mark_dirty()
+
+    def _write(self, batch: Batch) -> None:
+        self._records_out += len(batch)
+        self._writer.write(batch)
 
     def _mark_dirty(self) -> None:
         if self._dirty_since is None:
@@ -344,5 +358,9 @@ class RunningTask:
             took = time.monotonic() - now
             self._commits.committed(took)
             self._ticks.committed(took)
+            self._commit_count += 1
+            if ends or now - self._counted_at >= _COUNT_INTERVAL_S:
+                self._counted_at = now
+                self._notify(Counted(self._records_in, self._records_out, self._commit_count))
         self._dirty_since = None
         self._position_since = None
