@@ -29,8 +29,8 @@ Read = Callable[[bytes, int], Event]
 class Functions(NamedTuple):
     """How one kind of event is written and read.
 
-    `write` returns the Avro body. `read` takes a whole message and where in it the body begins. Both raise what comes of
-    a value or bytes that don't fit: ValueError, IndexError, TypeError, AttributeError, KeyError, struct.error.
+    `write` returns the Avro body. `read` takes a whole message and where in it the body begins. Both raise what
+    comes of a value or bytes that don't fit: ValueError, IndexError, TypeError, AttributeError, KeyError, struct.error.
     """
 
     write: Write

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ..schemas.event import EVERYONE, Event, Record
 from ..schemas.everyone import LeaderElected
+from .deadlines import Deadlines
 from .log import EventLog, Tail
 from .log.event_log import OnUnreadable
 from .replica import Replica
@@ -71,7 +72,7 @@ class Host:
         self._voice = Voice(log.append, self.fail)
         self._appended_to = -1
         self._dirty: dict[str, None] = {}
-        self._deadlines: dict[str, Time] = {}
+        self._deadlines = Deadlines()
         self.leading = threading.Event()
         """Set once every role of `leads` is led."""
 
@@ -92,8 +93,7 @@ class Host:
             self._claim(tail, stop)
             if not stop.is_set():
                 self.leading.set()
-            for each in self._replica.states:
-                self._touched(each)
+            self._dirty = dict.fromkeys(self._replica.states)
             while not stop.is_set() and not finished(self._replica):
                 self._fold(tail.poll(self._patience()))
                 if self._failure is not None:
@@ -159,9 +159,10 @@ class Host:
         return leader is not None and leader.session == self._session
 
     def _fold(self, batch: Iterable[Record]) -> None:
+        apply, dirty = self._replica.apply, self._dirty
         for record in batch:
-            for touched in self._replica.apply(record):
-                self._touched(touched)
+            for each in apply(record):
+                dirty[each] = None
             if self._epochs and isinstance(record.body, LeaderElected):
                 self._check_deposed(record.body)
 
@@ -172,31 +173,25 @@ class Host:
                 f"leading epoch {self._epochs[body.role]}; running tasks are not touched"
             )
 
-    def _touched(self, role_address: str) -> None:
-        self._dirty[role_address] = None
-        deadline = self._replica.role(role_address).deadline(self._replica.states[role_address])
-        if deadline is None:
-            self._deadlines.pop(role_address, None)
-        else:
-            self._deadlines[role_address] = deadline
-
     def _patience(self) -> float:
-        if not self._deadlines:
+        earliest = self._deadlines.earliest()
+        if earliest is None:
             return _LONGEST_WAIT_S
-        left = (min(self._deadlines.values()) - self._clock()) / 1e6
-        return min(_LONGEST_WAIT_S, max(0.0, left))
+        return min(_LONGEST_WAIT_S, max(0.0, (earliest - self._clock()) / 1e6))
 
     def _decide(self) -> None:
         now = self._clock()
-        due = [each for each, deadline in self._deadlines.items() if deadline <= now]
+        dirty, self._dirty = self._dirty, {}
+        for each in self._deadlines.passed(now):
+            dirty[each] = None
         events: list[Event] = []
-        dirty, self._dirty = list(self._dirty), {}
-        for each in dict.fromkeys(dirty + due):
+        for each in dirty:
             role, state = self._replica.role(each), self._replica.states[each]
             owed = role.decide(state, now)
             if owed:
                 epoch = self._epochs[self._led_as(each)]
                 events += self._seal(each, owed, epoch, now)
+            self._deadlines.put(each, role.deadline(state))
             shell = self._shells.get(kind_of(each))
             if shell is not None:
                 shell.obey(each, role.instructions(state), state)

@@ -52,9 +52,8 @@ class Leadership(msgspec.Struct, frozen=True):
             return role_of(header.sender) == record.body.role and record.body.epoch > self.epoch(
                 record.body.role
             )
-        if kind_of(header.sender) == CLIENT:
-            return True
-        return header.sender_epoch == self.epoch(role_of(header.sender))
+        sender = header.sender
+        return header.sender_epoch == self.epoch(role_of(sender)) or kind_of(sender) == CLIENT
 
     def epoch(self, role: str) -> int:
         """The role's current epoch; 0 before the first leader."""

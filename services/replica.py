@@ -36,6 +36,7 @@ class Replica:
         self._roles: Mapping[str, AnyRole] = {role.kind: role for role in roles}
         self._only = only
         self._on_illegal = on_illegal or _warn
+        self._serving: dict[str, AnyRole] = {}
         self._stories: dict[str, deque[Record]] = {}
         self.states: dict[str, Any] = {}
         self.leadership = Leadership()
@@ -47,7 +48,7 @@ class Replica:
         return self._roles[kind_of(role_address)]
 
     def apply(self, record: Record) -> list[str]:
-        """Folds one event; returns the addresses whose state may have changed."""
+        """Folds one event; returns the addresses whose state has changed."""
         self.offset = record.offset
         if not self.leadership.admits(record):
             return []
@@ -69,29 +70,29 @@ class Replica:
     def _led_as(self, role: str) -> list[str]:
         return [each for each in self.states if role_of(each) == role] if role == JOB_MASTER else [role]
 
-    def _serving(self, role_address: str) -> AnyRole | None:
+    def _role_serving(self, role_address: str) -> AnyRole | None:
         role = self._roles.get(kind_of(role_address))
-        return role if role is not None and (self._only is None or self._only(role_address)) else None
+        if role is None or not (self._only is None or self._only(role_address)):
+            return None
+        # Only what is served is remembered: clients come and go without end.
+        self._serving[role_address] = role
+        self._stories[role_address] = deque(maxlen=_STORY)
+        return role
 
     def _fold(self, role_address: str, record: Record) -> bool:
-        """Whether the address is served here and the event was a legal step."""
-        role = self._serving(role_address)
+        """Whether the event was a legal step of an address that is served here, and one that changed its state."""
+        role = self._serving.get(role_address) or self._role_serving(role_address)
         if role is None:
             return False
         before = self.states.get(role_address)
-        if before is None:
-            before = role.initial(role_address)
         try:
-            after = role.evolve(before, record)
+            after = role.evolve(role.initial(role_address) if before is None else before, record)
         except IllegalEvent as error:
             self._on_illegal(error, self.story(role_address))
             return False
+        self._stories[role_address].append(record)
         self.states[role_address] = after
-        story = self._stories.get(role_address)
-        if story is None:
-            story = self._stories[role_address] = deque(maxlen=_STORY)
-        story.append(record)
-        return True
+        return after is not before
 
 
 def _warn(error: IllegalEvent, story: tuple[Record, ...]) -> None:

@@ -8,7 +8,7 @@ the broker's end-of-partition signal, because markers of transactions occupy off
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import (
     Consumer,
@@ -63,46 +63,40 @@ class KafkaEventLog:
 
     def append(self, events: Sequence[Event]) -> list[int]:
         values = self._codec.encode_all(events)
-        offsets: list[int] = [-1] * len(events)
+        offsets: list[int] = []
         failures: list[KafkaError] = []
-        missing = len(events)
 
-        def delivered(index: int) -> object:
-            def on_delivery(error: KafkaError | None, message: Message) -> None:
-                nonlocal missing
-                missing -= 1
-                if error is not None:
-                    failures.append(error)
-                else:
-                    offsets[index] = message.offset() or 0
-
-            return on_delivery
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failures.append(error)
+            else:
+                offsets.append(message.offset() or 0)
 
         with self._appending:
-            for index, event in enumerate(events):
-                self._produce(event, values[index], delivered(index))
-            while missing:
+            for event, value in zip(events, values, strict=True):
+                self._produce(event, value, on_delivery)
+            while len(offsets) + len(failures) < len(events):
                 self._producer.poll(0.1)
         if failures:
             raise LogUnavailable(
                 f"{self._topic} takes no events: {failures[0].str()}; is Kafka at {self._servers} up?"
             )
-        return offsets
+        # The producer is idempotent: what was given to it in order lies in the partition in that order.
+        return sorted(offsets)
 
-    def _produce(self, event: Event, value: bytes, on_delivery: object) -> None:
+    def _produce(
+        self, event: Event, value: bytes, on_delivery: Callable[[KafkaError | None, Message], None]
+    ) -> None:
         header = event.header
+        headers: list[tuple[str, str | bytes | None]] = [
+            (TYPE, event.body.AVRO_NAME.encode()),
+            (SENDER, header.sender.encode()),
+            (RECIPIENT, header.recipient.encode()),
+        ]
         while True:
             try:
                 self._producer.produce(
-                    self._topic,
-                    value,
-                    partition=0,
-                    headers=[
-                        (TYPE, event.body.AVRO_NAME.encode()),
-                        (SENDER, header.sender.encode()),
-                        (RECIPIENT, header.recipient.encode()),
-                    ],
-                    on_delivery=on_delivery,  # type: ignore[arg-type]
+                    self._topic, value, partition=0, headers=headers, on_delivery=on_delivery
                 )
                 return
             except BufferError:
@@ -179,41 +173,44 @@ class _KafkaTail:
         if first is None:
             return []
         records: list[Record] = []
-        self._take(first, records)
-        for message in self._consumer.consume(_BATCH, 0):
-            self._take(message, records)
+        concerns = self._concerns
+        for message in (first, *self._consumer.consume(_BATCH, 0)):
+            error = message.error()
+            if error is not None:
+                self._met(error, message.offset() or 0)
+                continue
+            offset = message.offset() or 0
+            if offset < self._position:
+                # The tail begins behind the end: the log has not come to it yet.
+                continue
+            self._position = offset + 1
+            named = _addresses(message) if concerns is not None else None
+            if concerns is not None and named is not None and not concerns(*named):
+                continue
+            event = self._decoded(message, offset)
+            if event is None:
+                continue
+            header = event.header
+            if concerns is None or named is not None or concerns(header.sender, header.recipient):
+                records.append(Record(offset, header, event.body))
         return records
 
-    def _take(self, message: Message, records: list[Record]) -> None:
-        error = message.error()
-        offset = message.offset() or 0
-        if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                self._position = max(self._position, offset)
-                return
-            if error.code() == KafkaError._AUTO_OFFSET_RESET:
-                raise LogTruncated(self._topic, self._position, offset)
-            if error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
-            return
-        if offset < self._position:
-            # The tail begins behind the end: the log has not come to it yet.
-            return
-        self._position = offset + 1
-        concerns = self._concerns
-        named = None if concerns is None else _addresses(message)
-        if concerns is not None and named is not None and not concerns(*named):
-            return
+    def _met(self, error: KafkaError, offset: int) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._position = max(self._position, offset)
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise LogTruncated(self._topic, self._position, offset)
+        elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
+
+    def _decoded(self, message: Message, offset: int) -> Event | None:
         value = message.value()
         try:
-            event = self._codec.decode(value)
+            return self._codec.decode(value)
         except Undecodable as reason:
             if self._on_unreadable is not None:
                 self._on_unreadable(Unreadable(self._topic, 0, offset, str(reason), message.key(), value))
-            return
-        header = event.header
-        if concerns is None or named is not None or concerns(header.sender, header.recipient):
-            records.append(Record(offset, header, event.body))
+            return None
 
     def close(self) -> None:
         self._consumer.close()
