@@ -7,7 +7,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from tailrace.pipelines.api.build import build
 from tailrace.schemas.types import JobGraph
@@ -22,7 +21,8 @@ SLOTS = 2
 def running_cluster() -> Iterator[LocalCluster]:
     """Started and registered; stopped at the end, whatever happens."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as home:
-        cluster = LocalCluster(Configuration(home=Path(home), cluster_id="bench", task_slots=SLOTS))
+        values = {"home": home, "cluster.id": "bench", "taskmanager.numberOfTaskSlots": str(SLOTS)}
+        cluster = LocalCluster(Configuration(values))
         try:
             cluster.start(Options(taskexecutors=TASK_EXECUTORS, detached=False))
             yield cluster

@@ -107,7 +107,7 @@ def main() -> None:
     records = conversation()
     with EmbeddedKafka() as kafka:
         servers = kafka.bootstrap_servers
-        configuration = Configuration(cluster_id="bench", bootstrap_servers=servers)
+        configuration = Configuration({"cluster.id": "bench", "bootstrap.servers": servers})
         ensure_cluster_topics(admin(configuration), "bench")
         log = event_log(configuration)
         events = [Event(record.header, record.body) for record in records]

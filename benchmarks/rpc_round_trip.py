@@ -6,6 +6,7 @@ them, and what the jobmanager does in between.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -82,17 +83,17 @@ def round_trips(log: EventLog, tail: Tail) -> list[float]:
 
 def main() -> None:
     with EmbeddedKafka() as kafka:
-        configuration = Configuration(cluster_id="bench", bootstrap_servers=kafka.bootstrap_servers)
-        beside = Configuration(cluster_id="beside", bootstrap_servers=kafka.bootstrap_servers)
+        configuration = Configuration({"cluster.id": "bench", "bootstrap.servers": kafka.bootstrap_servers})
+        beside = configuration.replace({"cluster.id": "beside"})
         for each in (configuration, beside):
             ensure_cluster_topics(admin(each), each.cluster_id)
         program = (
-            "import threading; from tailrace.services.configuration import Configuration; "
+            "import threading; from tailrace.services.configuration import load; "
             "from tailrace.services.entrypoints import jobmanager; "
-            f"jobmanager.run(Configuration(cluster_id='bench', bootstrap_servers={kafka.bootstrap_servers!r}), "
-            "threading.Event())"
+            "jobmanager.run(load(), threading.Event())"
         )
-        with subprocess.Popen([sys.executable, "-c", program]) as jobmanager:
+        environment = {**os.environ, **configuration.environment()}
+        with subprocess.Popen([sys.executable, "-c", program], env=environment) as jobmanager:
             try:
                 log, other = event_log(configuration), event_log(beside)
                 claim = everyone.LeaderElected(role=ADDRESS, epoch=1, address="bench", session="bench")

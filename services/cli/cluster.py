@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .errors import ExitCode, Failure
-from .options import BootstrapServers, ClusterId, Format, Home, Output, configuration, find_cluster
+from .options import (
+    BootstrapServers,
+    ClusterId,
+    Definitions,
+    Format,
+    Home,
+    Output,
+    configuration,
+    find_cluster,
+)
 from .show import clock, result, table, tell
 
 if TYPE_CHECKING:
@@ -22,10 +31,11 @@ app = typer.Typer(help="Start, stop and look at a cluster on this machine.", no_
 @app.command()
 def start(
     taskexecutors: Annotated[int, typer.Option(min=0, max=64, help="How many TaskExecutors.")] = 2,
-    slots: Annotated[int | None, typer.Option(min=1, help="Slots of each. \\[default: 2]")] = None,
+    slots: Annotated[int | None, typer.Option(help="Slots of each. \\[default: 2]")] = None,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
+    definitions: Definitions = None,
 ) -> int:
     """Start Kafka (unless an address is given), a jobmanager and TaskExecutors, in the background.
 
@@ -33,7 +43,8 @@ def start(
     """
     from .local import LocalCluster, Options
 
-    found = configuration(home, bootstrap_servers, cluster_id, task_slots=slots)
+    more = {"--slots": ("taskmanager.numberOfTaskSlots", slots)}
+    found = configuration(home, bootstrap_servers, cluster_id, definitions, more)
     with progress("Starting the cluster") as say:
         local = LocalCluster(found, progress=say)
         fresh = local.start(Options(taskexecutors=taskexecutors))

@@ -270,7 +270,8 @@ def _configuration(home: Path) -> Configuration:
     from .options import configuration
 
     # A cluster of its own, whatever the environment says of others.
-    return configuration(home, "", "demo", task_slots=2)
+    slots = {"the demo": ("taskmanager.numberOfTaskSlots", 2)}
+    return configuration(home, "", "demo", more=slots)
 
 
 def _described(window: Window, seconds: int) -> str:

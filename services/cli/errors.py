@@ -44,6 +44,7 @@ def explained(error: BaseException) -> Failure | None:
     from ...infra.prerequisites import MissingPrerequisite
     from ...pipelines.graph.errors import ProgramError
     from ..client import JobRejectedError, NoAnswer
+    from ..configuration import ConfigurationError
     from ..host import Deposed
     from ..log import LogTruncated, LogUnavailable
 
@@ -55,6 +56,8 @@ def explained(error: BaseException) -> Failure | None:
         case KafkaUnavailable() | JarsUnavailable() | MissingPrerequisite():
             first, _, rest = str(error).partition("\n")
             return Failure(ExitCode.PROCESS, first, rest)
+        case ConfigurationError():
+            return Failure(ExitCode.USAGE, f"{error}; `tailrace config` lists all options")
         case JobRejectedError(job_id=job_id, reason=reason):
             return Failure(ExitCode.JOB, f"job {job_id} was rejected: {reason}")
         case ProgramError():

@@ -1,13 +1,15 @@
 """Options that many commands share, and how a command finds its cluster.
 
-In this order: the command line, the environment (`TAILRACE_...`), `<home>/cluster.json`, which `cluster start` writes.
+In this order: the command line, the environment (`TAILRACE_...`), `<home>/tailrace.yaml`, and, of where the cluster is,
+`<home>/cluster.json`, which `cluster start` writes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,24 +22,26 @@ Home = Annotated[
     Path | None,
     typer.Option(
         help="Where a cluster on this machine keeps its data, logs and cluster.json. \\[default: .tailrace]",
-        envvar="TAILRACE_HOME",
-        show_envvar=False,
     ),
 ]
 BootstrapServers = Annotated[
     str | None,
     typer.Option(
         help="Kafka, host:port,... \\[default: the cluster of --home]",
-        envvar="TAILRACE_BOOTSTRAP_SERVERS",
-        show_envvar=False,
     ),
 ]
 ClusterId = Annotated[
     str | None,
     typer.Option(
         help="Which cluster on that Kafka. \\[default: the cluster of --home, else 'tailrace']",
-        envvar="TAILRACE_CLUSTER_ID",
-        show_envvar=False,
+    ),
+]
+Definitions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-D",
+        metavar="KEY=VALUE",
+        help="Set an option of docs/configuration.md, which `tailrace config` lists; may be given several times.",
     ),
 ]
 
@@ -53,31 +57,42 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="For people, or J
 
 
 def configuration(
-    home: Path | None, bootstrap_servers: str | None, cluster_id: str | None, **more: Any
+    home: Path | None,
+    bootstrap_servers: str | None,
+    cluster_id: str | None,
+    definitions: Sequence[str] | None = None,
+    more: Mapping[str, tuple[str, object]] | None = None,
 ) -> Configuration:
-    """The command line over the environment over the defaults. Raises Failure for what is impossible."""
-    from pydantic import ValidationError
+    """The command line over the environment over the home's file over the defaults.
 
-    from ..configuration import Configuration
+    `definitions` are those of -D; `more` has the values of other options of the command, by the name of the option:
+    its key and value, None where it was not given. Raises ConfigurationError for what is impossible.
+    """
+    from ..configuration import Setting, load
 
-    given = {"home": home, "bootstrap_servers": bootstrap_servers, "cluster_id": cluster_id, **more}
-    try:
-        return Configuration(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise Failure(
-            ExitCode.USAGE,
-            f"{where} is {first['input']!r}: {first['msg']}; give --{where.replace('_', '-')} "
-            f"or set TAILRACE_{where.upper()}",
-        ) from None
+    given: dict[str, tuple[str, object]] = {
+        "--home": ("home", home),
+        "--bootstrap-servers": ("bootstrap.servers", bootstrap_servers),
+        "--cluster-id": ("cluster.id", cluster_id),
+        **(more or {}),
+    }
+    settings = [Setting(key, str(value), name) for name, (key, value) in given.items() if value is not None]
+    return load(settings, definitions or ())
 
 
 def find_cluster(
-    home: Path | None, bootstrap_servers: str | None, cluster_id: str | None, **more: Any
+    home: Path | None,
+    bootstrap_servers: str | None,
+    cluster_id: str | None,
+    definitions: Sequence[str] | None = None,
+    more: Mapping[str, tuple[str, object]] | None = None,
 ) -> Configuration:
     """The configuration of a cluster that exists, with Kafka's address. Raises Failure where none is known."""
-    found = configuration(home, bootstrap_servers, cluster_id, **more)
+    return located(configuration(home, bootstrap_servers, cluster_id, definitions, more))
+
+
+def located(found: Configuration) -> Configuration:
+    """The same with Kafka's address, from cluster.json if need be. Raises Failure where none is known."""
     if found.bootstrap_servers:
         return found
     from .local.record import read_record
@@ -91,10 +106,10 @@ def find_cluster(
         )
     if record.embedded_kafka:
         _check_kafka(found.home)
-    update = {"bootstrap_servers": record.bootstrap_servers}
-    if cluster_id is None and "cluster_id" not in found.model_fields_set:
-        update["cluster_id"] = record.cluster_id
-    return found.model_copy(update=update)
+    update = {"bootstrap.servers": record.bootstrap_servers}
+    if not found.has("cluster.id"):
+        update["cluster.id"] = record.cluster_id
+    return found.replace(update)
 
 
 def _check_kafka(home: Path) -> None:

@@ -11,18 +11,21 @@ from typing import Annotated
 
 import typer
 
-from .errors import ExitCode, Failure
-from .options import BootstrapServers, ClusterId, Home, find_cluster
+from .errors import ExitCode
+from .options import BootstrapServers, ClusterId, Definitions, Home, find_cluster
 
 
 def jobmanager(
-    home: Home = None, bootstrap_servers: BootstrapServers = None, cluster_id: ClusterId = None
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+    definitions: Definitions = None,
 ) -> int:
     """Run a jobmanager: Dispatcher, ResourceManager and the JobMasters of all jobs.
 
     Killed at any moment it loses nothing: start it again. SIGTERM ends the process, not the cluster.
     """
-    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    configuration = find_cluster(home, bootstrap_servers, cluster_id, definitions)
     from ..entrypoints import jobmanager as entrypoint
     from ..entrypoints.process import log_to_stderr, stop_on_signals
 
@@ -42,20 +45,23 @@ def taskexecutor(
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
+    definitions: Definitions = None,
 ) -> int:
     """Run a TaskExecutor with its Spark and its tasks; may be started before the jobmanager.
 
     SIGTERM makes it leave in order.
     """
-    configuration = find_cluster(home, bootstrap_servers, cluster_id, task_slots=slots)
-    name = resource_id or f"{re.sub('[^A-Za-z0-9_-]', '-', socket.gethostname())[:40]}-{secrets.token_hex(3)}"
-    from ...schemas.ids import is_id
+    more = {
+        "--slots": ("taskmanager.numberOfTaskSlots", slots),
+        "--resource-id": ("taskmanager.resource-id", resource_id),
+    }
+    configuration = find_cluster(home, bootstrap_servers, cluster_id, definitions, more)
+    from ..configuration.options import RESOURCE_ID
 
-    if not is_id(name):
-        raise Failure(
-            ExitCode.USAGE,
-            f"--resource-id {name!r} is not 1 to 64 letters, digits, '-' or '_': choose another",
-        )
+    name = (
+        configuration.get(RESOURCE_ID)
+        or f"{re.sub('[^A-Za-z0-9_-]', '-', socket.gethostname())[:40]}-{secrets.token_hex(3)}"
+    )
     from ..entrypoints import taskexecutor as entrypoint
     from ..entrypoints.process import log_to_stderr, stop_on_signals
 

@@ -1,33 +1,145 @@
-"""What a process is told at its start: defaults, then the environment (`TAILRACE_...`), then the command line."""
+"""The effective configuration of one process: what was set, and the defaults of `options` for all else."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
-from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+import msgspec
 
-from ...schemas.ids import is_id
+from ...pipelines.graph.options import ConfigOption, Scope, unknown
+from . import options
+from .errors import ConfigurationError
+
+T = TypeVar("T")
 
 
-class Configuration(BaseSettings):
-    """Settings of one process; the same for every process of a cluster but `resource_id` and `task_slots`.
+class Setting(msgspec.Struct, frozen=True):
+    """A text that was set, and where: `-D`, `--home`, the environment variable, the line of the file."""
 
-    Raises pydantic.ValidationError for impossible values.
+    key: str
+    text: str
+    origin: str = ""
+
+
+class Configuration:
+    """Immutable. What is not among the settings has its default.
+
+    Raises ConfigurationError for unknown keys, impossible values and contradictions.
     """
 
-    model_config = SettingsConfigDict(env_prefix="TAILRACE_", frozen=True, extra="forbid")
+    __slots__ = ("_options", "_settings")
 
-    cluster_id: str = Field("tailrace", description="prefix of the cluster's topics")
-    bootstrap_servers: str = Field("", description="Kafka, host:port,...; empty: the embedded one")
-    schema_registry_url: str = Field("", description="empty: events are written in single-object encoding")
-    home: Path = Field(Path(".tailrace"), description="where local processes keep data, logs and pid files")
-    task_slots: int = Field(2, ge=1, le=1024, description="slots that a TaskExecutor offers")
-    slot_request_timeout_s: float = Field(10.0, gt=0, description="how long a job waits for its slots")
+    def __init__(self, values: Mapping[str, str] | None = None) -> None:
+        self._take(Setting(key, text) for key, text in (values or {}).items())
 
-    @field_validator("cluster_id")
     @classmethod
-    def _is_id(cls, value: str) -> str:
-        if not is_id(value):
-            raise ValueError("1 to 64 letters, digits, '-' or '_' make a cluster id")
-        return value
+    def of(cls, settings: Iterable[Setting]) -> Configuration:
+        """Of settings in the order of their precedence, the lowest first."""
+        made = cls.__new__(cls)
+        made._take(settings)
+        return made
+
+    def _take(self, settings: Iterable[Setting]) -> None:
+        known: dict[str, ConfigOption[Any]] = {}
+        kept: dict[str, Setting] = {}
+        faults: list[str] = []
+        for setting in settings:
+            option = options.find(setting.key)
+            if option is None:
+                faults.append(_at(setting, unknown(setting.key, options.BY_KEY)))
+                continue
+            try:
+                text = option.write(option.read(setting.text))
+            except ValueError as error:
+                faults.append(_at(setting, str(error)))
+                continue
+            known[option.key] = option
+            kept[option.key] = Setting(option.key, text, setting.origin)
+        self._options: Mapping[str, ConfigOption[Any]] = known
+        self._settings: Mapping[str, Setting] = kept
+        faults += options.contradictions({key: setting.text for key, setting in kept.items()})
+        if faults:
+            raise ConfigurationError(faults)
+
+    @property
+    def cluster_id(self) -> str:
+        """The prefix of the cluster's topics."""
+        return self.get(options.CLUSTER_ID)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Kafka, host:port,...; empty: the embedded one."""
+        return self.get(options.BOOTSTRAP_SERVERS)
+
+    @property
+    def schema_registry_url(self) -> str:
+        """Empty: events are written in single-object encoding."""
+        return self.get(options.SCHEMA_REGISTRY_URL)
+
+    @property
+    def home(self) -> Path:
+        """Where local processes keep data, logs and pid files."""
+        return Path(self.get(options.HOME))
+
+    @property
+    def task_slots(self) -> int:
+        """Slots that a TaskExecutor offers."""
+        return self.get(options.NUMBER_OF_TASK_SLOTS)
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """The value of an option; times in microseconds, sizes in bytes."""
+        setting = self._settings.get(option.key)
+        return option.default if setting is None else option.read(setting.text)
+
+    def has(self, key: str) -> bool:
+        """Whether an option was set; else it has its default."""
+        return key in self._settings
+
+    def settings(self) -> list[Setting]:
+        """What was set, each with its canonical text."""
+        return list(self._settings.values())
+
+    def external_resources(self) -> dict[str, int]:
+        """How much of each external resource a TaskExecutor has."""
+        return {name: self.get(options.amount_of(name)) for name in self.get(options.EXTERNAL_RESOURCES)}
+
+    def replace(self, values: Mapping[str, str], origin: str = "") -> Configuration:
+        """The same with other values. Raises ConfigurationError."""
+        others = (Setting(key, text, origin) for key, text in values.items())
+        return Configuration.of([*self.settings(), *others])
+
+    def as_map(self, *scopes: Scope) -> dict[str, str]:
+        """Every option that is read in these scopes -> canonical text, defaults too, so that a log which holds it
+        means the same to a later version with other defaults.
+
+        By default what ConfigurationChanged says: what masters and jobs go by. Options of CLIENT (addresses, which
+        may hold passwords, and paths) are never among them.
+        """
+        wanted = set(scopes or (Scope.JOBMANAGER, Scope.JOB))
+        known = {**options.BY_KEY, **self._options}
+        return {
+            option.key: option.write(self.get(option))
+            for option in known.values()
+            if wanted.intersection(option.scopes) and Scope.CLIENT not in option.scopes
+        }
+
+    def environment(self) -> dict[str, str]:
+        """The variables that give another process this configuration, whatever its file says."""
+        known = {**options.BY_KEY, **self._options}
+        return {options.variable(option.key): option.write(self.get(option)) for option in known.values()}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self.environment() == other.environment()
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.environment().items()))
+
+    def __repr__(self) -> str:
+        values = {setting.key: setting.text for setting in self.settings()}
+        return f"Configuration({values!r})"
+
+
+def _at(setting: Setting, fault: str) -> str:
+    return f"{setting.origin}: {fault}" if setting.origin else fault

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...pipelines.graph import job_options
 from ...pipelines.graph.options import (
@@ -341,3 +343,35 @@ CLUSTER_OPTIONS: tuple[ConfigOption[Any], ...] = (
 OPTIONS: tuple[ConfigOption[Any], ...] = (*CLUSTER_OPTIONS, *job_options.OPTIONS)
 ORDERED = (Ordered(HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, strictly=True), *job_options.ORDERED)
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
+
+_PREFIX = "TAILRACE_"
+_AMOUNT = re.compile(r"external-resource\.([a-z][a-z0-9_]*)\.amount")
+
+
+def amount_of(name: str) -> ConfigOption[int]:
+    """The option that says how much there is of an external resource."""
+    return replace(EXTERNAL_RESOURCE_AMOUNT, key=EXTERNAL_RESOURCE_AMOUNT.key.replace("<name>", name))
+
+
+def find(key: str) -> ConfigOption[Any] | None:
+    """The option of a key."""
+    if (found := _AMOUNT.fullmatch(key)) is not None:
+        return amount_of(found[1])
+    return BY_KEY.get(key)
+
+
+def variable(key: str) -> str:
+    """The environment variable of an option; no two options have the same."""
+    return _PREFIX + key.upper().replace(".", "_").replace("-", "_")
+
+
+def contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
+    """One line for each contradiction between values that are possible each by itself."""
+    for pair in ORDERED:
+        if (fault := pair.fault(configuration)) is not None:
+            yield fault
+    names = EXTERNAL_RESOURCES.of(configuration)
+    for key in configuration:
+        found = _AMOUNT.fullmatch(key)
+        if found is not None and found[1] not in names:
+            yield f"{key} is set, but {EXTERNAL_RESOURCES.key} does not name {found[1]}"

@@ -12,6 +12,7 @@ import threading
 import structlog
 
 from ..configuration import Configuration
+from ..configuration.options import SLOT_REQUEST_TIMEOUT
 from ..connections import admin, event_log, registry
 from ..dispatcher import Dispatcher
 from ..dispatcher.shell import DispatcherShell
@@ -42,7 +43,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     kafka_admin = admin(configuration)
     log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
     letters = DeadLetters(configuration.bootstrap_servers, cluster)
-    options = ResourceManagerOptions(slot_request_timeout=int(configuration.slot_request_timeout_s * 1e6))
+    options = ResourceManagerOptions(slot_request_timeout=configuration.get(SLOT_REQUEST_TIMEOUT))
     host = Host(
         log,
         Replica([Dispatcher(), ResourceManager(options), JobMaster()]),

@@ -15,7 +15,7 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.cli import main
 from tailrace.services.cli.errors import ExitCode
-from tailrace.services.configuration import Configuration
+from tailrace.services.configuration import load
 from tailrace.services.connections import admin, event_log
 from tailrace.services.history.time_travel import moment
 from tailrace.services.log.kafka import KafkaEventLog
@@ -50,7 +50,7 @@ def log(
     monkeypatch.setenv("TAILRACE_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
     monkeypatch.setenv("TAILRACE_CLUSTER_ID", cluster_id)
     monkeypatch.chdir(tmp_path)
-    configuration = Configuration()
+    configuration = load()
     ensure_cluster_topics(admin(configuration), cluster_id)
     log = event_log(configuration)
     log.append([Event(record.header, record.body) for record in simulated.log])

@@ -65,7 +65,9 @@ class Cluster:
         self._environment = {
             **own,
             "TAILRACE_HOME": str(home),
-            "TAILRACE_SLOT_REQUEST_TIMEOUT_S": str(SLOT_TIMEOUT_S),
+            "TAILRACE_SLOT_REQUEST_TIMEOUT": f"{SLOT_TIMEOUT_S} s",
+            "TAILRACE_SLOT_REQUEST_UNFULFILLABLE_TIMEOUT": f"{SLOT_TIMEOUT_S} s",
+            "TAILRACE_RESOURCEMANAGER_STANDALONE_START_UP_TIME": "0 s",
         }
 
     def popen(self, *arguments: str) -> subprocess.Popen[str]:
@@ -98,7 +100,11 @@ class Cluster:
     def configuration(self) -> Configuration:
         record = self.record
         return Configuration(
-            home=self.home, bootstrap_servers=record.bootstrap_servers, cluster_id=record.cluster_id
+            {
+                "home": str(self.home),
+                "bootstrap.servers": record.bootstrap_servers,
+                "cluster.id": record.cluster_id,
+            }
         )
 
     def pid(self, name: str) -> int:

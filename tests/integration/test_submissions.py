@@ -41,14 +41,14 @@ from tailrace.services.log.topics import (
 )
 
 SOON_S = 40.0
-SLOT_REQUEST_TIMEOUT_S = "1"
+SLOT_REQUEST_TIMEOUT = "1 s"
 WORD_COUNT = "tailrace.pipelines.examples.window_word_count:main"
 ME = "client/test"
 JOBMANAGER = """
-from tailrace.services.configuration import Configuration
+from tailrace.services.configuration import load
 from tailrace.services.entrypoints import jobmanager, process
 process.log_to_stderr()
-jobmanager.run(Configuration(), process.stop_on_signals())
+jobmanager.run(load(), process.stop_on_signals())
 """
 PROGRAMS = """
 def raises():
@@ -83,7 +83,9 @@ class Cluster:
             **{name: value for name, value in os.environ.items() if not name.startswith("TAILRACE_")},
             "TAILRACE_CLUSTER_ID": self.cluster,
             "TAILRACE_BOOTSTRAP_SERVERS": self.servers,
-            "TAILRACE_SLOT_REQUEST_TIMEOUT_S": SLOT_REQUEST_TIMEOUT_S,
+            "TAILRACE_SLOT_REQUEST_TIMEOUT": SLOT_REQUEST_TIMEOUT,
+            "TAILRACE_SLOT_REQUEST_UNFULFILLABLE_TIMEOUT": SLOT_REQUEST_TIMEOUT,
+            "TAILRACE_RESOURCEMANAGER_STANDALONE_START_UP_TIME": "0 s",
             "PYTHONPATH": str(self.home),
         }
         with (self.home / "jobmanager.log").open("ab") as log:

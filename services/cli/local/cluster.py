@@ -21,6 +21,7 @@ from ....schemas.everyone import ClusterTerminated
 from ....schemas.resource_manager import RegisterTaskExecutor
 from ...client import Client
 from ...configuration import Configuration
+from ...configuration.options import BOOTSTRAP_SERVERS, CLUSTER_ID, HOME
 from ...connections import admin, event_log
 from ...history import Fold
 from ...history.views import master_address, workers
@@ -71,7 +72,7 @@ class LocalCluster:
     @property
     def configuration(self) -> Configuration:
         """With the address of the Kafka that runs."""
-        return self._given.model_copy(update={"bootstrap_servers": self._bootstrap_servers})
+        return self._given.replace({"bootstrap.servers": self._bootstrap_servers})
 
     @property
     def processes(self) -> Mapping[str, LocalProcess]:
@@ -100,9 +101,7 @@ class LocalCluster:
         if record is None:
             return None
         cluster = cls(
-            configuration.model_copy(
-                update={"cluster_id": record.cluster_id, "task_slots": record.task_slots}
-            ),
+            configuration.replace({"cluster.id": record.cluster_id}),
             progress=progress,
         )
         cluster._take_over(record)
@@ -127,6 +126,8 @@ class LocalCluster:
             record = read_record(self.home)
             if record is not None:
                 self._check_same(record)
+                recorded = {**record.configuration, **_of_command_line(self._given)}
+                self._given = self._given.replace(recorded, "-D")
                 self._take_over(record)
             wanted = taskexecutors(options.taskexecutors, self._processes)
             if self.is_complete() and all(name in self._processes for name in wanted):
@@ -215,7 +216,7 @@ class LocalCluster:
             name,
             arguments,
             log=self.home / "log" / f"{name}.log",
-            environment=_environment(self.configuration, self.home),
+            environment=_environment(self.configuration.replace({"home": str(self.home)})),
             detached=detached,
         )
 
@@ -232,8 +233,8 @@ class LocalCluster:
             cluster_id=self._given.cluster_id,
             bootstrap_servers=self._bootstrap_servers,
             embedded_kafka=self._embedded,
-            task_slots=self._given.task_slots,
             processes=tuple(process.record for process in self._processes.values()),
+            configuration=_of_command_line(self._given),
         )
         write_record(self.home, record)
 
@@ -398,15 +399,17 @@ def _end_soon(processes: Iterable[LocalProcess]) -> None:
         process.kill()
 
 
-def _environment(configuration: Configuration, home: Path) -> Mapping[str, str]:
+def _environment(configuration: Configuration) -> Mapping[str, str]:
+    return {**configuration.environment(), "PYTHONUNBUFFERED": "1"}
+
+
+def _of_command_line(configuration: Configuration) -> dict[str, str]:
+    """What the command line has set, but where the cluster is: the record has that already."""
+    where = {BOOTSTRAP_SERVERS.key, CLUSTER_ID.key, HOME.key}
     return {
-        "TAILRACE_CLUSTER_ID": configuration.cluster_id,
-        "TAILRACE_BOOTSTRAP_SERVERS": configuration.bootstrap_servers,
-        "TAILRACE_SCHEMA_REGISTRY_URL": configuration.schema_registry_url,
-        "TAILRACE_HOME": str(home),
-        "TAILRACE_TASK_SLOTS": str(configuration.task_slots),
-        "TAILRACE_SLOT_REQUEST_TIMEOUT_S": str(configuration.slot_request_timeout_s),
-        "PYTHONUNBUFFERED": "1",
+        setting.key: setting.text
+        for setting in configuration.settings()
+        if setting.origin.startswith("-") and setting.key not in where
     }
 
 

@@ -39,13 +39,16 @@ class ProcessRecord(msgspec.Struct, frozen=True):
 
 
 class ClusterRecord(msgspec.Struct, frozen=True):
-    """The content of cluster.json; `embedded_kafka` says whether Kafka is one of the cluster's processes."""
+    """The content of cluster.json; `embedded_kafka` says whether Kafka is one of the cluster's processes.
+
+    `configuration`: what the command line of its start has set, which holds for what a later start completes.
+    """
 
     cluster_id: str
     bootstrap_servers: str
     embedded_kafka: bool
-    task_slots: int
     processes: tuple[ProcessRecord, ...] = ()
+    configuration: dict[str, str] = {}
 
 
 def record_path(home: Path) -> Path:

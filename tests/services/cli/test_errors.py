@@ -56,9 +56,12 @@ def test_without_a_cluster_every_command_says_how_to_get_one(
         ("log --from -1", "Invalid value for '--from'"),
         ("log --type SubmitJobs", "did you mean SubmitJob"),
         ("cluster start --taskexecutors -1", "Invalid value for '--taskexecutors'"),
-        ("cluster start --cluster-id a.b", "cluster_id is 'a.b'"),
+        ("cluster start --cluster-id a.b", "cluster.id is 'a.b'"),
         ("run --job-id x program.py --bootstrap-servers localhost:1", "--job-id is for a module:function"),
-        ("taskexecutor --resource-id a/b --bootstrap-servers localhost:1", "--resource-id 'a/b' is not"),
+        (
+            "taskexecutor --resource-id a/b --bootstrap-servers localhost:1",
+            "--resource-id: taskmanager.resource-id is 'a/b'",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_2_and_one_line(
@@ -88,7 +91,7 @@ def test_a_kafka_that_does_not_answer_is_named(capsys: pytest.CaptureFixture[str
 def test_a_cluster_whose_kafka_died_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = tmp_path / ".tailrace"
     home.mkdir()
-    write_record(home, ClusterRecord("c", "127.0.0.1:1", True, 2))
+    write_record(home, ClusterRecord("c", "127.0.0.1:1", True))
     for command in ("list", "status"):
         assert main(arguments(command)) == ExitCode.UNREACHABLE
         assert "`tailrace cluster start` starts what is missing" in capsys.readouterr().err
@@ -105,7 +108,9 @@ def test_a_damaged_record_says_what_to_do(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_the_record_of_a_home_is_read_as_written(tmp_path: Path) -> None:
-    record = ClusterRecord("c", "k:1", False, 3, (ProcessRecord("jobmanager", 1, 2.5, "log"),))
+    record = ClusterRecord(
+        "c", "k:1", False, (ProcessRecord("jobmanager", 1, 2.5, "log"),), {"heartbeat.interval": "1 s"}
+    )
     write_record(tmp_path, record)
     assert read_record(tmp_path) == record
     assert read_record(tmp_path / "other") is None

@@ -1,0 +1,20 @@
+"""What is said about a configuration that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_SAID = 3
+
+
+class ConfigurationError(ValueError):
+    """A configuration is refused; `faults` has a line for each reason: where it is, what is wrong, what it may be.
+
+    `str()` of it is one line with the first few.
+    """
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        more = len(self.faults) - _SAID
+        said = "; ".join(self.faults[:_SAID])
+        super().__init__(f"{said}; and {more} more faults" if more > 0 else said)

@@ -1,0 +1,134 @@
+"""Where settings come from. Lowest first: defaults, `<home>/tailrace.yaml`, the environment, the command line.
+
+The file holds flat dotted keys, nested ones, or both; its values are texts as they stand there (`off` is no boolean).
+Whatever is not an option's key is refused, in each source in its own words.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...pipelines.graph.options import nearest, shown
+from . import options
+from .configuration import Configuration, Setting
+from .errors import ConfigurationError
+
+FILE = "tailrace.yaml"
+_PREFIX = "TAILRACE_"
+OTHER_VARIABLES = frozenset({"TAILRACE_CACHE_DIR", "TAILRACE_IVY_SETTINGS"})
+"""What infra reads, on machines where there may be no cluster at all."""
+_AMOUNT_VARIABLE = re.compile(r"TAILRACE_EXTERNAL_RESOURCE_([A-Z][A-Z0-9_]*)_AMOUNT")
+_KUBERNETES = re.compile(r"TAILRACE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
+"""What Kubernetes sets in every pod beside a service called tailrace."""
+_DEEPEST = 12
+
+
+def load(
+    given: Iterable[Setting] = (),
+    definitions: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Configuration:
+    """The effective configuration. `definitions` are the KEY=VALUE texts of -D, `given` the settings of the command
+    line's other options, which outrank them; `environment`: os.environ, unless another is given.
+
+    Raises ConfigurationError.
+    """
+    faults: list[str] = []
+    settings = [
+        *_of_environment(os.environ if environment is None else environment, faults),
+        *_of_definitions(definitions, faults),
+        *given,
+    ]
+    home = next(
+        (setting.text for setting in reversed(settings) if setting.key == options.HOME.key),
+        options.HOME.default,
+    )
+    settings = [*_of_file(Path(home) / FILE, faults), *settings]
+    try:
+        configuration = Configuration.of(settings)
+    except ConfigurationError as error:
+        raise ConfigurationError([*faults, *error.faults]) from None
+    if faults:
+        raise ConfigurationError(faults)
+    return configuration
+
+
+def _of_definitions(definitions: Sequence[str], faults: list[str]) -> Iterator[Setting]:
+    for definition in definitions:
+        key, equals, text = definition.partition("=")
+        if equals:
+            yield Setting(key.strip(), text, "-D")
+        else:
+            faults.append(f"-D {shown(definition)} has no '=': write -D KEY=VALUE")
+
+
+def _of_environment(environment: Mapping[str, str], faults: list[str]) -> Iterator[Setting]:
+    keys = {options.variable(key): key for key in options.BY_KEY}
+    for name in sorted(environment):
+        if not name.startswith(_PREFIX) or name in OTHER_VARIABLES or _KUBERNETES.fullmatch(name):
+            continue
+        amount = _AMOUNT_VARIABLE.fullmatch(name)
+        key = options.amount_of(amount[1].lower()).key if amount is not None else keys.get(name)
+        if key is None:
+            close = nearest(name, keys)
+            faults.append(
+                f"there is no option for the environment variable {shown(name)}: the nearest is {close} "
+                f"({keys[close]})"
+            )
+        else:
+            yield Setting(key, environment[name], name)
+
+
+def _of_file(path: Path, faults: list[str]) -> Iterator[Setting]:
+    import yaml
+
+    try:
+        root = yaml.compose(path.read_text("utf-8"), yaml.SafeLoader)
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        faults.append(f"{path} can't be read: {' '.join(str(error).split())}")
+        return
+    if root is None:
+        return
+    seen: dict[str, str] = {}
+    for keys, node in _leaves(root, ()):
+        key, where = ".".join(keys), f"{path}:{node.start_mark.line + 1}"
+        text = _text(node)
+        if not isinstance(root, yaml.MappingNode) or text is None:
+            faults.append(f"{where}: there must be a key and its value, as in `heartbeat.interval: 10 s`")
+        elif key in seen:
+            faults.append(f"{where}: {shown(key)} is there already, at {seen[key]}")
+        elif key == options.HOME.key:
+            faults.append(f"{where}: home says where this file is: give --home, or set TAILRACE_HOME")
+        else:
+            seen[key] = where
+            yield Setting(key, text, where)
+
+
+def _leaves(node: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every node that is no mapping, or lies too deep, with the keys that lead to it."""
+    import yaml
+
+    if not isinstance(node, yaml.MappingNode) or len(keys) > _DEEPEST:
+        yield keys, node
+        return
+    for key, value in node.value:
+        name = key.value if isinstance(key, yaml.ScalarNode) else "?"
+        yield from _leaves(value, (*keys, name))
+
+
+def _text(node: Any) -> str | None:
+    """A scalar as it stands there, a list as Flink writes lists; None for what is neither, or nothing."""
+    import yaml
+
+    if isinstance(node, yaml.SequenceNode):
+        texts = [_text(each) if isinstance(each, yaml.ScalarNode) else None for each in node.value]
+        return None if None in texts else ";".join(text for text in texts if text is not None)
+    if isinstance(node, yaml.ScalarNode) and node.tag != "tag:yaml.org,2002:null":
+        return str(node.value)
+    return None
