@@ -18,6 +18,7 @@ from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Parti
 from ..types import RecordType, RecordTypeError
 from .errors import InvalidJobGraph, one_line
 from .execution_graph import topological_order
+from .job_options import faults
 from .key_groups import UPPER_BOUND
 from .operators import OperatorKind, OperatorTraits, traits_of
 from .physical_plan import taken_names
@@ -59,6 +60,8 @@ def _graph_reasons(graph: JobGraph) -> Iterator[str]:
         "operator id", (o.operator_id for vertex in graph.vertices for o in vertex.operators)
     )
     yield from _duplicates("data set id", (edge.data_set_id for edge in graph.edges))
+    for fault in faults(graph.configuration):
+        yield f"configuration: {fault}"
     yield from _co_location_reasons(graph)
 
 

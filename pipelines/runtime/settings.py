@@ -1,50 +1,37 @@
-"""The settings of a job that the runtime reads, from JobGraph.configuration.
-
-Keys are those of the job's configuration; what is not there has the default written here, with its reason.
-"""
+"""The options of a job that the runtime reads, from JobGraph.configuration; pipelines.graph.job_options has the table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 import msgspec
 
+from ..graph import job_options
+from ..graph.job_options import ExecutionMode
+from ..graph.options import ConfigOption, T
 
-class ExecutionMode(StrEnum):
-    """How Spark runs the queries of a job."""
-
-    REAL_TIME = "real-time"
-    MICRO_BATCH = "micro-batch"
+__all__ = ["ExecutionMode", "Settings"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Intervals are in milliseconds."""
 
-    mode: ExecutionMode = ExecutionMode.REAL_TIME
-    commit_interval_ms: int = 30
-    """Longest wait of a record for its transaction; a commit costs about 5 ms, so 30 leaves it cheap."""
-    watermark_interval_ms: int = 200
-    """How often a watermark is sent where no records carry it. A window closes
-    at most so much late. Flink's default."""
+    mode: ExecutionMode = job_options.MODE.default
+    commit_interval_ms: int = job_options.COMMIT_INTERVAL.default
+    watermark_interval_ms: int = job_options.WATERMARK_INTERVAL.default
     idle_commit_interval_ms: int = 5_000
     """How often positions are committed when all that came in were watermarks, which are harmless to re-read."""
 
     @classmethod
     def of(cls, configuration: Mapping[str, str]) -> Settings:
         """Reads a job's configuration. Raises ValueError naming the key and what it may be."""
-        mode = configuration.get("execution.mode", ExecutionMode.REAL_TIME)
-        if mode not in list(ExecutionMode):
-            raise ValueError(f"execution.mode is {mode!r}: it may be {' or '.join(ExecutionMode)}")
         return cls(
-            mode=ExecutionMode(mode),
-            commit_interval_ms=_milliseconds(configuration, "execution.commit-interval-ms", 30),
-            watermark_interval_ms=_milliseconds(configuration, "execution.watermark-interval-ms", 200),
+            mode=_value(job_options.MODE, configuration),
+            commit_interval_ms=_value(job_options.COMMIT_INTERVAL, configuration),
+            watermark_interval_ms=_value(job_options.WATERMARK_INTERVAL, configuration),
         )
 
 
-def _milliseconds(configuration: Mapping[str, str], key: str, default: int) -> int:
-    text = configuration.get(key, str(default))
-    if not text.isdecimal() or int(text) == 0:
-        raise ValueError(f"{key} is {text!r}: it must be a whole number of milliseconds above 0")
-    return int(text)
+def _value(option: ConfigOption[T], configuration: Mapping[str, str]) -> T:
+    text = configuration.get(option.key)
+    return option.default if text is None else option.read(text)

@@ -1,0 +1,35 @@
+"""What a slot offers: the resources of a TaskExecutor, as configured or as the machine has them, in equal parts."""
+
+from __future__ import annotations
+
+from ...schemas.types import ResourceProfile
+from . import options
+from .configuration import Configuration
+
+_MIB = 1 << 20
+_DECIMALS = 8
+
+
+def slot_profile(configuration: Configuration, *, cpu_cores: float, jvm_heap: int) -> ResourceProfile:
+    """The profile of each slot. `cpu_cores` and `jvm_heap` (bytes) are what the process found: they hold where
+    the configuration says `auto`. Memory is cut to whole MiB, fractions to eight decimals as Flink does.
+    """
+    slots = configuration.get(options.NUMBER_OF_TASK_SLOTS)
+    cores = configuration.get(options.CPU_CORES)
+    heap = configuration.get(options.TASK_HEAP)
+
+    def share(size: int) -> int:
+        return size // slots // _MIB
+
+    return ResourceProfile(
+        cpu_cores=round((cpu_cores if cores is None else cores) / slots, _DECIMALS),
+        heap_memory_mb=share(jvm_heap if heap is None else heap),
+        direct_memory_mb=share(configuration.get(options.TASK_OFF_HEAP)),
+        native_memory_mb=0,
+        network_memory_mb=share(configuration.get(options.NETWORK_MEMORY)),
+        managed_memory_mb=share(configuration.get(options.MANAGED_MEMORY)),
+        extended_resources={
+            name: round(amount / slots, _DECIMALS)
+            for name, amount in configuration.external_resources().items()
+        },
+    )
