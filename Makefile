@@ -29,11 +29,12 @@ setup: .make/venv warm  ## The virtual environment, the pinned packages, the jar
 check: lint unit  ## What needs no servers: lint and unit tests
 
 .PHONY: lint
-lint: .make/venv  ## ruff, ruff format, mypy --strict, and that the generated schemas are in step
+lint: .make/venv  ## ruff, ruff format, mypy --strict, and that what is generated is in step
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(addprefix -p tailrace.,$(PACKAGES))
 	$(BIN)/python -m tailrace.schemas.generate --check
+	$(BIN)/python -m tailrace.services.configuration.document --check
 
 .PHONY: unit
 unit: .make/venv  ## The tests that start no servers
@@ -60,6 +61,10 @@ format: .make/venv  ## Lays the code out and mends what ruff can mend
 .PHONY: schemas
 schemas: .make/venv  ## The Python classes of the events, anew from the .avsc files
 	$(BIN)/python -m tailrace.schemas.generate
+
+.PHONY: configuration
+configuration: .make/venv  ## docs/configuration.md anew from the table of options
+	$(BIN)/python -m tailrace.services.configuration.document
 
 ##@ To measure it
 

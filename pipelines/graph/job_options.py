@@ -201,11 +201,8 @@ ATTEMPTS_BEFORE_RESET = ConfigOption[int | None](
     scopes=_JOB,
 )
 
-OPTIONS: tuple[ConfigOption[Any], ...] = (
-    MODE,
-    COMMIT_INTERVAL,
-    WATERMARK_INTERVAL,
-    SCHEDULE_MODE,
+EXECUTION: tuple[ConfigOption[Any], ...] = (MODE, COMMIT_INTERVAL, WATERMARK_INTERVAL, SCHEDULE_MODE)
+RESTART: tuple[ConfigOption[Any], ...] = (
     RESTART_STRATEGY,
     FIXED_DELAY_ATTEMPTS,
     FIXED_DELAY,
@@ -219,6 +216,7 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     JITTER_FACTOR,
     ATTEMPTS_BEFORE_RESET,
 )
+OPTIONS = (*EXECUTION, *RESTART)
 ORDERED = (
     Ordered(INITIAL_BACKOFF, MAX_BACKOFF, strictly=False),
     Ordered(INITIAL_BACKOFF, RESET_BACKOFF_THRESHOLD, strictly=False),

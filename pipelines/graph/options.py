@@ -46,7 +46,9 @@ class Scope(StrEnum):
 
 
 class OptionType(msgspec.Struct, Generic[T], frozen=True):
-    """How values are read and written. `wanted` continues "it may be ..."; `read` raises ValueError."""
+    """How values are read and written. `name` is for tables, `wanted` continues "it may be ..."; `read` raises
+    ValueError.
+    """
 
     name: str
     wanted: str
@@ -98,6 +100,14 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     @property
     def possible(self) -> str:
         """What its values may be, for people."""
+        return self._bounded(self.type.wanted)
+
+    @property
+    def brief(self) -> str:
+        """As `possible`, for tables."""
+        return self._bounded(self.type.name)
+
+    def _bounded(self, what: str) -> str:
         bounds = [
             f"{words} {self.type.write(bound)}"
             for words, bound in (
@@ -107,7 +117,7 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
             )
             if bound is not None
         ]
-        return ", ".join([self.type.wanted, *bounds])
+        return ", ".join([what, *bounds])
 
     def _within(self, value: Any) -> bool:
         """A value that is None (unlimited) is within all bounds."""
@@ -174,12 +184,16 @@ def shown(text: str) -> str:
 
 def choice(kind: type[E], aliases: Mapping[str, E] | None = None) -> OptionType[E]:
     """One of an enum's values, or another name of one."""
-    others = dict(aliases or {})
+    by_name = {**{each.value.lower(): each for each in kind}, **(aliases or {})}
 
     def read(text: str) -> E:
-        return others[text.lower()] if text.lower() in others else kind(text)
+        if text.lower() not in by_name:
+            raise ValueError(text)
+        return by_name[text.lower()]
 
-    return OptionType("choice", " or ".join(kind), read, lambda value: value.value)
+    *first, last = kind
+    names = f"{', '.join(first)} or {last}" if first else str(last)
+    return OptionType(names, names, read, lambda value: value.value)
 
 
 def unlimited(inner: OptionType[T]) -> OptionType[T | None]:
@@ -191,7 +205,7 @@ def unlimited(inner: OptionType[T]) -> OptionType[T | None]:
     def write(value: T | None) -> str:
         return _UNLIMITED if value is None else inner.write(value)
 
-    return OptionType(inner.name, f"{inner.wanted} or {_UNLIMITED}", read, write)
+    return OptionType(f"{inner.name} or {_UNLIMITED}", f"{inner.wanted} or {_UNLIMITED}", read, write)
 
 
 def derived(inner: OptionType[T]) -> OptionType[T | None]:
@@ -203,10 +217,10 @@ def derived(inner: OptionType[T]) -> OptionType[T | None]:
     def write(value: T | None) -> str:
         return _AUTO if value is None else inner.write(value)
 
-    return OptionType(inner.name, f"{inner.wanted} or {_AUTO}", read, write)
+    return OptionType(f"{inner.name} or {_AUTO}", f"{inner.wanted} or {_AUTO}", read, write)
 
 
-def pattern(name: str, wanted: str, matches: Callable[[str], bool]) -> OptionType[str]:
+def pattern(wanted: str, matches: Callable[[str], bool]) -> OptionType[str]:
     """A text of a certain form."""
 
     def read(text: str) -> str:
@@ -214,7 +228,7 @@ def pattern(name: str, wanted: str, matches: Callable[[str], bool]) -> OptionTyp
             raise ValueError(text)
         return text
 
-    return OptionType(name, wanted, read, str)
+    return OptionType(wanted, wanted, read, str)
 
 
 _UNLIMITED = "unlimited"
@@ -283,10 +297,11 @@ def _writer(names: Mapping[str, int]) -> Callable[[int], str]:
     return write
 
 
-BOOL: OptionType[bool] = OptionType("bool", "true or false", _read_bool, lambda value: str(value).lower())
-INT: OptionType[int] = OptionType("int", "a whole number", _read_int, str)
-FLOAT: OptionType[float] = OptionType("float", "a number", _read_float, lambda value: f"{value!r}")
-STRING: OptionType[str] = OptionType("string", "any text", str, str)
+BOOL: OptionType[bool] = OptionType(
+    "true or false", "true or false", _read_bool, lambda value: str(value).lower()
+)
+INT: OptionType[int] = OptionType("whole number", "a whole number", _read_int, str)
+FLOAT: OptionType[float] = OptionType("number", "a number", _read_float, lambda value: f"{value!r}")
 DURATION: OptionType[int] = OptionType(
     "duration",
     "a duration such as 500 ms, 10 s or 1 min (a plain number: milliseconds)",

@@ -1,4 +1,4 @@
-"""The options of a job that the runtime reads, from JobGraph.configuration; pipelines.graph.job_options has the table."""
+"""The options of a job that the runtime reads from JobGraph.configuration; pipelines.graph.job_options has them all."""
 
 from __future__ import annotations
 

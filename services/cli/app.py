@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import cluster, demo, jobs, log, processes, run, state
+from . import cluster, config, demo, jobs, log, processes, run, state
 
 app = typer.Typer(
     name="tailrace",
@@ -43,4 +43,5 @@ app.command("cancel")(jobs.cancel)
 app.command("output")(jobs.output)
 app.command("log")(log.log)
 app.command("state")(state.state)
+app.command("config")(config.config)
 app.command("demo")(demo.demo)

@@ -14,6 +14,9 @@ from .errors import ConfigurationError
 
 T = TypeVar("T")
 
+DEFAULT = "default"
+"""The origin of what was not set."""
+
 
 class Setting(msgspec.Struct, frozen=True):
     """A text that was set, and where: `-D`, `--home`, the environment variable, the line of the file."""
@@ -48,7 +51,7 @@ class Configuration:
         for setting in settings:
             option = options.find(setting.key)
             if option is None:
-                faults.append(_at(setting, unknown(setting.key, options.BY_KEY)))
+                faults.append(_at(setting, unknown(setting.key, options.KEYS)))
                 continue
             try:
                 text = option.write(option.read(setting.text))
@@ -97,6 +100,13 @@ class Configuration:
         """Whether an option was set; else it has its default."""
         return key in self._settings
 
+    def effective(self) -> list[Setting]:
+        """Every option with its canonical text, and where it comes from."""
+        return [
+            self._settings.get(option.key) or Setting(option.key, option.write(option.default), DEFAULT)
+            for option in self._known()
+        ]
+
     def settings(self) -> list[Setting]:
         """What was set, each with its canonical text."""
         return list(self._settings.values())
@@ -118,17 +128,18 @@ class Configuration:
         may hold passwords, and paths) are never among them.
         """
         wanted = set(scopes or (Scope.JOBMANAGER, Scope.JOB))
-        known = {**options.BY_KEY, **self._options}
         return {
             option.key: option.write(self.get(option))
-            for option in known.values()
+            for option in self._known()
             if wanted.intersection(option.scopes) and Scope.CLIENT not in option.scopes
         }
 
     def environment(self) -> dict[str, str]:
         """The variables that give another process this configuration, whatever its file says."""
-        known = {**options.BY_KEY, **self._options}
-        return {options.variable(option.key): option.write(self.get(option)) for option in known.values()}
+        return {options.variable(option.key): option.write(self.get(option)) for option in self._known()}
+
+    def _known(self) -> Iterable[ConfigOption[Any]]:
+        return {**options.BY_KEY, **self._options}.values()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Configuration) and self.environment() == other.environment()

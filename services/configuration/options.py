@@ -36,7 +36,7 @@ _MASTER = (Scope.JOBMANAGER,)
 _WORKER = (Scope.TASKMANAGER,)
 _BOTH = (Scope.JOBMANAGER, Scope.TASKMANAGER)
 
-_ID = pattern("id", "1 to 64 letters, digits, '-' or '_'", is_id)
+_ID = pattern("1 to 64 letters, digits, '-' or '_'", is_id)
 _NAMES = re.compile(r"[a-z][a-z0-9_]*(;[a-z][a-z0-9_]*)*")
 _SERVERS = re.compile(r"([^\s,:]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}(,([^\s,:]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})*")
 _URL = re.compile(r"(https?|mock)://\S+")
@@ -65,9 +65,7 @@ CLUSTER_ID = ConfigOption(
 )
 BOOTSTRAP_SERVERS = ConfigOption(
     key="bootstrap.servers",
-    type=pattern(
-        "string", "host:port,... or nothing", lambda text: not text or bool(_SERVERS.fullmatch(text))
-    ),
+    type=pattern("host:port,... or nothing", lambda text: not text or bool(_SERVERS.fullmatch(text))),
     default="",
     doc="Kafka, host:port,...; nothing: the Kafka of the cluster that runs in `home`. Named as Kafka names it.",
     scopes=_EVERYONE,
@@ -75,9 +73,7 @@ BOOTSTRAP_SERVERS = ConfigOption(
 )
 SCHEMA_REGISTRY_URL = ConfigOption(
     key="schema.registry.url",
-    type=pattern(
-        "string", "a URL, http://... or nothing", lambda text: not text or bool(_URL.fullmatch(text))
-    ),
+    type=pattern("a URL, http://... or nothing", lambda text: not text or bool(_URL.fullmatch(text))),
     default="",
     doc="The schema registry; nothing: events are written in Avro's single-object encoding. Named as Kafka's "
     "serializers name it.",
@@ -86,7 +82,7 @@ SCHEMA_REGISTRY_URL = ConfigOption(
 )
 HOME = ConfigOption(
     key="home",
-    type=pattern("path", "a path", bool),
+    type=pattern("a path", bool),
     default=".tailrace",
     doc="Where the processes of this machine keep data, logs and pids, and where `tailrace.yaml` is looked for.",
     scopes=_EVERYONE,
@@ -101,7 +97,7 @@ NUMBER_OF_TASK_SLOTS = ConfigOption(
     at_most=1024,
     doc="Slots that a TaskExecutor offers.",
     scopes=_BOTH,
-    flink="1 there",
+    flink="1",
 )
 RESOURCE_ID = ConfigOption[str | None](
     key="taskmanager.resource-id",
@@ -157,7 +153,7 @@ MANAGED_MEMORY = ConfigOption(
     default=0,
     doc="Managed memory of a TaskExecutor, divided among its slots.",
     scopes=_WORKER,
-    flink="a part of all memory there",
+    flink="a part of all memory",
 )
 NETWORK_MEMORY = ConfigOption(
     key="taskmanager.memory.network.size",
@@ -165,7 +161,7 @@ NETWORK_MEMORY = ConfigOption(
     default=0,
     doc="Memory of a TaskExecutor for input and output, divided among its slots.",
     scopes=_WORKER,
-    flink="a part of all memory there",
+    flink="a part of all memory",
 )
 
 
@@ -179,7 +175,7 @@ def _read_names(text: str) -> tuple[str, ...]:
 
 
 _NAME_LIST: OptionType[tuple[str, ...]] = OptionType(
-    "names",
+    "none, or names with ';' between them",
     "none, or names of lower case letters, digits and '_' with ';' between them",
     _read_names,
     lambda names: ";".join(names) or "none",
@@ -267,7 +263,7 @@ START_UP_TIME = ConfigOption(
     doc="For how long after its election a standalone ResourceManager lets no request fail as one that cannot be met: "
     "TaskExecutors may still be starting.",
     scopes=_MASTER,
-    flink="slot.request.timeout there",
+    flink="that of slot.request.timeout",
 )
 TASK_MANAGER_TIMEOUT = ConfigOption(
     key="resourcemanager.taskmanager-timeout",
@@ -311,38 +307,36 @@ EVENLY_SPREAD_OUT = ConfigOption(
     scopes=_MASTER,
 )
 
-CLUSTER_OPTIONS: tuple[ConfigOption[Any], ...] = (
-    CLUSTER_ID,
-    BOOTSTRAP_SERVERS,
-    SCHEMA_REGISTRY_URL,
-    HOME,
-    NUMBER_OF_TASK_SLOTS,
-    RESOURCE_ID,
-    SLOT_TIMEOUT,
-    RESTART_GRACE,
-    CPU_CORES,
-    TASK_HEAP,
-    TASK_OFF_HEAP,
-    MANAGED_MEMORY,
-    NETWORK_MEMORY,
-    EXTERNAL_RESOURCES,
-    SLOT_REQUEST_TIMEOUT,
-    UNFULFILLABLE_TIMEOUT,
-    SLOT_IDLE_TIMEOUT,
-    HEARTBEAT_INTERVAL,
-    HEARTBEAT_TIMEOUT,
-    RESOURCE_MANAGER_MODE,
-    WORKER_DRIVER,
-    START_UP_TIME,
-    TASK_MANAGER_TIMEOUT,
-    REGISTRATION_TIMEOUT,
-    SHUTDOWN_TIMEOUT,
-    MAX_SLOTS,
-    EVENLY_SPREAD_OUT,
-)
-OPTIONS: tuple[ConfigOption[Any], ...] = (*CLUSTER_OPTIONS, *job_options.OPTIONS)
+GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
+    "Where the cluster is": (CLUSTER_ID, BOOTSTRAP_SERVERS, SCHEMA_REGISTRY_URL, HOME),
+    "TaskExecutors": (NUMBER_OF_TASK_SLOTS, RESOURCE_ID, SLOT_TIMEOUT, RESTART_GRACE),
+    "What a TaskExecutor offers": (
+        CPU_CORES,
+        TASK_HEAP,
+        TASK_OFF_HEAP,
+        MANAGED_MEMORY,
+        NETWORK_MEMORY,
+        EXTERNAL_RESOURCES,
+    ),
+    "Slots": (SLOT_REQUEST_TIMEOUT, UNFULFILLABLE_TIMEOUT, SLOT_IDLE_TIMEOUT, MAX_SLOTS, EVENLY_SPREAD_OUT),
+    "ResourceManager": (
+        RESOURCE_MANAGER_MODE,
+        WORKER_DRIVER,
+        START_UP_TIME,
+        TASK_MANAGER_TIMEOUT,
+        REGISTRATION_TIMEOUT,
+        SHUTDOWN_TIMEOUT,
+    ),
+    "Heartbeats": (HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT),
+    "Jobs": job_options.EXECUTION,
+    "Restart strategies": job_options.RESTART,
+}
+"""Title of a part of the table -> its options."""
+OPTIONS: tuple[ConfigOption[Any], ...] = tuple(option for group in GROUPS.values() for option in group)
 ORDERED = (Ordered(HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, strictly=True), *job_options.ORDERED)
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
+KEYS = (*BY_KEY, EXTERNAL_RESOURCE_AMOUNT.key)
+"""As people look for them."""
 
 _PREFIX = "TAILRACE_"
 _AMOUNT = re.compile(r"external-resource\.([a-z][a-z0-9_]*)\.amount")
