@@ -1,0 +1,192 @@
+"""At most one effective attempt per subtask, counted up by one, each in a slot that its job has.
+
+An attempt is live from SubmitTask until its TaskExecutor reports its end, or its slot or TaskExecutor is lost to the
+job. One that was submitted while that happened, unread by its JobMaster, was never live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .events import Event
+from .slots import Slots
+
+ENDS = frozenset({"FINISHED", "CANCELED", "FAILED"})
+AFTER = {
+    "DEPLOYING": ENDS | {"INITIALIZING", "RUNNING"},
+    "INITIALIZING": ENDS | {"RUNNING"},
+    "RUNNING": ENDS,
+}
+"""What a TaskExecutor may report of an Execution after what, as Flink has it."""
+
+Subtask = tuple[str, str, int]
+"""(job, vertex, index)."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One Execution. `reported` is what its TaskExecutor said last, `live` whether it counts for its JobMaster."""
+
+    attempt_id: str
+    subtask: Subtask
+    number: int
+    allocation_id: str
+    resource_id: str
+    deployment_id: str
+    size: int
+    offset: int
+    live: bool = True
+    reported: str = "DEPLOYING"
+    restarted: bool = False
+    """Its TaskExecutor's process has started anew since it was last reported."""
+
+
+class Attempts:
+    """Every Execution of every job, so far."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._attempts: dict[str, Attempt] = {}
+        self._last: dict[Subtask, Attempt] = {}
+        self._at: dict[str, set[str]] = {}
+        self._in: dict[str, set[str]] = {}
+        self._deployed: dict[str, int] = {}
+        self._vertices: dict[str, dict[str, dict[str, Any]]] = {}
+
+    def see(self, event: Event) -> Iterator[str]:
+        name = event.name
+        if name == "job_master.StartJob":
+            vertices = event["job_graph"]["vertices"]
+            self._vertices[event["job_id"]] = {each["vertex_id"]: each for each in vertices}
+        elif name == "task_executor.SubmitTask":
+            yield from self._submitted(event)
+        elif name == "job_master.UpdateTaskExecutionState":
+            yield from self._changed(event)
+        elif name == "everyone.LeaderElected" and event.kind == "task_executor":
+            for attempt_id in self._at.get(event.by, ()):
+                self._attempts[attempt_id].restarted = True
+        elif name in ("everyone.TaskExecutorLost", "resource_manager.DisconnectTaskManager"):
+            self._over(self._at.get(event["resource_id"], set()))
+        elif name == "job_master.FailSlot":
+            self._over(self._in.get(event["allocation_id"], set()))
+        elif name == "job_master.TasksContradicted":
+            self._over(set(event["execution_attempt_ids"]))
+        elif name == "job_master.HeartbeatTimedOut":
+            self._over(self._of_job_at(event.to, event["resource_id"]))
+        elif name == "job_master.DisconnectTaskManager" and not self._slots.is_late(event):
+            at = self._of_job_at(event["job_id"], event["resource_id"])
+            for attempt_id in sorted(each for each in at if self._attempts[each].live):
+                yield f"{event.sender} says that it has no more slots, but {_shown(self._attempts[attempt_id])} runs"
+            self._over(at)
+
+    def end(self) -> Iterator[str]:
+        if self._slots.terminated:
+            return
+        for attempt in self._attempts.values():
+            if not attempt.live:
+                continue
+            if attempt.subtask[0] in self._slots.ended:
+                yield f"{_shown(attempt)} has not ended, but its job has"
+            elif attempt.reported != "RUNNING":
+                deployed = self._deployed[attempt.deployment_id]
+                yield (
+                    f"{_shown(attempt)} does not run but is {attempt.reported} "
+                    f"({deployed} of its deployment's {attempt.size} tasks were submitted)"
+                )
+
+    def _submitted(self, event: Event) -> Iterator[str]:
+        attempt = Attempt(
+            attempt_id=event["execution_attempt_id"],
+            subtask=(event["job_id"], event["vertex_id"], event["subtask_index"]),
+            number=event["attempt_number"],
+            allocation_id=event["allocation_id"],
+            resource_id=event.to,
+            deployment_id=event["deployment_id"],
+            size=event["deployment_size"],
+            offset=event.offset,
+        )
+        if attempt.attempt_id in self._attempts:
+            yield f"{_shown(attempt)} is submitted again"
+            return
+        before = self._last.get(attempt.subtask)
+        if before is not None and before.live:
+            yield f"{_shown(attempt)} is submitted while {_shown(before)} has not ended"
+            before.live = False
+        expected = 0 if before is None else before.number + 1
+        if attempt.number != expected:
+            yield f"{_shown(attempt)} is submitted where attempt {expected} would be next"
+        self._deployed[attempt.deployment_id] = self._deployed.get(attempt.deployment_id, 0) + 1
+        self._attempts[attempt.attempt_id] = self._last[attempt.subtask] = attempt
+        self._at.setdefault(attempt.resource_id, set()).add(attempt.attempt_id)
+        self._in.setdefault(attempt.allocation_id, set()).add(attempt.attempt_id)
+        job_id = attempt.subtask[0]
+        attempt.live = event.read(self._slots.over(job_id, attempt.resource_id, attempt.allocation_id))
+        if not attempt.live:
+            return
+        if job_id in self._slots.ended:
+            yield f"{_shown(attempt)} is submitted though its job has ended"
+        if self._slots.taken.get(attempt.allocation_id) != attempt.resource_id:
+            where = f"allocation {attempt.allocation_id}, which its job has not taken there"
+            yield f"{_shown(attempt)} is submitted into {where}"
+        elif self._slots.job_of.get(attempt.allocation_id, job_id) != job_id:
+            yield f"{_shown(attempt)} is submitted into a slot of job {self._slots.job_of[attempt.allocation_id]}"
+        yield from self._shares(attempt)
+
+    def _shares(self, attempt: Attempt) -> Iterator[str]:
+        """Slot sharing and co-location, among the attempts that are live."""
+        job_id, vertex_id, index = attempt.subtask
+        vertex = self._vertices.get(job_id, {}).get(vertex_id)
+        if vertex is None:
+            return
+        for attempt_id in self._in[attempt.allocation_id]:
+            other = self._attempts[attempt_id]
+            if other is attempt or not other.live or other.subtask[0] != job_id:
+                continue
+            group = self._vertices[job_id][other.subtask[1]]["slot_sharing_group"]
+            if other.subtask[1] == vertex_id:
+                yield f"{_shown(attempt)} shares its slot with {_shown(other)}, of the same vertex"
+            elif not group or group != vertex["slot_sharing_group"]:
+                yield f"{_shown(attempt)} shares its slot with {_shown(other)}, which is in another group"
+        group = vertex["co_location_group"]
+        if group is None:
+            return
+        for other_id, other_vertex in self._vertices[job_id].items():
+            peer = self._last.get((job_id, other_id, index))
+            if other_vertex["co_location_group"] != group or peer is None or not peer.live:
+                continue
+            if peer.allocation_id != attempt.allocation_id:
+                yield f"{_shown(attempt)} is not in the slot of {_shown(peer)}, though they are co-located"
+
+    def _changed(self, event: Event) -> Iterator[str]:
+        attempt = self._attempts.get(event["execution_attempt_id"])
+        to = event["execution_state"]
+        if attempt is None:
+            yield f"{event.sender} reports {to} of Execution {event['execution_attempt_id']}, which was never submitted"
+            return
+        if event.by != attempt.resource_id:
+            yield f"{event.sender} reports {to} of {_shown(attempt)}"
+            return
+        again = attempt.restarted and to == attempt.reported
+        if attempt.reported in ENDS:
+            yield f"{_shown(attempt)} is reported {to} after it was {attempt.reported}"
+        elif to not in AFTER[attempt.reported] and not again:
+            yield f"{_shown(attempt)} is reported {to} while it was {attempt.reported}"
+        attempt.reported, attempt.restarted = to, False
+        if to in ENDS:
+            attempt.live = False
+
+    def _of_job_at(self, job_id: str, resource_id: str) -> set[str]:
+        at = self._at.get(resource_id, set())
+        return {each for each in at if self._attempts[each].subtask[0] == job_id}
+
+    def _over(self, attempt_ids: set[str]) -> None:
+        for attempt_id in attempt_ids:
+            if attempt_id in self._attempts:
+                self._attempts[attempt_id].live = False
+
+
+def _shown(attempt: Attempt) -> str:
+    job_id, vertex_id, index = attempt.subtask
+    return f"attempt {attempt.number} of {job_id}/{vertex_id[:8]}/{index} at {attempt.resource_id}"

@@ -1,0 +1,46 @@
+"""Every cause is an earlier event that the sender had read, that counted, and that concerned it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .events import Event
+from .fencing import role_of
+
+
+class Causes:
+    """Remembers whom each event concerned."""
+
+    def __init__(self) -> None:
+        self._concerns: dict[int, tuple[str, str]] = {}
+        self._ignored: set[int] = set()
+
+    def ignored(self, event: Event) -> None:
+        """An event that readers take no notice of."""
+        self._ignored.add(event.offset)
+
+    def see(self, event: Event) -> Iterator[str]:
+        cause, decided_at = event.cause, event.decided_at
+        who = f"{event.name} from {event.sender}"
+        if decided_at is not None and decided_at >= event.offset:
+            yield f"{who} was decided at {decided_at}, which it does not come after"
+        if cause is not None:
+            if cause >= event.offset:
+                yield f"{who} has the cause {cause}, which does not come before it"
+            elif cause in self._ignored:
+                yield f"{who} has the cause {cause}, which no reader takes notice of"
+            elif cause not in self._concerns:
+                yield f"{who} has the cause {cause}, where there is no event"
+            elif decided_at is not None and cause > decided_at:
+                yield f"{who} has the cause {cause}, but was decided at {decided_at}"
+            elif not self._concerned(cause, event.sender):
+                sender, recipient = self._concerns[cause]
+                yield f"{who} has the cause {cause}, which {sender} said to {recipient}"
+        self._concerns[event.offset] = (event.sender, event.recipient)
+
+    def end(self) -> Iterator[str]:
+        return iter(())
+
+    def _concerned(self, cause: int, address: str) -> bool:
+        sender, recipient = self._concerns[cause]
+        return recipient == "*" or address in (sender, recipient) or role_of(sender) == address

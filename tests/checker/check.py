@@ -1,0 +1,76 @@
+"""All invariants over one log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from .attempts import Attempts
+from .causes import Causes
+from .events import Event
+from .fencing import Fencing
+from .requests import Requests
+from .slots import Slots
+from .statuses import Statuses
+from .words import Words
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What is wrong with the log, and at which offset it shows."""
+
+    offset: int
+    invariant: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"offset {self.offset}: {self.what} ({self.invariant})"
+
+
+class Invariant(Protocol):
+    """Follows a log and says, in a line each, what is wrong with it."""
+
+    def see(self, event: Event) -> Iterator[str]:
+        """The next event that counts."""
+        ...
+
+    def end(self) -> Iterator[str]:
+        """Nothing more will be said, and nobody is busy."""
+        ...
+
+
+def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
+    """What is wrong with a log, in the order of the offsets at which it shows; empty if all is well.
+
+    `settled` says that everybody had come to rest when the log ended: what is owed by then is wrong. Without it the
+    log may break off in the middle of a conversation. An event that is there twice, by its id, counts once.
+    """
+    slots = Slots()
+    invariants: list[Invariant] = [
+        slots,
+        Attempts(slots),
+        Requests(slots),
+        Statuses(),
+        Causes(),
+        Words(slots),
+    ]
+    fencing, ids, violations, offset = Fencing(), set[str](), list[Violation](), -1
+    causes = invariants[4]
+    assert isinstance(causes, Causes)
+    for event in events:
+        if event.offset <= offset:
+            violations.append(Violation(event.offset, "Order", f"it follows offset {offset}"))
+        offset = event.offset
+        if event.event_id in ids or not fencing.admits(event):
+            causes.ignored(event)
+            continue
+        ids.add(event.event_id)
+        for invariant in invariants:
+            for what in invariant.see(event):
+                violations.append(Violation(offset, type(invariant).__name__, what))
+    if settled:
+        for invariant in invariants:
+            for what in invariant.end():
+                violations.append(Violation(offset, type(invariant).__name__, f"at the end, {what}"))
+    return violations

@@ -1,0 +1,103 @@
+"""Bytes of the log as events, by the Avro specification and the .avsc files alone.
+
+Single-object encoding is the marker C3 01, the CRC-64-AVRO fingerprint of the schema (8 bytes, little-endian) and the
+Avro body. The Confluent wire format is not read here: a log that was written with a registry is dumped through it.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+
+from .events import Event, event
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+_MARKER = b"\xc3\x01"
+_HEAD = 10
+
+
+class Unreadable(ValueError):
+    """Bytes that are no event of this release."""
+
+
+def decode(offset: int, value: bytes) -> Event:
+    """The event that a record of the log holds. Raises Unreadable."""
+    known = _by_fingerprint().get(value[len(_MARKER) : _HEAD])
+    if not value.startswith(_MARKER) or known is None:
+        raise Unreadable(f"offset {offset}: {value[:_HEAD].hex(' ')} is the head of no event")
+    name, schema = known
+    body = fastavro.schemaless_reader(io.BytesIO(value[_HEAD:]), schema)
+    assert isinstance(body, dict)
+    return event(offset, name, body.pop("header"), body)
+
+
+def read_topic(bootstrap_servers: str, topic: str, timeout: float = 30.0) -> Iterator[Event]:
+    """Every event of a topic of one partition, from its first offset to its end as it is now. Raises Unreadable."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": "checker", "enable.auto.commit": False}
+    )
+    try:
+        partition = TopicPartition(topic, 0)
+        first, end = consumer.get_watermark_offsets(partition, timeout=timeout)
+        consumer.assign([TopicPartition(topic, 0, first)])
+        position = first
+        while position < end:
+            for message in consumer.consume(1_000, timeout=timeout):
+                if message.error():
+                    raise KafkaException(message.error())
+                position, value = message.offset() + 1, message.value()
+                if position > end or value is None:
+                    continue
+                yield decode(position - 1, value)
+            position = max(position, consumer.position([partition])[0].offset)
+    finally:
+        consumer.close()
+
+
+@functools.cache
+def _by_fingerprint() -> dict[bytes, tuple[str, Any]]:
+    """Fingerprint -> (full name, schema) of every event."""
+    loaded = {}
+    for path in sorted(SCHEMAS.glob("*/*.avsc")):
+        schema = json.loads(path.read_text("utf-8"))
+        loaded[f"{schema['namespace']}.{schema['name']}"] = schema
+    known = {}
+    for name in loaded:
+        schema = _alone(name, loaded, set())
+        canonical = to_parsing_canonical_form(schema)
+        parsed = parse_schema(_without_logical_types(copy.deepcopy(schema)))
+        known[bytes.fromhex(fingerprint(canonical, "CRC-64-AVRO"))] = (name, parsed)
+    return known
+
+
+def _alone(node: Any, loaded: dict[str, Any], seen: set[str]) -> Any:
+    """The schema with every type that it names written out where it is named first."""
+    if isinstance(node, str):
+        if node not in loaded or node in seen:
+            return node
+        seen.add(node)
+        return _alone(copy.deepcopy(loaded[node]), loaded, seen)
+    if isinstance(node, list):
+        return [_alone(each, loaded, seen) for each in node]
+    if isinstance(node, dict):
+        inside = ("type", "items", "values", "fields")
+        return {key: _alone(value, loaded, seen) if key in inside else value for key, value in node.items()}
+    return node
+
+
+def _without_logical_types(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: _without_logical_types(value) for key, value in node.items() if key != "logicalType"}
+    if isinstance(node, list):
+        return [_without_logical_types(each) for each in node]
+    return node

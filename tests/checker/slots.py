@@ -1,0 +1,193 @@
+"""Who holds which slot, by the TaskExecutors' own words, and which slots each JobMaster has taken.
+
+A slot is held from SlotRequestAccepted to NotifySlotAvailable, or until its TaskExecutor is lost or leaves; a
+SendSlotReport says it all anew. What a TaskExecutor says without having read of its own loss is late, and counts for
+nothing: by then its slots are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .events import Event
+
+Slot = tuple[str, int]
+"""(ResourceID, number)."""
+
+_GIVES_BACK = ("task_executor.FreeSlot", "job_master.FailSlot", "resource_manager.CancelSlotRequest")
+
+
+class Slots:
+    """Slots and allocations, so far. Other invariants ask it."""
+
+    def __init__(self) -> None:
+        self.job_of: dict[str, str] = {}
+        """AllocationID -> the job that it was requested for."""
+        self.holder: dict[Slot, str] = {}
+        self.taken: dict[str, str] = {}
+        """AllocationID -> the TaskExecutor whose slot the JobMaster has taken for it."""
+        self.alive: set[str] = set()
+        """TaskExecutors that have registered and were not lost since, nor have left."""
+        self.lost: dict[str, int] = {}
+        """TaskExecutor -> the offset of its last loss or leaving."""
+        self.gone: dict[str, int] = {}
+        """AllocationID -> the offset at which its JobMaster lost it or gave it back."""
+        self.cut: dict[tuple[str, str], int] = {}
+        """(job, TaskExecutor) -> the offset of the last end of their connection by the JobMaster."""
+        self.ended: set[str] = set()
+        self.terminated = False
+        self._since: dict[Slot, int] = {}
+
+    def is_late(self, event: Event) -> bool:
+        """Whether a TaskExecutor says this without having read of its own loss."""
+        lost = self.lost.get(event.by)
+        return event.kind == "task_executor" and lost is not None and not event.read(lost)
+
+    def over(self, job_id: str, resource_id: str, allocation_id: str) -> int:
+        """The last offset at which the job lost an allocation at a TaskExecutor; -1 where it never did."""
+        lost, cut = self.lost.get(resource_id, -1), self.cut.get((job_id, resource_id), -1)
+        return max(lost, cut, self.gone.get(allocation_id, -1))
+
+    def see(self, event: Event) -> Iterator[str]:
+        name = event.name
+        if name in ("resource_manager.RequestSlot", "task_executor.RequestSlot"):
+            yield from self._asked(event["allocation_id"], event["job_id"])
+        elif name == "resource_manager.SlotRequestAccepted":
+            if not self.is_late(event):
+                yield from self._held(event)
+        elif name == "resource_manager.NotifySlotAvailable":
+            if not self.is_late(event):
+                yield from self._freed(event)
+        elif name == "resource_manager.SendSlotReport":
+            if not self.is_late(event):
+                yield from self._reported(event)
+        elif name == "resource_manager.RegisterTaskExecutor":
+            if not self.is_late(event):
+                self.alive.add(event["resource_id"])
+        elif name in ("everyone.TaskExecutorLost", "resource_manager.DisconnectTaskManager"):
+            self._lost(event["resource_id"], event.offset)
+        elif name == "task_executor.SlotsAccepted":
+            yield from self._taken(event)
+        elif name in _GIVES_BACK:
+            self._given_back(event["allocation_id"], event.offset)
+        elif name == "job_master.DisconnectTaskManager":
+            if not self.is_late(event):
+                self._disconnected(event["job_id"], event["resource_id"], event.offset)
+        elif name == "task_executor.DisconnectJobManager":
+            self.cut[event["job_id"], event.to] = event.offset
+            self._disconnected(event["job_id"], event.to, event.offset)
+        elif name == "job_master.HeartbeatTimedOut":
+            self.cut[event.to, event["resource_id"]] = event.offset
+            self._disconnected(event.to, event["resource_id"], event.offset)
+        elif name == "dispatcher.JobReachedTerminalState":
+            self.ended.add(event["job_id"])
+        elif name in ("job_master.ResumeJob", "job_master.StartJob"):
+            self.ended.discard(event["job_id"])
+        elif name == "everyone.ClusterTerminated":
+            self.terminated = True
+
+    def end(self) -> Iterator[str]:
+        if self.terminated:
+            return
+        for slot, allocation_id in self.holder.items():
+            job_id = self.job_of.get(allocation_id)
+            where = f"slot {_shown(slot)} is held for allocation {allocation_id} of job {job_id}"
+            if slot[0] not in self.alive:
+                continue
+            if job_id in self.ended:
+                yield f"{where}, which has ended"
+            elif self.taken.get(allocation_id) != slot[0]:
+                yield f"{where}, which has not taken it"
+        for allocation_id, resource_id in self.taken.items():
+            held = any(each == allocation_id and slot[0] == resource_id for slot, each in self.holder.items())
+            if not held and self.job_of.get(allocation_id) not in self.ended:
+                job_id = self.job_of.get(allocation_id)
+                yield f"job {job_id} has taken allocation {allocation_id} at {resource_id}, which holds no slot for it"
+
+    def _asked(self, allocation_id: str, job_id: str) -> Iterator[str]:
+        before = self.job_of.setdefault(allocation_id, job_id)
+        if before != job_id:
+            yield f"allocation {allocation_id} is requested for job {job_id} and for job {before}"
+
+    def _held(self, event: Event) -> Iterator[str]:
+        slot, allocation_id = _slot(event["slot_id"]), event["allocation_id"]
+        if slot[0] != event.by:
+            yield f"{event.sender} speaks of slot {_shown(slot)}"
+        before = self.holder.get(slot)
+        if before is not None and before != allocation_id:
+            yield self._twice(slot, allocation_id, before)
+        self._hold(slot, allocation_id, event.offset)
+
+    def _freed(self, event: Event) -> Iterator[str]:
+        slot, allocation_id = _slot(event["slot_id"]), event["old_allocation_id"]
+        if slot[0] != event.by:
+            yield f"{event.sender} speaks of slot {_shown(slot)}"
+        if self.holder.get(slot) == allocation_id:
+            self._free(slot)
+
+    def _reported(self, event: Event) -> Iterator[str]:
+        for status in event["slots"]:
+            slot, allocation_id = _slot(status["slot_id"]), status["allocation_id"]
+            before = self.holder.get(slot)
+            if slot[0] != event.by:
+                yield f"{event.sender} speaks of slot {_shown(slot)}"
+            if allocation_id is None:
+                self._free(slot)
+                continue
+            if status["job_id"] is not None:
+                yield from self._asked(allocation_id, status["job_id"])
+            if before is not None and before != allocation_id:
+                yield self._twice(slot, allocation_id, before)
+            self._hold(slot, allocation_id, event.offset)
+
+    def _twice(self, slot: Slot, allocation_id: str, before: str) -> str:
+        return (
+            f"slot {_shown(slot)} is given to allocation {allocation_id} of job {self.job_of.get(allocation_id)} "
+            f"while allocation {before} of job {self.job_of.get(before)} holds it since offset {self._since[slot]}"
+        )
+
+    def _hold(self, slot: Slot, allocation_id: str, offset: int) -> None:
+        if self.holder.get(slot) != allocation_id:
+            self.holder[slot], self._since[slot] = allocation_id, offset
+
+    def _free(self, slot: Slot) -> None:
+        self.holder.pop(slot, None)
+
+    def _lost(self, resource_id: str, offset: int) -> None:
+        self.alive.discard(resource_id)
+        self.lost[resource_id] = offset
+        for slot in [each for each in self.holder if each[0] == resource_id]:
+            self._free(slot)
+        for allocation_id in [each for each, where in self.taken.items() if where == resource_id]:
+            self._given_back(allocation_id, offset)
+
+    def _taken(self, event: Event) -> Iterator[str]:
+        for allocation_id in event["allocation_ids"]:
+            if event["job_id"] != self.job_of.get(allocation_id, event["job_id"]):
+                yield f"job {event['job_id']} takes allocation {allocation_id} of job {self.job_of[allocation_id]}"
+            if not event.read(self.over(event["job_id"], event.to, allocation_id)):
+                # The slot was lost before this was in the log; the JobMaster reads so.
+                continue
+            before = self.taken.get(allocation_id)
+            if before is not None and before != event.to:
+                yield f"job {event['job_id']} takes allocation {allocation_id} at {event.to} and has it at {before}"
+            self.taken[allocation_id] = event.to
+
+    def _given_back(self, allocation_id: str, offset: int) -> None:
+        self.taken.pop(allocation_id, None)
+        self.gone[allocation_id] = offset
+
+    def _disconnected(self, job_id: str, resource_id: str, offset: int) -> None:
+        for allocation_id in [each for each, where in self.taken.items() if where == resource_id]:
+            if self.job_of.get(allocation_id) == job_id:
+                self._given_back(allocation_id, offset)
+
+
+def _slot(slot_id: dict[str, object]) -> Slot:
+    number = slot_id["slot_number"]
+    assert isinstance(number, int)
+    return str(slot_id["resource_id"]), number
+
+
+def _shown(slot: Slot) -> str:
+    return f"{slot[0]}/{slot[1]}"

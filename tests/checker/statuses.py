@@ -1,0 +1,80 @@
+"""A job goes from status to status as Flink lets it, and all who speak of its end agree.
+
+Execution states are followed in `attempts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .events import Event
+
+AFTER = {
+    None: {"INITIALIZING", "CREATED"},
+    "INITIALIZING": {"CREATED", "FAILING", "FAILED", "CANCELLING", "CANCELED", "SUSPENDED"},
+    "CREATED": {"RUNNING", "FAILING", "FAILED", "CANCELLING", "SUSPENDED"},
+    "RUNNING": {"FAILING", "CANCELLING", "RESTARTING", "FINISHED", "SUSPENDED"},
+    "FAILING": {"FAILED", "CANCELLING", "RESTARTING", "SUSPENDED"},
+    "CANCELLING": {"CANCELED", "FAILING", "SUSPENDED"},
+    "RESTARTING": {"CREATED", "RUNNING", "FAILING", "CANCELLING", "SUSPENDED"},
+    "SUSPENDED": {"CREATED", "CANCELLING", "CANCELED"},
+}
+"""What may follow what; FINISHED, CANCELED and FAILED are followed by nothing, SUSPENDED only by going on."""
+
+ENDS = frozenset({"FINISHED", "CANCELED", "FAILED"})
+TERMINAL = ENDS | {"SUSPENDED"}
+
+
+class Statuses:
+    """The status of every job, as its clients hear it."""
+
+    def __init__(self) -> None:
+        self._announced: dict[str, str] = {}
+        self._ended: dict[str, str] = {}
+        self._told: dict[str, str] = {}
+
+    def see(self, event: Event) -> Iterator[str]:
+        name = event.name
+        if name == "client.JobStatusChanged":
+            yield from self._moved(event["job_id"], event["status"])
+        elif name == "dispatcher.JobReachedTerminalState":
+            yield from self._reached(event["job_id"], event["status"])
+        elif name == "client.JobFinished":
+            yield from self._finished(event["job_id"], event["status"])
+        elif name == "resource_manager.DisconnectJobManager" and event["status"] not in TERMINAL:
+            yield f"job {event['job_id']} leaves the ResourceManager with status {event['status']}"
+        elif name == "job_master.ResumeJob":
+            self._ended.pop(event["job_id"], None)
+        elif name == "job_master.StartJob" and event["job_id"] in self._announced:
+            yield f"job {event['job_id']} is started again"
+
+    def end(self) -> Iterator[str]:
+        for job_id, status in self._announced.items():
+            if status in TERMINAL and job_id not in self._ended:
+                yield f"job {job_id} is {status}, but the Dispatcher was not told"
+        for job_id, status in self._ended.items():
+            if status in ENDS and job_id not in self._told:
+                yield f"job {job_id} has ended as {status}, but its client was not told"
+
+    def _moved(self, job_id: str, status: str) -> Iterator[str]:
+        before = self._announced.get(job_id)
+        if status not in AFTER.get(before, ()):
+            yield f"job {job_id} becomes {status} after {before or 'nothing'}"
+        self._announced[job_id] = status
+
+    def _reached(self, job_id: str, status: str) -> Iterator[str]:
+        if status not in TERMINAL:
+            yield f"job {job_id} is said to have ended as {status}"
+        if status != self._announced.get(job_id):
+            yield f"job {job_id} ends as {status}, but its last status was {self._announced.get(job_id)}"
+        before = self._ended.get(job_id)
+        if before is not None:
+            yield f"job {job_id} ends as {status} after it had ended as {before}"
+        self._ended[job_id] = status
+
+    def _finished(self, job_id: str, status: str) -> Iterator[str]:
+        if status != self._ended.get(job_id):
+            yield f"a client is told that job {job_id} is {status}, but it is {self._ended.get(job_id)}"
+        if self._told.get(job_id) in ENDS:
+            yield f"a client is told of the end of job {job_id} twice"
+        self._told[job_id] = status

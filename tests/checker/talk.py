@@ -1,0 +1,280 @@
+"""Logs made by hand, for the tests of the checker: a conversation told event by event, good until a test spoils it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .events import Event
+
+SECOND = 1_000_000
+GROUP = "default"
+
+
+def vertex(name: str, group: str = GROUP, co_location: str | None = None) -> dict[str, Any]:
+    """A vertex of a JobGraph, as far as the checker looks."""
+    return {"vertex_id": name, "slot_sharing_group": group, "co_location_group": co_location}
+
+
+class Talk:
+    """A log that grows; every sender has read all of it, unless `at` says how far it had read."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.now = 0
+        self.epochs: dict[str, int] = {}
+
+    def lead(self, role: str) -> int:
+        """A new leader."""
+        self.epochs[role] = self.epochs.get(role, 0) + 1
+        return self.say(role, "*", "everyone.LeaderElected", role=role, epoch=self.epochs[role])
+
+    def say(
+        self,
+        sender: str,
+        recipient: str,
+        name: str,
+        *,
+        cause: int | None = None,
+        at: int | None = None,
+        speaks_as: int | None = None,
+        **body: Any,
+    ) -> int:
+        """Appends an event; returns its offset."""
+        offset = len(self.events)
+        role = "job_master" if sender.startswith("job_master") else sender
+        client = sender.startswith("client")
+        epoch = speaks_as if speaks_as is not None else self.epochs.get(role, 0)
+        decided_at = None if client else (offset - 1 if at is None else at)
+        self.events.append(
+            Event(
+                offset, name, sender, recipient, epoch, f"event {offset}", self.now, cause, decided_at, body
+            )
+        )
+        return offset
+
+    def cluster(self, *task_executors: str, slots: int = 2) -> Talk:
+        """A master and TaskExecutors, all of them registered."""
+        for role in ("dispatcher", "resource_manager", "job_master"):
+            self.lead(role)
+        for resource_id in task_executors:
+            self.register(resource_id, slots)
+        return self
+
+    def register(self, resource_id: str, slots: int = 2) -> None:
+        """A TaskExecutor's process starts, registers and reports its slots."""
+        te = f"task_executor/{resource_id}"
+        self.lead(te)
+        asked = self.say(
+            te, "resource_manager", "resource_manager.RegisterTaskExecutor", resource_id=resource_id
+        )
+        self.say("resource_manager", te, "task_executor.TaskExecutorRegistrationSuccess", cause=asked)
+        free = [
+            {"slot_id": slot_id(resource_id, number), "allocation_id": None, "job_id": None}
+            for number in range(slots)
+        ]
+        self.say(
+            te, "resource_manager", "resource_manager.SendSlotReport", resource_id=resource_id, slots=free
+        )
+
+    def start(self, job_id: str = "j", *vertices: dict[str, Any]) -> None:
+        """A job is submitted, accepted, started and registered."""
+        jm = f"job_master/{job_id}"
+        asked = self.say("client/me", "dispatcher", "dispatcher.SubmitJob", job_id=job_id)
+        self.say("dispatcher", "client/me", "client.JobAccepted", cause=asked, job_id=job_id)
+        graph = {"name": "Job", "vertices": list(vertices) or [vertex("v"), vertex("w")]}
+        self.say("dispatcher", jm, "job_master.StartJob", cause=asked, job_id=job_id, job_graph=graph)
+        self.status("CREATED", job_id)
+        registers = self.say(jm, "resource_manager", "resource_manager.RegisterJobManager", job_id=job_id)
+        self.say(
+            "resource_manager", jm, "job_master.JobManagerRegistrationSuccess", cause=registers, job_id=job_id
+        )
+
+    def status(self, status: str, job_id: str = "j") -> int:
+        """JobStatusChanged."""
+        return self.say(
+            f"job_master/{job_id}", "client", "client.JobStatusChanged", job_id=job_id, status=status
+        )
+
+    def request(self, allocation_id: str, resource_id: str, number: int = 0, job_id: str = "j") -> int:
+        """A slot is asked for, and the TaskExecutor allocates it."""
+        jm, te, rm = f"job_master/{job_id}", f"task_executor/{resource_id}", "resource_manager"
+        asked = self.say(jm, rm, "resource_manager.RequestSlot", job_id=job_id, allocation_id=allocation_id)
+        slot = slot_id(resource_id, number)
+        asked = self.say(
+            rm,
+            te,
+            "task_executor.RequestSlot",
+            cause=asked,
+            job_id=job_id,
+            allocation_id=allocation_id,
+            slot_id=slot,
+        )
+        return self.say(
+            te,
+            rm,
+            "resource_manager.SlotRequestAccepted",
+            cause=asked,
+            allocation_id=allocation_id,
+            slot_id=slot,
+        )
+
+    def offer(self, allocation_id: str, resource_id: str, number: int = 0, job_id: str = "j") -> None:
+        """A slot is offered and taken."""
+        jm, te = f"job_master/{job_id}", f"task_executor/{resource_id}"
+        offer = {"allocation_id": allocation_id, "slot_number": number}
+        offered = self.say(
+            te, jm, "job_master.OfferSlots", job_id=job_id, resource_id=resource_id, slots=[offer]
+        )
+        self.say(
+            jm,
+            te,
+            "task_executor.SlotsAccepted",
+            cause=offered,
+            job_id=job_id,
+            allocation_ids=[allocation_id],
+        )
+
+    def slot(self, allocation_id: str, resource_id: str, number: int = 0, job_id: str = "j") -> None:
+        """A slot is asked for, allocated, offered and taken."""
+        self.request(allocation_id, resource_id, number, job_id)
+        self.offer(allocation_id, resource_id, number, job_id)
+
+    def submit(
+        self,
+        name: str,
+        allocation_id: str,
+        resource_id: str,
+        *,
+        vertex_id: str = "v",
+        index: int = 0,
+        number: int = 0,
+        job_id: str = "j",
+        size: int = 1,
+        at: int | None = None,
+    ) -> int:
+        """SubmitTask."""
+        return self.say(
+            f"job_master/{job_id}",
+            f"task_executor/{resource_id}",
+            "task_executor.SubmitTask",
+            at=at,
+            job_id=job_id,
+            vertex_id=vertex_id,
+            subtask_index=index,
+            attempt_number=number,
+            execution_attempt_id=name,
+            allocation_id=allocation_id,
+            deployment_id=f"deployment {name}",
+            deployment_size=size,
+        )
+
+    def report(
+        self, name: str, state: str, resource_id: str, job_id: str = "j", at: int | None = None
+    ) -> int:
+        """UpdateTaskExecutionState."""
+        return self.say(
+            f"task_executor/{resource_id}",
+            f"job_master/{job_id}",
+            "job_master.UpdateTaskExecutionState",
+            at=at,
+            job_id=job_id,
+            execution_attempt_id=name,
+            execution_state=state,
+        )
+
+    def task(self, name: str, allocation_id: str, resource_id: str, **which: Any) -> None:
+        """A task is submitted, acknowledged, and runs."""
+        job_id = which.get("job_id", "j")
+        asked = self.submit(name, allocation_id, resource_id, **which)
+        self.say(
+            f"task_executor/{resource_id}",
+            f"job_master/{job_id}",
+            "job_master.TaskAcknowledged",
+            cause=asked,
+            execution_attempt_id=name,
+        )
+        self.report(name, "RUNNING", resource_id, job_id)
+
+    def lose(self, resource_id: str) -> int:
+        """TaskExecutorLost."""
+        return self.say(
+            "resource_manager", "*", "everyone.TaskExecutorLost", resource_id=resource_id, reason="it died"
+        )
+
+    def fail_slot(self, allocation_id: str, resource_id: str, job_id: str = "j") -> int:
+        """FailSlot."""
+        return self.say(
+            f"task_executor/{resource_id}",
+            f"job_master/{job_id}",
+            "job_master.FailSlot",
+            allocation_id=allocation_id,
+            reason="broken",
+        )
+
+    def free(self, allocation_id: str, resource_id: str, job_id: str = "j") -> int:
+        """FreeSlot."""
+        return self.say(
+            f"job_master/{job_id}",
+            f"task_executor/{resource_id}",
+            "task_executor.FreeSlot",
+            allocation_id=allocation_id,
+            reason=f"Stopping JobMaster for job Job({job_id}).",
+        )
+
+    def freed(self, allocation_id: str, resource_id: str, number: int = 0) -> int:
+        """NotifySlotAvailable."""
+        return self.say(
+            f"task_executor/{resource_id}",
+            "resource_manager",
+            "resource_manager.NotifySlotAvailable",
+            slot_id=slot_id(resource_id, number),
+            old_allocation_id=allocation_id,
+        )
+
+    def part(self, resource_id: str, job_id: str = "j") -> None:
+        """JobMaster and TaskExecutor say farewell."""
+        jm, te = f"job_master/{job_id}", f"task_executor/{resource_id}"
+        words = f"Stopping JobMaster for job Job({job_id})."
+        self.say(jm, te, "task_executor.DisconnectJobManager", job_id=job_id, reason=words)
+        words = f"TaskExecutor {te} has no more allocated slots for job {job_id}."
+        self.say(
+            te, jm, "job_master.DisconnectTaskManager", job_id=job_id, resource_id=resource_id, reason=words
+        )
+
+    def end(self, status: str = "FINISHED", job_id: str = "j") -> None:
+        """The job reaches its end, and everybody is told."""
+        jm = f"job_master/{job_id}"
+        self.status(status, job_id)
+        reached = self.say(
+            jm, "dispatcher", "dispatcher.JobReachedTerminalState", job_id=job_id, status=status
+        )
+        self.say(
+            jm, "resource_manager", "resource_manager.DisconnectJobManager", job_id=job_id, status=status
+        )
+        self.say("dispatcher", "client/me", "client.JobFinished", cause=reached, job_id=job_id, status=status)
+
+
+def slot_id(resource_id: str, number: int) -> dict[str, Any]:
+    """A SlotID."""
+    return {"resource_id": resource_id, "slot_number": number}
+
+
+def running() -> Talk:
+    """Job j runs attempt a0 in slot te-1/0, which is allocation A; te-2 is idle."""
+    talk = Talk().cluster("te-1", "te-2")
+    talk.start()
+    talk.slot("A", "te-1")
+    talk.task("a0", "A", "te-1")
+    talk.status("RUNNING")
+    return talk
+
+
+def finished() -> Talk:
+    """The job of `running` has finished, and all is given back."""
+    talk = running()
+    talk.report("a0", "FINISHED", "te-1")
+    talk.free("A", "te-1")
+    talk.part("te-1")
+    talk.freed("A", "te-1")
+    talk.end()
+    return talk
