@@ -28,17 +28,27 @@ from .executor import JobClient, PipelineExecutor, ProgramContext, program_conte
 from .user_code import is_users, shown_path
 
 
-def build(target: str, arguments: Sequence[str] = (), parallelism: int | None = None) -> JobGraph:
+def build(
+    target: str,
+    arguments: Sequence[str] = (),
+    parallelism: int | None = None,
+    configuration: Mapping[str, str] | None = None,
+) -> JobGraph:
     """The JobGraph of the program that `module:function` names, called with the arguments as strings.
 
     Runs the program in this process, up to its first `execute`. Raises ProgramError.
     """
-    return _captured(lambda: _call_entry_point(target, arguments), target, parallelism)
+    return _captured(lambda: _call_entry_point(target, arguments), target, parallelism, configuration)
 
 
-def build_file(path: str, arguments: Sequence[str] = (), parallelism: int | None = None) -> JobGraph:
+def build_file(
+    path: str,
+    arguments: Sequence[str] = (),
+    parallelism: int | None = None,
+    configuration: Mapping[str, str] | None = None,
+) -> JobGraph:
     """The JobGraph of PROGRAM.py, run as __main__ up to its first `execute`. Raises ProgramError."""
-    return _captured(lambda: _run_as_main(path, arguments), path, parallelism)
+    return _captured(lambda: _run_as_main(path, arguments), path, parallelism, configuration)
 
 
 def run_file(
@@ -91,10 +101,15 @@ class _Capturing:
         raise _Captured
 
 
-def _captured(run: Callable[[], None], program: str, parallelism: int | None) -> JobGraph:
+def _captured(
+    run: Callable[[], None],
+    program: str,
+    parallelism: int | None,
+    configuration: Mapping[str, str] | None,
+) -> JobGraph:
     executor = _Capturing()
     try:
-        with program_context(ProgramContext(executor, parallelism)), _reasons(program):
+        with program_context(ProgramContext(executor, parallelism, configuration or {})), _reasons(program):
             run()
     except (_Captured, ProgramError):
         if executor.graph is None:  # what it did after that does not matter
@@ -193,9 +208,13 @@ def main() -> int:
         request = msgspec.json.decode(sys.stdin.buffer.read(), type=BuildRequest)
         try:
             if request.file is not None:
-                graph = build_file(request.file, request.arguments, request.parallelism)
+                graph = build_file(
+                    request.file, request.arguments, request.parallelism, request.configuration
+                )
             else:
-                graph = build(request.target or "", request.arguments, request.parallelism)
+                graph = build(
+                    request.target or "", request.arguments, request.parallelism, request.configuration
+                )
             result = BuildResult(job_graph=graph)
         except ProgramError as error:
             exited = isinstance(error, ProgramExited) and isinstance(error.status, int)

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -38,6 +38,8 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...] = ()
     parallelism: int | None = None
     """The default parallelism; None for the program's own."""
+    configuration: dict[str, str] = {}
+    """Options of the job, which the program may set again."""
 
 
 class BuildResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +55,7 @@ def build(
     target: str,
     arguments: Sequence[str] = (),
     parallelism: int | None = None,
+    configuration: Mapping[str, str] | None = None,
     *,
     timeout_s: float = BUILD_TIMEOUT_S,
 ) -> JobGraph:
@@ -62,7 +65,13 @@ def build(
     Raises ProgramError: one line that can be given to whoever submitted the program.
     """
     return build_request(
-        BuildRequest(target=target, arguments=tuple(arguments), parallelism=parallelism), timeout_s=timeout_s
+        BuildRequest(
+            target=target,
+            arguments=tuple(arguments),
+            parallelism=parallelism,
+            configuration=dict(configuration or {}),
+        ),
+        timeout_s=timeout_s,
     )
 
 

@@ -61,6 +61,8 @@ class EntryPoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """module:function, importable where the jobmanager runs; the function takes the arguments as strings."""
     arguments: tuple[str, ...]
     """The arguments."""
+    configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Options of the job, which the program may set again."""
 
 
 class ExecutionState(StrEnum):

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .errors import ExitCode, Failure
-from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from .options import BootstrapServers, ClusterId, Definitions, Format, Home, Output, configuration, located
 from .show import result, tell
 
 if TYPE_CHECKING:
     from ..client import Client, OutputRecord
+    from ..configuration import Configuration
     from .executor import ClusterExecutor, Outcome
 
 
@@ -46,12 +47,16 @@ def run(
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
+    definitions: Definitions = None,
 ) -> int:
     """Run a program's job on the cluster, wait for its end, and print what it prints.
 
+    -D sets options of the job, which the program may set again (docs/configuration.md).
+
     Ctrl-C cancels the job and waits for its end; again: leaves it to the cluster. With -d the program returns at once.
     """
-    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    found = configuration(home, bootstrap_servers, cluster_id, definitions)
+    options = _of_job(found)
     from pathlib import Path
 
     from ..client import Client
@@ -59,10 +64,32 @@ def run(
     named = ":" in program and not Path(program).exists()
     if job_id is not None and not named:
         raise Failure(ExitCode.USAGE, "--job-id is for a module:function: a program may execute several jobs")
-    with Client(configuration, name="run", timeout=10.0) as client:
+    with Client(located(found), name="run", timeout=10.0) as client:
         if named:
-            return _run_entry_point(client, program, arguments or [], parallelism, detached, job_id, output)
-        return _run_file(client, program, arguments or [], parallelism, detached, output)
+            return _run_entry_point(
+                client, program, arguments or [], parallelism, options, detached, job_id, output
+            )
+        return _run_file(client, program, arguments or [], parallelism, options, detached, output)
+
+
+def _of_job(found: Configuration) -> dict[str, str]:
+    """What -D says of the job. Raises Failure for what it says of anything else but where the cluster is."""
+    from ...pipelines.graph.options import Scope
+    from ..configuration.sources import DEFINITION
+
+    options: dict[str, str] = {}
+    for setting in found.settings():
+        scopes = found.option(setting.key).scopes
+        if setting.origin != DEFINITION or Scope.CLIENT in scopes:
+            continue
+        if Scope.JOB not in scopes:
+            raise Failure(
+                ExitCode.USAGE,
+                f"-D {setting.key} is an option of {' and '.join(scopes)}, not of a job: give it to "
+                "`tailrace cluster start`",
+            )
+        options[setting.key] = setting.text
+    return options
 
 
 class _Screen:
@@ -91,6 +118,7 @@ def _run_file(
     program: str,
     arguments: list[str],
     parallelism: int | None,
+    options: dict[str, str],
     detached: bool,
     output: Format,
 ) -> int:
@@ -100,7 +128,7 @@ def _run_file(
 
     executor = ClusterExecutor(client, _Screen(detached, output), detached=detached)
     try:
-        run_file(program, arguments, executor, parallelism=parallelism)
+        run_file(program, arguments, executor, parallelism=parallelism, configuration=options)
     except ProgramError as error:
         if executor.failure is not None:
             raise executor.failure from error
@@ -115,6 +143,7 @@ def _run_entry_point(
     target: str,
     arguments: list[str],
     parallelism: int | None,
+    options: dict[str, str],
     detached: bool,
     job_id: str | None,
     output: Format,
@@ -124,7 +153,7 @@ def _run_entry_point(
 
     executor = ClusterExecutor(client, _Screen(detached, output), detached=detached)
     executor.execute_entry_point(
-        EntryPoint(target=target, arguments=tuple(arguments)), parallelism, job_id
+        EntryPoint(target=target, arguments=tuple(arguments), configuration=options), parallelism, job_id
     ).result()
     return _exit_code(executor)
 

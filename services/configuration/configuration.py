@@ -96,6 +96,10 @@ class Configuration:
         setting = self._settings.get(option.key)
         return option.default if setting is None else option.read(setting.text)
 
+    def option(self, key: str) -> ConfigOption[Any]:
+        """The option of a key among the settings. Raises KeyError."""
+        return self._options[key]
+
     def has(self, key: str) -> bool:
         """Whether an option was set; else it has its default."""
         return key in self._settings

@@ -18,6 +18,8 @@ from .configuration import Configuration, Setting
 from .errors import ConfigurationError
 
 FILE = "tailrace.yaml"
+DEFINITION = "-D"
+"""The origin of what -D sets."""
 _PREFIX = "TAILRACE_"
 OTHER_VARIABLES = frozenset({"TAILRACE_CACHE_DIR", "TAILRACE_IVY_SETTINGS"})
 """What infra reads, on machines where there may be no cluster at all."""
@@ -61,7 +63,7 @@ def _of_definitions(definitions: Sequence[str], faults: list[str]) -> Iterator[S
     for definition in definitions:
         key, equals, text = definition.partition("=")
         if equals:
-            yield Setting(key.strip(), text, "-D")
+            yield Setting(key.strip(), text, DEFINITION)
         else:
             faults.append(f"-D {shown(definition)} has no '=': write -D KEY=VALUE")
 

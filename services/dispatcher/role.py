@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from ...pipelines.graph import job_options
 from ...pipelines.graph.validation import validate
 from ...schemas import client, dispatcher, everyone, job_master, resource_manager
 from ...schemas.event import Record
@@ -170,6 +171,8 @@ def _fault(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
         return f"parallelism {body.parallelism} is impossible: give 1 or more"
     if body.job_graph is not None:
         return _some_of(validate(body.job_graph)) or None
+    if body.entry_point is not None and (faults := job_options.faults(body.entry_point.configuration)):
+        return f"configuration: {'; '.join(faults)}"
     return None
 
 

@@ -49,7 +49,12 @@ class DispatcherShell:
         entry_point = instruction.entry_point
         body: Body
         try:
-            graph = build(entry_point.target, entry_point.arguments, instruction.parallelism)
+            graph = build(
+                entry_point.target,
+                entry_point.arguments,
+                instruction.parallelism,
+                entry_point.configuration,
+            )
             size = len(msgspec.msgpack.encode(graph))
             if size > LARGEST_SUBMISSION:
                 raise ProgramError(
