@@ -14,6 +14,11 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+import psutil
+
+_SAME_S = 0.5
+
 # SIGTERM first, for an orderly end; SIGKILL after ten seconds for what does not heed it.
 _GUARD = """
 if read -r _; then exit 0; fi
@@ -23,6 +28,29 @@ while [ $i -lt 100 ] && kill -0 "$1" 2>/dev/null; do sleep 0.1; i=$((i + 1)); do
 kill -KILL "$1" 2>/dev/null
 exit 0
 """
+
+
+class ProcessIdentity(msgspec.Struct, frozen=True):
+    """A process of this machine, whoever started it; a pid that has gone to another one since is never taken for it.
+
+    `created` in seconds since the epoch, as psutil gives it.
+    """
+
+    pid: int
+    created: float
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessIdentity:
+        """The process that has the pid now. Raises psutil.NoSuchProcess."""
+        return cls(pid, psutil.Process(pid).create_time())
+
+    def process(self) -> psutil.Process | None:
+        """The process, if it still runs."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self.pid)
+            if abs(process.create_time() - self.created) < _SAME_S:
+                return process if process.status() != psutil.STATUS_ZOMBIE else None
+        return None
 
 
 class OwnedProcess:
@@ -70,6 +98,12 @@ class OwnedProcess:
         if code is not None:
             self._dismiss_guard()
         return code
+
+    def reap(self, timeout_s: float) -> int | None:
+        """As `poll`, but waits up to `timeout_s` seconds for its end."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout_s)
+        return self.poll()
 
     def stop(self, timeout_s: float) -> None:
         """Ends it: SIGTERM, then SIGKILL after `timeout_s` seconds; returns when it is gone."""

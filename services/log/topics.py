@@ -11,7 +11,9 @@ from .clients import LARGEST_MESSAGE
 from .event_log import LARGEST_EVENT, LogUnavailable
 
 KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
-HEARTBEAT_RETENTION = {"retention.ms": "600000"}
+HEARTBEAT_RETENTION = {"retention.ms": "600000", "segment.ms": "600000"}
+HEARTBEAT_PARTITIONS = 2
+"""One for each direction; see services/liveness/topic.py."""
 LARGEST_SUBMISSION = LARGEST_EVENT // 2
 """Bytes; see LARGEST_EVENT."""
 
@@ -27,7 +29,7 @@ def submissions_topic(cluster: str) -> str:
 
 
 def heartbeats_topic(cluster: str) -> str:
-    """Soft state."""
+    """Soft state: who lives, and what it holds."""
     return f"{cluster}.heartbeats"
 
 
@@ -43,7 +45,7 @@ def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.
         [
             NewTopic(log_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
             NewTopic(submissions_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_SUBMISSION)),
-            NewTopic(heartbeats_topic(cluster), 1, -1, config=HEARTBEAT_RETENTION),
+            NewTopic(heartbeats_topic(cluster), HEARTBEAT_PARTITIONS, -1, config=HEARTBEAT_RETENTION),
             NewTopic(dead_letters_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
         ],
         timeout,

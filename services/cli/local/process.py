@@ -46,7 +46,12 @@ class LocalProcess:
             env={**os.environ, **environment},
             detached=detached,
         )
-        record = ProcessRecord(name, owned.pid, psutil.Process(owned.pid).create_time(), str(log))
+        record = ProcessRecord(
+            pid=owned.pid,
+            created=psutil.Process(owned.pid).create_time(),
+            name=name,
+            log=str(log),
+        )
         return cls(record, owned, log_start)
 
     @property

@@ -6,36 +6,23 @@ is never taken for it, and never killed.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import psutil
 
+from ....infra.processes import ProcessIdentity
 from ..errors import ExitCode, Failure
 
-_SAME_S = 0.5
 
-
-class ProcessRecord(msgspec.Struct, frozen=True):
-    """A process of the cluster; `created` in seconds since the epoch, as psutil gives it; `log` is its log file."""
+class ProcessRecord(ProcessIdentity, frozen=True):
+    """A process of the cluster; `log` is its log file."""
 
     name: str
     """jobmanager, or a TaskExecutor's resource id."""
-    pid: int
-    created: float
     log: str
-
-    def process(self) -> psutil.Process | None:
-        """The process, if it still runs."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(self.pid)
-            if abs(process.create_time() - self.created) < _SAME_S:
-                return process if process.status() != psutil.STATUS_ZOMBIE else None
-        return None
 
 
 class ClusterRecord(msgspec.Struct, frozen=True):

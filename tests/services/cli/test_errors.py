@@ -109,7 +109,7 @@ def test_a_damaged_record_says_what_to_do(tmp_path: Path, capsys: pytest.Capture
 
 def test_the_record_of_a_home_is_read_as_written(tmp_path: Path) -> None:
     record = ClusterRecord(
-        "c", "k:1", False, (ProcessRecord("jobmanager", 1, 2.5, "log"),), {"heartbeat.interval": "1 s"}
+        "c", "k:1", False, (ProcessRecord(name="jobmanager", pid=1, created=2.5, log="log"),), {"heartbeat.interval": "1 s"}
     )
     write_record(tmp_path, record)
     assert read_record(tmp_path) == record
@@ -126,7 +126,7 @@ def test_a_start_completes_what_an_earlier_one_began() -> None:
 
 
 def test_a_pid_that_was_given_to_another_process_is_not_ours() -> None:
-    here = ProcessRecord("x", os.getpid(), 0.0, "log")
+    here = ProcessRecord(name="x", pid=os.getpid(), created=0.0, log="log")
     assert here.process() is None
 
 

@@ -1,0 +1,30 @@
+"""Only what two reports in a row say against the log counts: one may have crossed what would explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Contradictions(Generic[K]):
+    """What the last report of each peer said against the log."""
+
+    def __init__(self) -> None:
+        self._last: dict[K, frozenset[str]] = {}
+
+    def confirmed(self, peer: K, claims: frozenset[str]) -> frozenset[str]:
+        """What this report and the one before claim alike; after that it has to be claimed twice again."""
+        before = self._last.get(peer, frozenset())
+        both = claims & before
+        left = claims - both
+        if left:
+            self._last[peer] = left
+        else:
+            self._last.pop(peer, None)
+        return both
+
+    def forget(self, peer: K) -> None:
+        """The peer is gone, or another by the same name."""
+        self._last.pop(peer, None)

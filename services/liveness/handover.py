@@ -1,0 +1,30 @@
+"""How the newest states come from the host's thread to another one, without either waiting for the other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+S = TypeVar("S")
+
+
+class Handover(Generic[S]):
+    """The last state by address; what was replaced before anybody took it is never seen."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, S] = {}
+        self._lock = threading.Lock()
+
+    def give(self, role_address: str, state: S) -> None:
+        """From the host's thread."""
+        with self._lock:
+            self._given[role_address] = state
+
+    def take(self) -> Mapping[str, S]:
+        """What was given since."""
+        if not self._given:
+            return {}
+        with self._lock:
+            taken, self._given = self._given, {}
+        return taken

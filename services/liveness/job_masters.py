@@ -1,0 +1,130 @@
+"""The heartbeats of a process's JobMasters: an AllocatedSlotReport to each TaskExecutor that holds slots for a job, and
+the AccumulatorReports that come back (document 000)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from immutables import Map
+
+from ...schemas import job_master, task_executor
+from ...schemas.event import Record
+from ...schemas.types import AllocatedSlotReport
+from ..job_master.state import Connection, JobMasterState
+from ..roles import JOB_MASTER, TASK_EXECUTOR, Owed, Say, address
+from .contradictions import Contradictions
+from .handover import Handover
+from .heartbeats import Monitor, Target
+
+MissingTasks = Callable[[JobMasterState, job_master.HeartbeatFromTaskManager], Collection[str]]
+"""Executions that the report should have and has not."""
+AllocatedSlots = Callable[[JobMasterState], Mapping[str, AllocatedSlotReport]]
+"""The reports for all TaskExecutors that the job is connected to, by ResourceID."""
+_NO_CONNECTIONS: Map[str, Connection] = Map()
+
+
+class Peer(NamedTuple):
+    """A TaskExecutor that a job is connected to."""
+
+    job_id: str
+    resource_id: str
+
+
+class JobMasterHeartbeats:
+    """A Participant of Heartbeats, for all JobMasters of the process."""
+
+    def __init__(self, say: Say, missing_tasks: MissingTasks, allocated_slots: AllocatedSlots) -> None:
+        self._say = say
+        self._missing_tasks = missing_tasks
+        self._allocated_slots = allocated_slots
+        self._handed: Handover[JobMasterState] = Handover()
+        self._states: dict[str, JobMasterState] = {}
+        self._reports: Contradictions[Peer] = Contradictions()
+
+    def follow(self, role_address: str, state: JobMasterState) -> None:
+        """A job's newest state; from the host's thread."""
+        self._handed.give(role_address, state)
+
+    def update(self, monitor: Monitor, now: int) -> None:
+        for state in self._handed.take().values():
+            job_id = state.job_id
+            before = self._states.get(job_id)
+            known = before.connections if before is not None else _NO_CONNECTIONS
+            if state.connections:
+                self._states[job_id] = state
+            else:
+                self._states.pop(job_id, None)
+            if known is not state.connections:
+                self._follow(job_id, known, state.connections, monitor, now)
+
+    def _follow(
+        self,
+        job_id: str,
+        known: Map[str, Connection],
+        connections: Map[str, Connection],
+        monitor: Monitor,
+        now: int,
+    ) -> None:
+        for resource_id in known:
+            if resource_id not in connections:
+                peer = Peer(job_id, resource_id)
+                monitor.forget(peer)
+                self._reports.forget(peer)
+        for resource_id in connections:
+            if resource_id not in known:
+                monitor.watch(Peer(job_id, resource_id), now)
+
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+        for job_id, state in self._states.items():
+            yield (
+                address(JOB_MASTER, job_id),
+                [
+                    Owed(
+                        address(TASK_EXECUTOR, resource_id),
+                        task_executor.HeartbeatFromJobManager(
+                            position=position, allocated_slot_report=report
+                        ),
+                        None,
+                    )
+                    for resource_id, report in self._allocated_slots(state).items()
+                ],
+            )
+
+    def hear(self, record: Record) -> Target | None:
+        body = record.body
+        if not isinstance(body, job_master.HeartbeatFromTaskManager):
+            return None
+        state = self._states.get(body.job_id)
+        if (
+            state is None
+            or body.resource_id not in state.connections
+            or record.header.sender != address(TASK_EXECUTOR, body.resource_id)
+        ):
+            return None
+        peer = Peer(body.job_id, body.resource_id)
+        missing = self._reports.confirmed(peer, frozenset(self._missing_tasks(state, body)))
+        if missing:
+            fact = job_master.TasksContradicted(
+                resource_id=body.resource_id,
+                execution_attempt_ids=tuple(sorted(missing)),
+                reason=f"two reports of TaskExecutor {body.resource_id} say that it does not run them",
+            )
+            self._tell(body.job_id, fact)
+        return peer
+
+    def is_mine(self, target: Target) -> bool:
+        return isinstance(target, Peer)
+
+    def timed_out(self, target: Target, silence: int) -> None:
+        if isinstance(target, Peer):
+            fact = job_master.HeartbeatTimedOut(
+                resource_id=target.resource_id,
+                reason=f"no heartbeat for {silence / 1e6:.0f} s from TaskExecutor {target.resource_id}: it has died, "
+                "hangs, or can't reach Kafka",
+            )
+            self._tell(target.job_id, fact)
+
+    def _tell(self, job_id: str, fact: job_master.TasksContradicted | job_master.HeartbeatTimedOut) -> None:
+        own = address(JOB_MASTER, job_id)
+        self._say(own, Owed(own, fact, None))

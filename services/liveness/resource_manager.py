@@ -1,0 +1,101 @@
+"""The ResourceManager's heartbeats: one broadcast to all TaskExecutors, and their SlotReports (document 000)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from immutables import Map
+
+from ...schemas import resource_manager, task_executor
+from ...schemas.event import EVERYONE, Record
+from ..resource_manager.state import ResourceManagerState, WorkerRegistration
+from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, Say, address
+from .contradictions import Contradictions
+from .handover import Handover
+from .heartbeats import Monitor, Target
+
+Contradicts = Callable[[ResourceManagerState, resource_manager.HeartbeatFromTaskManager], bool]
+_REPORT = frozenset({"the SlotReport"})
+
+
+class Worker(NamedTuple):
+    """A registered TaskExecutor."""
+
+    resource_id: str
+
+
+class ResourceManagerHeartbeats:
+    """A Participant of Heartbeats."""
+
+    def __init__(self, say: Say, contradicts: Contradicts) -> None:
+        self._say = say
+        self._contradicts = contradicts
+        self._states: Handover[ResourceManagerState] = Handover()
+        self._state = ResourceManagerState()
+        self._workers: Map[str, WorkerRegistration] = Map()
+        self._reports: Contradictions[str] = Contradictions()
+
+    def follow(self, state: ResourceManagerState) -> None:
+        """The newest state; from the host's thread."""
+        self._states.give(RESOURCE_MANAGER, state)
+
+    def update(self, monitor: Monitor, now: int) -> None:
+        state = self._states.take().get(RESOURCE_MANAGER)
+        if state is None:
+            return
+        self._state = state
+        known, workers = self._workers, state.workers
+        if workers is known:
+            return
+        self._workers = workers
+        for resource_id in known:
+            if resource_id not in workers:
+                monitor.forget(Worker(resource_id))
+                self._reports.forget(resource_id)
+        for resource_id, worker in workers.items():
+            before = known.get(resource_id)
+            if before is worker:
+                continue
+            if before is None or before.instance_id != worker.instance_id:
+                monitor.watch(Worker(resource_id), now)
+                self._reports.forget(resource_id)
+
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+        body = task_executor.HeartbeatFromResourceManager()
+        return [(RESOURCE_MANAGER, [Owed(EVERYONE, body, None)])]
+
+    def hear(self, record: Record) -> Target | None:
+        body = record.body
+        if not isinstance(body, resource_manager.HeartbeatFromTaskManager):
+            return None
+        worker = self._workers.get(body.resource_id)
+        if (
+            worker is None
+            or worker.instance_id != body.instance_id
+            or record.header.sender != address(TASK_EXECUTOR, body.resource_id)
+        ):
+            # Unknown, or superseded by a newer registration.
+            return None
+        claims = _REPORT if self._contradicts(self._state, body) else frozenset()
+        if self._reports.confirmed(body.resource_id, claims):
+            fact = resource_manager.SlotReportContradicted(
+                resource_id=body.resource_id, instance_id=body.instance_id, slots=body.slots
+            )
+            self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, fact, None))
+        return Worker(body.resource_id)
+
+    def is_mine(self, target: Target) -> bool:
+        return isinstance(target, Worker)
+
+    def timed_out(self, target: Target, silence: int) -> None:
+        if not isinstance(target, Worker) or (worker := self._workers.get(target.resource_id)) is None:
+            return
+        fact = resource_manager.WorkerLost(
+            resource_id=worker.resource_id,
+            instance_id=worker.instance_id,
+            exited=False,
+            reason=f"no heartbeat for {silence / 1e6:.0f} s from TaskExecutor {worker.resource_id} at "
+            f"{worker.address}: it has died, hangs, or can't reach Kafka",
+        )
+        self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, fact, None))

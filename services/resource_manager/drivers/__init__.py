@@ -1,0 +1,5 @@
+"""What starts and stops TaskExecutors in active mode (`resourcemanager.mode: active`)."""
+
+from .driver import OnExit, WorkerDriver, WorkerNotStarted
+
+__all__ = ["OnExit", "WorkerDriver", "WorkerNotStarted"]

@@ -1,0 +1,47 @@
+"""The contract of a worker driver: what the ResourceManager's shell needs of processes, YARN or Kubernetes.
+
+A driver keeps nothing that its successor in another jobmanager could not find out again: workers outlive the
+jobmanager that started them, and a driver knows them by their resource ids (a pod's label, a container's environment,
+a file beside a process). It decides nothing: how many workers there are and when one goes is the ResourceManager's
+matter, whose instructions stand until the log says what came of them, so that the same start or stop may be asked for
+again by a successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+OnExit = Callable[[str, str], None]
+"""(resource id, reason): a worker that was started has ended, by itself or because it was stopped; from any thread,
+once for each worker, as soon as the driver knows."""
+
+
+class WorkerNotStarted(Exception):
+    """A worker can't be started; the message says why and what to do."""
+
+
+class WorkerDriver(Protocol):
+    """All methods may be called from any thread, and may take as long as the platform takes."""
+
+    def start(self, resource_id: str, number_of_slots: int) -> str:
+        """Starts a TaskExecutor that registers under this name; returns its address, for people.
+
+        One that runs under that name already is not started twice. Raises WorkerNotStarted.
+        """
+        ...
+
+    def stop(self, resource_id: str, reason: str) -> bool:
+        """Has the worker end in order, by force where it does not; returns at once. OnExit follows.
+
+        False: no such worker runs, and nothing follows.
+        """
+        ...
+
+    def survivors(self) -> Mapping[str, str]:
+        """The workers that run, started by whichever jobmanager: resource id -> address. Their ends are told too."""
+        ...
+
+    def close(self) -> None:
+        """Tells of nothing any more. Workers run on."""
+        ...
