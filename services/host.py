@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..schemas.event import EVERYONE, Event, Record
 from ..schemas.everyone import LeaderElected
@@ -73,6 +73,7 @@ class Host:
         self._appended_to = -1
         self._dirty: dict[str, None] = {}
         self._deadlines = Deadlines()
+        self._position = -1
         self.leading = threading.Event()
         """Set once every role of `leads` is led."""
 
@@ -100,6 +101,7 @@ class Host:
                     raise self._failure
                 if self._replica.offset >= self._appended_to:
                     self._decide()
+                    self._position = tail.position - 1
         finally:
             self.leading.clear()
             tail.close()
@@ -109,9 +111,21 @@ class Host:
 
         What can't be appended ends `run`: the instruction stands, and is obeyed again after a restart.
         """
-        epoch = self._epochs[self._led_as(role_address)]
-        for event in self._seal(role_address, [owed], epoch, self._clock()):
+        for event in self.sealed(role_address, [owed]):
             self._voice.say(event)
+
+    def sealed(self, role_address: str, owed: Sequence[Owed]) -> list[Event]:
+        """What a role that this process leads says, with its headers, for a way beside the log; from any thread.
+
+        Raises KeyError where the process does not lead the role.
+        """
+        epoch = self._epochs[self._led_as(role_address)]
+        return self._seal(role_address, owed, epoch, self._clock())
+
+    @property
+    def position(self) -> int:
+        """Up to this offset the log has been folded, and the shells have seen what came of it; -1 before that."""
+        return self._position
 
     def fail(self, error: Exception) -> None:
         """Ends `run` with an error that befell another thread of the process."""
@@ -201,7 +215,7 @@ class Host:
     def _led_as(self, role_address: str) -> str:
         return role_address if role_address in self._epochs else kind_of(role_address)
 
-    def _seal(self, sender: str, owed: list[Owed], epoch: int, now: Time) -> list[Event]:
+    def _seal(self, sender: str, owed: Sequence[Owed], epoch: int, now: Time) -> list[Event]:
         with self._counting:
             count = self._said
             self._said += len(owed)

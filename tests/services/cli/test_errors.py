@@ -109,7 +109,11 @@ def test_a_damaged_record_says_what_to_do(tmp_path: Path, capsys: pytest.Capture
 
 def test_the_record_of_a_home_is_read_as_written(tmp_path: Path) -> None:
     record = ClusterRecord(
-        "c", "k:1", False, (ProcessRecord(name="jobmanager", pid=1, created=2.5, log="log"),), {"heartbeat.interval": "1 s"}
+        "c",
+        "k:1",
+        False,
+        (ProcessRecord(name="jobmanager", pid=1, created=2.5, log="log"),),
+        {"heartbeat.interval": "1 s"},
     )
     write_record(tmp_path, record)
     assert read_record(tmp_path) == record
