@@ -1,0 +1,307 @@
+"""The table of options, and where values come from: what is set last holds, and nothing wrong gets past the start."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tailrace.pipelines.graph.options import ConfigOption, Scope
+from tailrace.services.cli import main
+from tailrace.services.cli.errors import ExitCode
+from tailrace.services.configuration import (
+    Configuration,
+    ConfigurationError,
+    Setting,
+    document,
+    load,
+    options,
+)
+from tailrace.services.configuration.configuration import DEFAULT
+
+Values = dict[str, str]
+_CANDIDATES = (
+    *("0", "1", "3", "7 s", "70 s", "2 min", "1 gb", "0.5", "2.5", "true", "false", "none", "auto", "active"),
+    *("standalone", "EAGER", "LAZY_FROM_SOURCES", "micro-batch", "failure-rate", "local-process", "gpu;fpga"),
+    *("kafka:1", "http://registry:1"),
+)
+
+
+def possible(option: ConfigOption[Any]) -> list[str]:
+    """Some values that an option takes besides its default."""
+    found = []
+    for text in _CANDIDATES:
+        try:
+            found.append(option.write(option.read(text)))
+        except ValueError:
+            continue
+    return found
+
+
+def consistent(values: Values) -> bool:
+    return not list(options.contradictions(values))
+
+
+@st.composite
+def configurations(draw: st.DrawFn) -> Values:
+    keys = draw(st.sets(st.sampled_from([each.key for each in options.OPTIONS if each is not options.HOME])))
+    return {key: draw(st.sampled_from(possible(options.BY_KEY[key]))) for key in sorted(keys)}
+
+
+consistent_configurations = configurations().filter(consistent)
+
+
+def loaded(
+    home: Path,
+    file: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    *definitions: str,
+) -> Configuration:
+    home.mkdir(exist_ok=True)
+    (home / "tailrace.yaml").write_text(file or "")
+    return load([Setting("home", str(home), "--home")], definitions, environment or {})
+
+
+def refused(home: Path, *arguments: Any) -> str:
+    with pytest.raises(ConfigurationError) as raised:
+        loaded(home, *arguments)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("option", options.OPTIONS, ids=lambda option: str(option.key))
+def test_every_option_has_a_possible_default_and_says_what_it_does(option: ConfigOption[Any]) -> None:
+    assert option.read(option.write(option.default)) == option.default
+    assert option.scopes
+    assert option.doc.endswith(".")
+    assert f"`{option.key}`" in document.text()
+    assert possible(option), "the tests know no value of it"
+
+
+def test_the_defaults_contradict_nothing() -> None:
+    assert consistent({option.key: option.write(option.default) for option in options.OPTIONS})
+
+
+def test_no_two_options_have_one_variable() -> None:
+    assert len({options.variable(key) for key in options.BY_KEY}) == len(options.OPTIONS)
+    assert (
+        options.variable("taskmanager.memory.task.off-heap.size")
+        == "TAILRACE_TASKMANAGER_MEMORY_TASK_OFF_HEAP_SIZE"
+    )
+
+
+def test_the_documentation_is_what_the_table_says() -> None:
+    assert document.PATH.read_text("utf-8") == document.text(), "run `make configuration`"
+
+
+@given(consistent_configurations)
+def test_a_process_that_is_started_has_the_configuration_of_its_starter(values: Values) -> None:
+    configuration = Configuration(values)
+    assert load(environment=configuration.environment()) == configuration
+
+
+@given(consistent_configurations)
+def test_what_the_log_says_is_what_holds(values: Values) -> None:
+    configuration = Configuration(values)
+    said = configuration.as_map()
+    again = Configuration(said)
+    assert again.as_map() == said
+    for option in options.OPTIONS:
+        if option.key in said:
+            assert again.get(option) == configuration.get(option)
+    for scope in Scope:
+        assert not {"bootstrap.servers", "schema.registry.url", "home"} & configuration.as_map(scope).keys()
+
+
+@given(st.lists(consistent_configurations, min_size=1, max_size=4))
+def test_the_last_source_that_says_something_holds(layers: list[Values]) -> None:
+    merged: Values = {}
+    for layer in layers:
+        merged |= layer
+    given = [Setting(key, text, str(i)) for i, layer in enumerate(layers) for key, text in layer.items()]
+    if not consistent(merged):
+        with pytest.raises(ConfigurationError):
+            Configuration.of(given)
+        return
+    configuration = Configuration.of(given)
+    assert configuration == Configuration(merged)
+    for setting in configuration.effective():
+        says = [str(i) for i, layer in enumerate(layers) if setting.key in layer]
+        assert setting.origin == (says[-1] if says else DEFAULT)
+
+
+def nested(values: Values) -> str:
+    root: dict[str, Any] = {}
+    for key, text in values.items():
+        *parents, last = key.split(".")
+        node = root
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = text
+    return yaml.safe_dump(root)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@given(values=consistent_configurations)
+def test_file_environment_and_command_line_say_the_same_in_their_own_ways(
+    tmp_path: Path, values: Values
+) -> None:
+    wanted = Configuration({**values, "home": str(tmp_path)})
+    assert loaded(tmp_path, "\n".join(f"{key}: {text}" for key, text in values.items())) == wanted
+    assert loaded(tmp_path, nested(values)) == wanted
+    assert loaded(tmp_path, None, {options.variable(key): text for key, text in values.items()}) == wanted
+    assert loaded(tmp_path, None, None, *(f"{key}={text}" for key, text in values.items())) == wanted
+
+
+def test_the_command_line_outranks_the_environment_and_that_the_file(tmp_path: Path) -> None:
+    file = "heartbeat:\n  interval: 1 s\n  timeout: 2 s\nslot.idle.timeout: 3 s\nrestart-strategy.type: off\n"
+    environment = {"TAILRACE_HEARTBEAT_TIMEOUT": "20 s", "TAILRACE_SLOT_IDLE_TIMEOUT": "30 s"}
+    found = loaded(tmp_path, file, environment, "slot.idle.timeout=300s")
+    effective = {each.key: (each.text, each.origin) for each in found.effective()}
+    assert effective["heartbeat.interval"] == ("1 s", f"{tmp_path}/tailrace.yaml:2")
+    assert effective["heartbeat.timeout"] == ("20 s", "TAILRACE_HEARTBEAT_TIMEOUT")
+    assert effective["slot.idle.timeout"] == ("5 min", "-D")
+    assert effective["restart-strategy.type"] == ("none", f"{tmp_path}/tailrace.yaml:5")
+    assert effective["home"] == (str(tmp_path), "--home")
+    assert effective["cluster.id"] == ("tailrace", DEFAULT)
+
+
+def test_the_home_is_named_by_the_command_line_or_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "tailrace.yaml").write_text("cluster.id: here\n")
+    assert load(environment={"TAILRACE_HOME": str(tmp_path)}).cluster_id == "here"
+    assert load(definitions=[f"home={tmp_path}"], environment={}).cluster_id == "here"
+
+
+def test_external_resources_have_amounts(tmp_path: Path) -> None:
+    file = "external-resources: [gpu, fpga]\nexternal-resource.gpu.amount: 4\n"
+    found = loaded(tmp_path, file)
+    assert found.external_resources() == {"gpu": 4, "fpga": 1}
+    assert load(environment=found.environment()) == found
+    assert found.as_map(Scope.TASKMANAGER)["external-resource.gpu.amount"] == "4"
+    assert "external-resources does not name tpu" in refused(
+        tmp_path, None, None, "external-resource.tpu.amount=1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        (
+            "heartbeat:\n  intervall: 1 s",
+            ":2: there is no option 'heartbeat.intervall': the nearest is heartbeat.interval",
+        ),
+        ("slot.request.timeout: soon", ":1: slot.request.timeout is 'soon': it may be a duration such as"),
+        ("slot.request.timeout:", ":1: there must be a key and its value"),
+        ("- a", ":1: there must be a key and its value"),
+        ("text", ":1: there must be a key and its value"),
+        ("cluster.id: a\ncluster:\n  id: b", ":3: 'cluster.id' is there already, at "),
+        ("home: /x", ":1: home says where this file is"),
+        ("a: [", "can't be read"),
+        ("a: &b\n  c: *b", "there must be a key and its value"),
+        ("external-resources: GPU", "none, or names of lower case letters"),
+        ("taskmanager.numberOfTaskSlots: 1025", "a whole number, at least 1, at most 1024"),
+        (
+            "heartbeat.timeout: 10 s",
+            "heartbeat.timeout is 10 s: it must be above heartbeat.interval, which is 10 s",
+        ),
+        ("restart-strategy.exponential-delay.max-backoff: 1 ms", "it must be at least restart-strategy."),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_line(tmp_path: Path, file: str, says: str) -> None:
+    assert says in refused(tmp_path, file)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tailrace.yaml").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(ConfigurationError, match="can't be read"):
+        load([Setting("home", str(tmp_path), "--home")], (), {})
+
+
+def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+    assert loaded(tmp_path, "# nothing yet\n") == Configuration({"home": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("variable", "says"),
+    [
+        (
+            "TAILRACE_SLOT_REQUEST_TIMEOUT_S",
+            "the nearest is TAILRACE_SLOT_REQUEST_TIMEOUT (slot.request.timeout)",
+        ),
+        ("TAILRACE_CLUSTERID", "the nearest is TAILRACE_CLUSTER_ID (cluster.id)"),
+        ("TAILRACE_CLUSTER_ID", "TAILRACE_CLUSTER_ID: cluster.id is '/': it may be 1 to 64 letters"),
+    ],
+)
+def test_a_wrong_variable_is_refused_with_its_name(tmp_path: Path, variable: str, says: str) -> None:
+    assert says in refused(tmp_path, None, {variable: "/"})
+
+
+def test_variables_that_are_not_options_are_left_alone(tmp_path: Path) -> None:
+    others = ["TAILRACE_CACHE_DIR", "TAILRACE_IVY_SETTINGS", "PATH", "TAILRACE_SERVICE_HOST", "TAILRACE_PORT"]
+    others += [
+        "TAILRACE_REST_SERVICE_PORT_HTTP",
+        "TAILRACE_PORT_8081_TCP_ADDR",
+        "TAILRACE_REST_PORT_8081_TCP",
+    ]
+    assert loaded(tmp_path, None, dict.fromkeys(others, "x")) == Configuration({"home": str(tmp_path)})
+
+
+def test_many_faults_are_still_one_line(tmp_path: Path) -> None:
+    said = refused(tmp_path, "\n".join(f"unknown-{i}: 1" for i in range(9)), None, "no-equals")
+    assert "write -D KEY=VALUE" in said
+    assert said.endswith("and 7 more faults")
+
+
+class TestTheCommandLine:
+    @pytest.fixture(autouse=True)
+    def _nowhere(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        for name in [name for name in os.environ if name.startswith("TAILRACE_")]:
+            monkeypatch.delenv(name)
+
+    @pytest.mark.parametrize("command", ["cluster start", "jobmanager", "taskexecutor", "run x.py", "config"])
+    def test_refuses_before_anything_starts(
+        self, command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    ) -> None:
+        assert main([*command.split(), "-D", "heartbeat.timout=1 s"]) == ExitCode.USAGE
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert "-D: there is no option 'heartbeat.timout': the nearest is heartbeat.timeout" in err
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("slots", ["0", "1025"])
+    def test_names_the_option_that_was_given(self, slots: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["cluster", "start", "--slots", slots]) == ExitCode.USAGE
+        assert f"--slots: taskmanager.numberOfTaskSlots is '{slots}'" in capsys.readouterr().err
+
+    def test_tells_options_of_jobs_from_others(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["run", "x.py", "-D", "heartbeat.interval=1s"]) == ExitCode.USAGE
+        assert "heartbeat.interval is an option of jobmanager and taskmanager, not of a job" in (
+            capsys.readouterr().err
+        )
+        # An option of jobs gets past that, to where the cluster is missed.
+        assert main(["run", "x.py", "-D", "execution.mode=micro-batch"]) == ExitCode.UNREACHABLE
+
+    def test_lists_what_holds_and_why(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("TAILRACE_SCHEMA_REGISTRY_URL", "http://me:secret@registry")
+        assert main(["config", "--changed", "-o", "json", "-D", "slot.idle.timeout=60s"]) == ExitCode.OK
+        out = capsys.readouterr().out
+        assert json.loads(out) == [
+            {
+                "key": "schema.registry.url",
+                "value": "http://...@registry",
+                "from": "TAILRACE_SCHEMA_REGISTRY_URL",
+            },
+            {"key": "slot.idle.timeout", "value": "1 min", "from": "-D"},
+        ]
+        assert main(["config"]) == ExitCode.OK
+        assert len(capsys.readouterr().out.splitlines()) == 1 + len(options.OPTIONS)

@@ -1,0 +1,161 @@
+"""What roles read from the maps of the log: total over any map, and the same as the process had that wrote it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.graph import job_options
+from tailrace.pipelines.graph.job_options import ScheduleMode
+from tailrace.pipelines.graph.options import Scope
+from tailrace.services.configuration import Configuration, options
+from tailrace.services.configuration.resources import slot_profile
+from tailrace.services.configuration.role_options import (
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    HeartbeatOptions,
+    JobOptions,
+    NoRestart,
+    ResourceManagerOptions,
+    RestartStrategyOptions,
+    TaskExecutorOptions,
+    job_configuration,
+    restart_strategy,
+)
+
+S = 1_000_000
+texts = st.text(max_size=20) | st.sampled_from(
+    ["0", "1", "-1", "7 s", "70 s", "1 min", "active", "none", "unlimited"]
+)
+anything = st.dictionaries(st.sampled_from(sorted(options.BY_KEY)) | st.text(max_size=20), texts)
+
+
+@given(anything)
+def test_no_map_of_a_log_stops_a_fold(configuration: dict[str, str]) -> None:
+    manager = ResourceManagerOptions.of(configuration)
+    worker = TaskExecutorOptions.of(configuration)
+    job = JobOptions.of(configuration)
+    for heartbeat in (manager.heartbeat, worker.heartbeat, job.heartbeat):
+        assert 0 < heartbeat.interval < heartbeat.timeout
+    if isinstance(job.restart_strategy, ExponentialDelay):
+        assert job.restart_strategy.initial <= job.restart_strategy.longest
+    assert 1 <= worker.number_of_slots <= 1024
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(job), type=JobOptions) == job
+
+
+@given(anything, anything)
+def test_a_job_goes_by_its_own_options_then_by_the_clusters(
+    cluster: dict[str, str], job: dict[str, str]
+) -> None:
+    effective = job_configuration(cluster, job)
+    for key, value in effective.items():
+        own = key in job_options.BY_KEY and key in job
+        assert value == (job[key] if own else cluster[key])
+    assert job_options.BY_KEY.keys() & (cluster.keys() | job.keys()) <= effective.keys()
+    assert JobOptions.of(job_configuration(cluster, {})) == JobOptions.of(cluster)
+    assert job_configuration(cluster, effective) == effective
+
+
+def test_defaults_are_those_of_the_table() -> None:
+    nothing = Configuration()
+    assert (
+        ResourceManagerOptions.of(nothing.as_map())
+        == ResourceManagerOptions()
+        == ResourceManagerOptions.of({})
+    )
+    assert TaskExecutorOptions.of(nothing.as_map(Scope.TASKMANAGER)) == TaskExecutorOptions()
+    assert JobOptions.of(job_configuration(nothing.as_map(), {})) == JobOptions() == JobOptions.of({})
+
+
+def test_what_masters_go_by_is_what_the_leader_says() -> None:
+    configuration = Configuration(
+        {
+            "slot.request.timeout": "1 min",
+            "slot.request.unfulfillable-timeout": "2 s",
+            "resourcemanager.standalone.start-up-time": "0 s",
+            "taskmanager.restart-grace": "3 s",
+            "heartbeat.interval": "100 ms",
+            "heartbeat.timeout": "1 s",
+            "resourcemanager.mode": "active",
+            "taskmanager.numberOfTaskSlots": "7",
+            "slotmanager.number-of-slots.max": "70",
+            "resourcemanager.taskmanager-timeout": "4 s",
+            "resourcemanager.taskmanager-registration.timeout": "5 s",
+            "resourcemanager.shutdown.timeout": "6 s",
+            "cluster.evenly-spread-out-slots": "true",
+        }
+    )
+    assert ResourceManagerOptions.of(configuration.as_map()) == ResourceManagerOptions(
+        slot_request_timeout=60 * S,
+        unfulfillable_timeout=2 * S,
+        start_up_time=0,
+        restart_grace=3 * S,
+        heartbeat=HeartbeatOptions(S // 10, S),
+        mode=options.ResourceManagerMode.ACTIVE,
+        slots_per_worker=7,
+        max_slots=70,
+        taskmanager_timeout=4 * S,
+        registration_timeout=5 * S,
+        shutdown_timeout=6 * S,
+        evenly_spread_out=True,
+    )
+    job = JobOptions.of(
+        job_configuration(configuration.as_map(), {"execution.schedule-mode": "LAZY_FROM_SOURCES"})
+    )
+    assert job.heartbeat == HeartbeatOptions(S // 10, S)
+    assert job.schedule_mode is ScheduleMode.LAZY_FROM_SOURCES
+
+
+@pytest.mark.parametrize(
+    ("configuration", "strategy"),
+    [
+        ({}, ExponentialDelay(S, 60 * S, 1.5, 3600 * S, 0.1, None)),
+        ({"type": "off"}, NoRestart()),
+        ({"type": "disable"}, NoRestart()),
+        ({"type": "none"}, NoRestart()),
+        ({"type": "fixed-delay"}, FixedDelay(1, S)),
+        (
+            {"type": "fixeddelay", "fixed-delay.attempts": "3", "fixed-delay.delay": "10 s"},
+            FixedDelay(3, 10 * S),
+        ),
+        ({"type": "failure-rate"}, FailureRate(1, 60 * S, S)),
+        ({"type": "failurerate", "failure-rate.max-failures-per-interval": "9"}, FailureRate(9, 60 * S, S)),
+        (
+            {"type": "exponential-delay", "exponential-delay.attempts-before-reset-backoff": "4"},
+            ExponentialDelay(S, 60 * S, 1.5, 3600 * S, 0.1, 4),
+        ),
+        ({"type": "no such strategy"}, ExponentialDelay(S, 60 * S, 1.5, 3600 * S, 0.1, None)),
+        ({"exponential-delay.max-backoff": "1 ms"}, ExponentialDelay(1000, 1000, 1.5, 3600 * S, 0.1, None)),
+    ],
+)
+def test_restart_strategies_have_flinks_names_and_defaults(
+    configuration: dict[str, str], strategy: RestartStrategyOptions
+) -> None:
+    assert (
+        restart_strategy({f"restart-strategy.{key}": text for key, text in configuration.items()}) == strategy
+    )
+
+
+@given(st.integers(1, 64), st.integers(0, 2**40), st.integers(1, 64), st.integers(1, 16))
+def test_slots_never_offer_more_than_there_is(slots: int, heap: int, cores: int, gpus: int) -> None:
+    configuration = Configuration(
+        {
+            "taskmanager.numberOfTaskSlots": str(slots),
+            "taskmanager.memory.managed.size": "1 gb",
+            "external-resources": "gpu",
+            "external-resource.gpu.amount": str(gpus),
+        }
+    )
+    profile = slot_profile(configuration, cpu_cores=cores, jvm_heap=heap)
+    assert profile.heap_memory_mb * slots << 20 <= heap
+    assert profile.managed_memory_mb * slots <= 1024
+    assert profile.cpu_cores * slots == pytest.approx(cores)
+    assert profile.extended_resources["gpu"] * slots == pytest.approx(gpus)
+    fixed = configuration.replace(
+        {"taskmanager.cpu.cores": "2.5", "taskmanager.memory.task.heap.size": "10 mb"}
+    )
+    assert slot_profile(fixed, cpu_cores=cores, jvm_heap=heap).heap_memory_mb == 10 // slots
+    assert slot_profile(fixed, cpu_cores=cores, jvm_heap=heap).cpu_cores == round(2.5 / slots, 8)
