@@ -122,6 +122,7 @@ class TaskRuntime:
         self._selector = selectors.DefaultSelector()
         self._executions: dict[str, _Execution] = {}
         self._ended: dict[str, None] = {}
+        self._deploying: dict[str, None] = {}
         self._deployments: dict[int, _Deployment] = {}
         self._number = 0
         self._deadlines: list[tuple[float, _Execution]] = []
@@ -175,11 +176,15 @@ class TaskRuntime:
         return {each.id: each.process_id for each in known if each.process_id is not None}
 
     def attempts(self) -> Mapping[str, Mapping[str, float]]:
-        """execution_attempt_id -> its accumulators, for all that have not been reported as ended."""
-        return {each.id: each.accumulators for each in list(self._executions.values())}
+        """execution_attempt_id -> its accumulators, for all that were deployed and not yet reported as ended."""
+        # In this order: one that is being started is in both, not in neither.
+        counted: dict[str, Mapping[str, float]] = dict.fromkeys(list(self._deploying), {})
+        return counted | {each.id: each.accumulators for each in list(self._executions.values())}
 
     def deploy(self, deployment: VertexDeployment) -> None:
         """Starts the subtasks; returns at once."""
+        for subtask in deployment.subtasks:
+            self._deploying[subtask.execution_attempt_id] = None
         self._post(lambda: self._deploy(deployment))
 
     def cancel(self, execution_attempt_id: str) -> None:
@@ -275,6 +280,7 @@ class TaskRuntime:
                 log.exception("a deployment of vertex %s failed", spec.vertex_id)
             reason = shortened(str(error)) if expected else describe(error)
             for subtask in waiting:
+                self._deploying.pop(subtask.execution_attempt_id, None)
                 self._report(subtask.execution_attempt_id, ExecutionState.FAILED, reason)
         if self._broken is None:
             self._pool.fill()
@@ -291,6 +297,7 @@ class TaskRuntime:
         deployment.executions.append(execution)
         self._deployments[deployment.number] = deployment
         self._executions[execution.id] = execution
+        self._deploying.pop(execution.id, None)
         self._register(process.control, partial(self._hear, execution))
         return execution
 

@@ -7,7 +7,7 @@ closed, because a cluster can't end before it; what a closed shell has left, the
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
@@ -18,6 +18,7 @@ from ...schemas import job_master
 from ..log.topics import KEEP_FOR_EVER, create_topics, delete_topics
 from ..roles import Instruction, Owed, Say
 from .instructions import CreateChannels, DeleteChannels
+from .state import JobMasterState
 
 _log = structlog.get_logger(__name__)
 _FIRST_PAUSE_S = 0.5
@@ -25,10 +26,20 @@ _LONGEST_PAUSE_S = 60.0
 
 
 class JobMasterShell:
-    """One for all JobMasters of a process."""
+    """One for all JobMasters of a process.
 
-    def __init__(self, say: Say, admin: AdminClient, cluster: str) -> None:
+    `follow` is told of each state of a job, on the host's thread: heartbeats take from it what they send and wait for.
+    """
+
+    def __init__(
+        self,
+        say: Say,
+        admin: AdminClient,
+        cluster: str,
+        follow: Callable[[str, JobMasterState], None] = lambda _address, _state: None,
+    ) -> None:
         self._say = say
+        self._follow = follow
         self._admin = admin
         self._cluster = cluster
         self._begun: set[str] = set()
@@ -49,6 +60,8 @@ class JobMasterShell:
                     self._deleters.submit(self._delete, role_address, instruction)
                 case _:
                     raise TypeError(f"the JobMaster's shell does not know {instruction!r}")
+        if isinstance(state, JobMasterState):
+            self._follow(role_address, state)
 
     def close(self) -> None:
         self._closed.set()

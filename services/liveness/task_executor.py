@@ -20,8 +20,8 @@ SlotContradictions = Callable[
 ]
 """Allocations that only the JobMaster believes in, and those that only the TaskExecutor holds."""
 SlotReport = Callable[[TaskExecutorState], Sequence[SlotStatus]]
-Running = Callable[[TaskExecutorState], Iterable[tuple[str, str]]]
-"""(job id, execution attempt id) of what the runtime really has."""
+Running = Callable[[TaskExecutorState], Iterable[AccumulatorSnapshot]]
+"""One for each Execution that the runtime really has."""
 _MISSING, _SURPLUS = "missing ", "surplus "
 
 
@@ -82,27 +82,25 @@ class TaskExecutorHeartbeats:
         if state is None or state.left:
             return
         owed = []
-        if state.registration is not None and state.registration.instance_id is not None:
+        instance_id = _instance_id(state)
+        if instance_id is not None:
             report = resource_manager.HeartbeatFromTaskManager(
                 resource_id=state.resource_id,
-                instance_id=state.registration.instance_id,
+                instance_id=instance_id,
                 position=position,
                 slots=tuple(self._slot_report(state)),
             )
             owed.append(Owed(RESOURCE_MANAGER, report, None))
-        attempts: dict[str, list[str]] = {}
-        for job_id, attempt in self._running(state):
-            attempts.setdefault(job_id, []).append(attempt)
-        for job_id in state.jobs:
-            snapshots = tuple(
-                AccumulatorSnapshot(job_id=job_id, execution_attempt_id=attempt)
-                for attempt in attempts.get(job_id, ())
-            )
+        snapshots: dict[str, list[AccumulatorSnapshot]] = {job_id: [] for job_id in state.jobs}
+        for snapshot in self._running(state):
+            if snapshot.job_id in snapshots:
+                snapshots[snapshot.job_id].append(snapshot)
+        for job_id, of_job in snapshots.items():
             body = job_master.HeartbeatFromTaskManager(
                 job_id=job_id,
                 resource_id=state.resource_id,
                 position=position,
-                accumulator_report=AccumulatorReport(accumulator_snapshots=snapshots),
+                accumulator_report=AccumulatorReport(accumulator_snapshots=tuple(of_job)),
             )
             owed.append(Owed(address(JOB_MASTER, job_id), body, None))
         yield self._own, owed
@@ -153,11 +151,16 @@ def _masters(state: TaskExecutorState) -> Iterable[Master]:
     """Those that have answered: who has not is reminded by the log."""
     if state.left:
         return
-    if state.registration is not None and state.registration.instance_id is not None:
+    if _instance_id(state) is not None:
         yield Master(RESOURCE_MANAGER)
     for job_id, connection in state.jobs.items():
-        if connection.graph is not None:
+        if connection.answered:
             yield Master(address(JOB_MASTER, job_id))
+
+
+def _instance_id(state: TaskExecutorState) -> str | None:
+    """None while the ResourceManager has not answered its registration."""
+    return None if state.registration is None else state.registration.instance_id
 
 
 def _of(kind: str, claims: Iterable[str]) -> tuple[str, ...]:

@@ -6,16 +6,17 @@ The only part of the services that knows pipelines.runtime.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import psutil
 
 from ...pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from ...schemas import job_master, resource_manager
-from ...schemas.types import ExecutionState, HardwareDescription, ResourceProfile
+from ...schemas.types import AccumulatorSnapshot, ExecutionState, HardwareDescription, ResourceProfile
 from ..roles import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Say, address
 from .instructions import RunTasks, StopTask
+from .state import TaskExecutorState
 
 MIB = 1 << 20
 
@@ -29,14 +30,26 @@ class Runtime(Protocol):
 
     def cancel(self, execution_attempt_id: str) -> None: ...
 
+    def attempts(self) -> Mapping[str, Mapping[str, float]]: ...
+
     def close(self) -> None: ...
 
 
 class TaskExecutorShell:
-    """Obeys RunTasks and StopTask; `reported` is what the runtime calls."""
+    """Obeys RunTasks and StopTask; `reported` is what the runtime calls.
 
-    def __init__(self, say: Say, role_address: str, cluster: str) -> None:
+    `follow` is told of each state, on the host's thread: heartbeats take from it what they send and wait for.
+    """
+
+    def __init__(
+        self,
+        say: Say,
+        role_address: str,
+        cluster: str,
+        follow: Callable[[TaskExecutorState], None] = lambda _: None,
+    ) -> None:
         self._say = say
+        self._follow = follow
         self._address = role_address
         self._cluster = cluster
         self._runtime: Runtime | None = None
@@ -76,7 +89,22 @@ class TaskExecutorShell:
         )
         self._say(self._address, Owed(RESOURCE_MANAGER, body, None))
 
+    def running(self, state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
+        """What the runtime really has, and what it is still to be given; from any thread."""
+        attempts = self._runtime.attempts() if self._runtime is not None else {}
+        for attempt, counts in attempts.items():
+            job_id, _ = self._jobs[attempt]
+            yield AccumulatorSnapshot(job_id=job_id, execution_attempt_id=attempt, user_accumulators=counts)
+        for attempt, task in state.tasks.items():
+            if attempt not in self._jobs:
+                yield AccumulatorSnapshot(job_id=task.job_id, execution_attempt_id=attempt)
+
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self._obey(instructions)
+        if isinstance(state, TaskExecutorState):
+            self._follow(state)
+
+    def _obey(self, instructions: Sequence[Instruction]) -> None:
         runtime = self._runtime
         if runtime is None:
             # Not up yet: the registration that follows brings the instructions here again.

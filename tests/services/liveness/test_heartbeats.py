@@ -1,0 +1,280 @@
+"""Heartbeats between real participants, over the topic in memory and over Kafka's contract alike: who is heard, who is
+not, and what is made of a report that contradicts the log. Time is the test's own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from immutables import Map
+
+from tailrace.schemas import resource_manager, task_executor
+from tailrace.schemas.event import Event, Record
+from tailrace.schemas.types import HardwareDescription
+from tailrace.services.liveness.heartbeats import Heartbeats, Monitor, Target
+from tailrace.services.liveness.memory import MemoryHeartbeats
+from tailrace.services.liveness.resource_manager import ResourceManagerHeartbeats
+from tailrace.services.liveness.topic import MASTERS, TASK_EXECUTORS
+from tailrace.services.resource_manager.state import ResourceManagerState, WorkerRegistration
+from tailrace.services.roles import RESOURCE_MANAGER, Owed, seal
+
+SECOND = 1_000_000
+INTERVAL, TIMEOUT = 10 * SECOND, 50 * SECOND
+HARDWARE = HardwareDescription(cpu_cores=1, physical_memory=1, jvm_heap=1, managed_memory=0)
+Said = list[tuple[str, Any]]
+
+
+class Bench:
+    """One process's heartbeats, driven round by round instead of by its thread, with a clock that is set by hand."""
+
+    def __init__(self, topic: MemoryHeartbeats, reads: int, participant: Any, own: str = "*") -> None:
+        self.now = 1_000 * SECOND
+        self.position = 7
+        self.participant = participant
+        self.topic = topic.end_of(reads, lambda recipient: recipient in (own, "*"))
+        self.heartbeats = Heartbeats(
+            lambda: self.topic,
+            [participant],
+            interval=INTERVAL,
+            timeout=TIMEOUT,
+            seal=sealed,
+            position=lambda: self.position,
+            clock=lambda: self.now,
+        )
+
+    def round(self) -> None:
+        self.heartbeats._round(self.topic)
+
+    def passes(self, seconds: float) -> None:
+        """Time passes while the process is at work."""
+        end = self.now + int(seconds * SECOND)
+        while self.now < end:
+            self.now = min(end, self.now + SECOND)
+            self.round()
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailrace.services.liveness.heartbeats._LONGEST_WAIT_S", 0.0)
+
+
+def sealed(sender: str, owed: Sequence[Owed]) -> list[Event]:
+    return seal(owed, cluster="c", sender=sender, epoch=1, decided_at=7, now=0, count=0)
+
+
+def worker(name: str, instance: str = "1") -> WorkerRegistration:
+    return WorkerRegistration(
+        resource_id=name, instance_id=f"{name}-{instance}", address=f"h:{name}", hardware=HARDWARE, cause=3
+    )
+
+
+def known(*workers: WorkerRegistration) -> ResourceManagerState:
+    return ResourceManagerState(workers=Map({each.resource_id: each for each in workers}))
+
+
+def beat(name: str, instance: str = "1", sender: str | None = None) -> Event:
+    body = resource_manager.HeartbeatFromTaskManager(
+        resource_id=name, instance_id=f"{name}-{instance}", position=9, slots=()
+    )
+    return sealed(sender or f"task_executor/{name}", [Owed(RESOURCE_MANAGER, body, None)])[0]
+
+
+class Master:
+    """A ResourceManager's heartbeats, and TaskExecutors that write to it."""
+
+    def __init__(self, *workers: WorkerRegistration) -> None:
+        self.said: Said = []
+        self.wrong: set[str] = set()
+        self.kafka = MemoryHeartbeats()
+        self.others = self.kafka.end_of(TASK_EXECUTORS, lambda _: True)
+        self.heartbeats = ResourceManagerHeartbeats(
+            lambda sender, owed: self.said.append((sender, owed.body)),
+            lambda _, body: body.resource_id in self.wrong,
+        )
+        self.bench = Bench(self.kafka, MASTERS, self.heartbeats, RESOURCE_MANAGER)
+        self.heartbeats.follow(known(*workers))
+        self.bench.round()
+
+    @property
+    def lost(self) -> list[str | None]:
+        return [body.instance_id for _, body in self.said if isinstance(body, resource_manager.WorkerLost)]
+
+
+def test_a_broadcast_is_sent_every_interval_and_task_executors_hear_it() -> None:
+    master = Master()
+    assert [type(each.body) for each in master.others.poll(0)] == [task_executor.HeartbeatFromResourceManager]
+    master.bench.passes(9)
+    assert master.others.poll(0) == []
+    master.bench.passes(21)
+    assert len(master.others.poll(0)) == 3
+
+
+def test_who_is_silent_for_the_timeout_is_lost_and_nobody_else() -> None:
+    master = Master(worker("loud"), worker("silent"))
+    for _ in range(6):
+        master.others.send([beat("loud")])
+        master.bench.passes(10)
+    assert master.lost == ["silent-1"]
+    ((sender, body),) = master.said
+    assert sender == RESOURCE_MANAGER
+    assert not body.exited
+    assert body.reason.startswith("no heartbeat for 50 s from TaskExecutor silent at h:silent")
+
+
+def test_a_fact_that_nothing_followed_is_said_again_after_another_timeout() -> None:
+    master = Master(worker("silent"))
+    master.bench.passes(99)
+    assert len(master.lost) == 1
+    master.bench.passes(2)
+    assert len(master.lost) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [beat("te", "0"), beat("te", sender="task_executor/other"), beat("unknown")],
+    ids=["an earlier registration", "another sender", "another TaskExecutor"],
+)
+def test_a_heartbeat_of_anybody_else_saves_nobody(other: Event) -> None:
+    master = Master(worker("te"))
+    for _ in range(6):
+        master.others.send([other])
+        master.bench.passes(10)
+    assert master.lost == ["te-1"]
+
+
+def test_a_new_registration_has_a_fresh_timeout_and_who_has_left_has_none() -> None:
+    master = Master(worker("again"), worker("gone"))
+    master.bench.passes(40)
+    master.heartbeats.follow(known(worker("again", "2")))
+    master.bench.passes(40)
+    assert master.lost == []
+    master.bench.passes(11)
+    assert master.lost == ["again-2"]
+
+
+def test_a_stall_of_this_process_loses_nobody() -> None:
+    master = Master(worker("te"))
+    master.bench.now += 200 * SECOND
+    master.bench.round()
+    assert master.lost == []
+    master.bench.passes(49)
+    assert master.lost == []
+    master.bench.passes(2)
+    assert master.lost == ["te-1"]
+
+
+def test_while_kafka_can_not_be_reached_nobody_is_lost() -> None:
+    master = Master(worker("te"))
+    master.bench.passes(45)
+    master.kafka.break_down()
+    master.bench.passes(200)
+    master.kafka.break_down(broken=False)
+    master.bench.passes(49)
+    assert master.lost == []
+    master.bench.passes(2)
+    assert master.lost == ["te-1"]
+
+
+def test_what_lies_in_the_topic_unread_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll may return before all that is there has come: then the topic is read to its end first."""
+    master = Master(worker("te"))
+    master.bench.passes(49)
+    master.others.send([beat("te")])
+    poll, empty = master.bench.topic.poll, [True]
+    monkeypatch.setattr(
+        master.bench.topic, "poll", lambda timeout: [] if empty and empty.pop() else poll(timeout)
+    )
+    master.bench.passes(1)
+    assert empty == []
+    assert master.lost == []
+
+
+def test_one_report_that_contradicts_the_log_may_have_crossed_it_two_in_a_row_are_said() -> None:
+    master = Master(worker("te"))
+    reports = [True, False, True, True, False, True]
+    for wrong in reports:
+        master.wrong = {"te"} if wrong else set()
+        master.others.send([beat("te")])
+        master.bench.round()
+    ((sender, body),) = master.said
+    assert (sender, type(body)) == (RESOURCE_MANAGER, resource_manager.SlotReportContradicted)
+    assert (body.resource_id, body.instance_id) == ("te", "te-1")
+
+
+def test_reports_of_two_registrations_are_not_two_in_a_row() -> None:
+    master = Master(worker("te"))
+    master.wrong = {"te"}
+    master.others.send([beat("te")])
+    master.bench.round()
+    master.heartbeats.follow(known(worker("te", "2")))
+    master.others.send([beat("te", "2")])
+    master.bench.round()
+    assert master.said == []
+
+
+class Silent:
+    """A participant that notes what is asked of it."""
+
+    def __init__(self) -> None:
+        self.heard: list[Record] = []
+        self.asked = threading.Event()
+
+    def update(self, monitor: Monitor, now: int) -> None:
+        if "peer" not in monitor:
+            monitor.watch("peer", now)
+
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+        self.asked.set()
+        return [("task_executor/te", [Owed("resource_manager", beat("te").body, None)])]
+
+    def hear(self, record: Record) -> Target | None:
+        self.heard.append(record)
+        return None
+
+    def is_mine(self, target: Target) -> bool:
+        return True
+
+    def timed_out(self, target: Target, silence: int) -> None: ...
+
+
+def test_a_process_that_does_not_lead_yet_neither_sends_nor_listens() -> None:
+    kafka, participant, leads = MemoryHeartbeats(), Silent(), threading.Event()
+    heartbeats = Heartbeats(
+        lambda: kafka.end_of(TASK_EXECUTORS, lambda _: True),
+        [participant],
+        interval=INTERVAL,
+        timeout=TIMEOUT,
+        seal=sealed,
+        position=lambda: 0,
+        ready=leads.is_set,
+    )
+    heartbeats.start()
+    try:
+        assert not participant.asked.wait(0.1)
+        leads.set()
+        assert participant.asked.wait(10)
+    finally:
+        heartbeats.close()
+        heartbeats.close()
+
+
+def test_whatever_goes_wrong_in_one_round_the_next_ones_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailrace.services.liveness.heartbeats._PAUSE_S", 0.0)
+    participant = Silent()
+    failures = [RuntimeError("nobody thought of this"), LookupError("nor of this")]
+
+    def connect() -> Any:
+        if failures:
+            raise failures.pop()
+        return MemoryHeartbeats().end_of(TASK_EXECUTORS, lambda _: True)
+
+    heartbeats = Heartbeats(
+        connect, [participant], interval=INTERVAL, timeout=TIMEOUT, seal=sealed, position=lambda: 0
+    )
+    heartbeats.start()
+    try:
+        assert participant.asked.wait(10)
+    finally:
+        heartbeats.close()
