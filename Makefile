@@ -93,7 +93,7 @@ clean:  ## Removes what was made here (downloaded jars stay in the user's cache)
 help:  ## This list
 	@awk 'BEGIN { FS = ":.*  ## "; print "\ntailrace: make TARGET" } \
 		/^##@/ { printf "\n  %s\n", substr($$0, 5) } \
-		/^[a-z%-]+:.*  ## / { sub("%", "NAME", $$1); printf "    \033[36m%-12s\033[0m %s\n", $$1, $$2 } \
+		/^[a-z%-]+:.*  ## / { sub("%", "NAME", $$1); printf "    \033[36m%-14s\033[0m %s\n", $$1, $$2 } \
 		END { print "" }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: prerequisites
