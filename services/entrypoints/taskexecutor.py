@@ -57,9 +57,9 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
                     return
             shell.register(
                 runtime,
+                configuration,
                 resource_id=resource_id,
                 process_address=process_address(),
-                slots=configuration.task_slots,
             )
             _log.info("taskexecutor registers", resource_id=resource_id, slots=configuration.task_slots)
         except Exception as error:

@@ -11,14 +11,16 @@ from typing import Protocol
 
 import psutil
 
+from ...pipelines.graph.options import Scope
 from ...pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from ...schemas import job_master, resource_manager
-from ...schemas.types import AccumulatorSnapshot, ExecutionState, HardwareDescription, ResourceProfile
+from ...schemas.types import AccumulatorSnapshot, ExecutionState, HardwareDescription
+from ..configuration import Configuration
+from ..configuration.options import MANAGED_MEMORY
+from ..configuration.resources import slot_profile
 from ..roles import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Say, address
 from .instructions import RunTasks, StopTask
 from .state import TaskExecutorState
-
-MIB = 1 << 20
 
 
 class Runtime(Protocol):
@@ -61,7 +63,9 @@ class TaskExecutorShell:
         """Whether the TaskExecutor has asked for its registration."""
         return self._runtime is not None
 
-    def register(self, runtime: Runtime, *, resource_id: str, process_address: str, slots: int) -> None:
+    def register(
+        self, runtime: Runtime, configuration: Configuration, *, resource_id: str, process_address: str
+    ) -> None:
         """The runtime is up: the TaskExecutor asks for its registration."""
         self._runtime = runtime
         cores = os.cpu_count() or 1
@@ -69,23 +73,16 @@ class TaskExecutorShell:
             cpu_cores=cores,
             physical_memory=psutil.virtual_memory().total,
             jvm_heap=runtime.jvm_heap_bytes(),
-            managed_memory=0,
-        )
-        profile = ResourceProfile(
-            cpu_cores=cores / slots,
-            heap_memory_mb=hardware.jvm_heap // MIB // slots,
-            direct_memory_mb=0,
-            native_memory_mb=0,
-            network_memory_mb=0,
-            managed_memory_mb=0,
+            managed_memory=configuration.get(MANAGED_MEMORY),
         )
         body = resource_manager.RegisterTaskExecutor(
             address=process_address,
             resource_id=resource_id,
             data_port=0,
             hardware=hardware,
-            number_of_slots=slots,
-            default_slot_profile=profile,
+            number_of_slots=configuration.task_slots,
+            default_slot_profile=slot_profile(configuration, cpu_cores=cores, jvm_heap=hardware.jvm_heap),
+            configuration=configuration.as_map(Scope.TASKMANAGER),
         )
         self._say(self._address, Owed(RESOURCE_MANAGER, body, None))
 

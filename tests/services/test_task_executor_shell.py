@@ -6,6 +6,7 @@ import pytest
 
 from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from tailrace.schemas.types import ExecutionState, JobGraph
+from tailrace.services.configuration import Configuration
 from tailrace.services.roles import Owed
 from tailrace.services.task_executor.instructions import RunTasks
 from tailrace.services.task_executor.shell import TaskExecutorShell
@@ -45,7 +46,12 @@ def test_a_task_that_ran_before_the_process_was_started_again_resumes(
 ) -> None:
     runtime = RuntimeThatNotes()
     shell = TaskExecutorShell(say, "taskexecutor/te", "cluster")
-    shell.register(runtime, resource_id="te", process_address="here", slots=1)
+    shell.register(
+        runtime,
+        Configuration({"taskmanager.numberOfTaskSlots": "1"}),
+        resource_id="te",
+        process_address="here",
+    )
     task = Task(
         execution_attempt_id="a", job_id="job", vertex_id="v", subtask_index=3, attempt_number=0,
         allocation_id="slot", deployment_id="deployment", deployment_size=1, cause=7, state=state,

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tailrace.pipelines.graph import job_options
 from tailrace.pipelines.graph.job_options import ScheduleMode
 from tailrace.pipelines.graph.options import Scope
+from tailrace.schemas.resource_manager import RegisterTaskExecutor
 from tailrace.services.configuration import Configuration, options
 from tailrace.services.configuration.resources import slot_profile
 from tailrace.services.configuration.role_options import (
@@ -25,6 +26,9 @@ from tailrace.services.configuration.role_options import (
     job_configuration,
     restart_strategy,
 )
+from tailrace.services.roles import Owed
+from tailrace.services.task_executor.shell import Runtime as RuntimeProtocol
+from tailrace.services.task_executor.shell import TaskExecutorShell
 
 S = 1_000_000
 texts = st.text(max_size=20) | st.sampled_from(
@@ -159,3 +163,21 @@ def test_slots_never_offer_more_than_there_is(slots: int, heap: int, cores: int,
     )
     assert slot_profile(fixed, cpu_cores=cores, jvm_heap=heap).heap_memory_mb == 10 // slots
     assert slot_profile(fixed, cpu_cores=cores, jvm_heap=heap).cpu_cores == round(2.5 / slots, 8)
+
+
+def test_a_task_executor_registers_with_what_is_configured() -> None:
+    said: list[Owed] = []
+
+    class Runtime(RuntimeProtocol):
+        def jvm_heap_bytes(self) -> int:
+            return 1 << 30
+
+    configuration = Configuration({"taskmanager.numberOfTaskSlots": "4", "taskmanager.slot.timeout": "3 s"})
+    shell = TaskExecutorShell(lambda _, owed: said.append(owed), "task_executor/te", "c")
+    shell.register(Runtime(), configuration, resource_id="te", process_address="here")
+    (registration,) = [owed.body for owed in said]
+    assert isinstance(registration, RegisterTaskExecutor)
+    assert registration.number_of_slots == 4
+    assert registration.default_slot_profile.heap_memory_mb == 256
+    assert TaskExecutorOptions.of(registration.configuration).slot_timeout == 3 * S
+    assert TaskExecutorOptions.of(registration.configuration).number_of_slots == 4
