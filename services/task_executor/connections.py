@@ -25,41 +25,36 @@ from .task_slot_table import TaskSlotState
 
 
 def connect(state: TaskExecutorState, connection: JobConnection) -> TaskExecutorState:
-    """Stores a connection, and whether something may be owed to its JobMaster."""
+    """Stores a connection, and whether something is owed to its JobMaster."""
     job_id = connection.job_id
-    owes = not connection.registered or (
-        (connection.graph is not None and bool(unoffered(state, connection)))
-        or job_id not in state.slots.per_job
-    )
     owing = state.jobs_owing
-    if owes:
+    if (
+        not connection.greeted
+        or (connection.answered and connection.unoffered)
+        or job_id not in state.slots.per_job
+    ):
         owing = owing.set(job_id, connection.cause)
     elif job_id in owing:
         owing = owing.delete(job_id)
     return replace(state, jobs=state.jobs.set(job_id, connection), jobs_owing=owing)
 
 
-def unoffered(state: TaskExecutorState, connection: JobConnection) -> list[SlotOffer]:
-    """Allocated slots of the job that its JobMaster has not been offered, by number."""
-    offers = []
-    for allocation_id in state.slots.per_job.get(connection.job_id, frozenset()):
-        slot = state.slots.by_allocation(allocation_id)
-        if (
-            slot is not None
-            and slot.state is TaskSlotState.ALLOCATED
-            and allocation_id not in connection.offered
-        ):
-            offers.append(
-                SlotOffer(allocation_id=allocation_id, slot_number=slot.number, resource_profile=slot.profile)
-            )
-    return sorted(offers, key=lambda offer: offer.slot_number)
+def reconnect(state: TaskExecutorState, connection: JobConnection, cause: int) -> TaskExecutorState:
+    """The JobMaster may not know this TaskExecutor any more: it is greeted and offered slots once more."""
+    allocated = [
+        slot.allocation_id or ""
+        for slot in state.slots.of_job(connection.job_id)
+        if slot.state is TaskSlotState.ALLOCATED
+    ]
+    again = replace(connection, cause=cause, greeted=False, answered=False, unoffered=frozenset(allocated))
+    return connect(state, again)
 
 
 def _job_greeted(
     state: TaskExecutorState, _record: Record, body: job_master.RegisterTaskManager
 ) -> TaskExecutorState:
     connection = state.jobs.get(body.job_id)
-    return state if connection is None else connect(state, replace(connection, registered=True))
+    return state if connection is None else connect(state, replace(connection, greeted=True))
 
 
 def _slots_offered(
@@ -68,8 +63,8 @@ def _slots_offered(
     connection = state.jobs.get(body.job_id)
     if connection is None:
         return state
-    offered = connection.offered | {offer.allocation_id for offer in body.slots}
-    return connect(state, replace(connection, offered=offered))
+    unoffered = connection.unoffered.difference(offer.allocation_id for offer in body.slots)
+    return connect(state, replace(connection, unoffered=unoffered))
 
 
 def _job_manager_known(
@@ -78,26 +73,24 @@ def _job_manager_known(
     connection = state.jobs.get(body.job_id)
     if connection is None:
         return state
-    return connect(state, replace(connection, graph=body.job_graph, cause=record.offset))
+    return connect(state, replace(connection, answered=True, graph=body.job_graph, cause=record.offset))
 
 
 def _job_gone(
-    state: TaskExecutorState, _record: Record, body: job_master.DisconnectTaskManager
+    state: TaskExecutorState, record: Record, body: job_master.DisconnectTaskManager
 ) -> TaskExecutorState:
     job_id = body.job_id
-    if job_id in state.slots.per_job or job_id not in state.jobs:
-        # A slot was allocated for the job again between the decision and its place in the log.
+    connection = state.jobs.get(job_id)
+    if connection is None:
         return state
-    tasks = state.tasks
-    for attempt, task in state.tasks.items():
-        if task.job_id == job_id:
-            tasks = tasks.delete(attempt)
+    if job_id in state.slots.per_job:
+        # A slot was allocated for the job again between the decision and its place in the log.
+        return reconnect(state, connection, record.offset)
     owing = state.jobs_owing
     return replace(
         state,
         jobs=state.jobs.delete(job_id),
         jobs_owing=owing.delete(job_id) if job_id in owing else owing,
-        tasks=tasks,
     )
 
 
@@ -116,13 +109,27 @@ def messages(state: TaskExecutorState) -> list[Owed]:
                 job_id=job_id, resource_id=state.resource_id, reason=reason
             )
             owed.append(Owed(recipient, goodbye, connection.cause))
-        elif not connection.registered:
+        elif not connection.greeted:
             hello = job_master.RegisterTaskManager(job_id=job_id, resource_id=state.resource_id)
             owed.append(Owed(recipient, hello, connection.cause))
-        elif connection.graph is not None and (offers := unoffered(state, connection)):
-            offer = job_master.OfferSlots(job_id=job_id, resource_id=state.resource_id, slots=tuple(offers))
+        else:
+            offer = job_master.OfferSlots(
+                job_id=job_id, resource_id=state.resource_id, slots=_offers(state, connection)
+            )
             owed.append(Owed(recipient, offer, connection.cause))
     return owed
+
+
+def _offers(state: TaskExecutorState, connection: JobConnection) -> tuple[SlotOffer, ...]:
+    slots = sorted((state.slots.allocated[each], each) for each in connection.unoffered)
+    return tuple(
+        SlotOffer(
+            allocation_id=allocation_id,
+            slot_number=number,
+            resource_profile=state.slots.slots[number].profile,
+        )
+        for number, allocation_id in slots
+    )
 
 
 STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {

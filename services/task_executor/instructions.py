@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from immutables import Map
+
 from ...schemas.types import JobGraph
 from ..roles import (
     Instruction,
@@ -18,11 +20,18 @@ class RunTasks(Instruction, frozen=True):
     job_id: str
     job_graph: JobGraph
     vertex_id: str
-    tasks: tuple[Task, ...]
+    attempts: frozenset[str]
+    known: Map[str, Task]
+    """All tasks of the TaskExecutor: those of `attempts` are looked up when they are asked for."""
 
     @property
     def key(self) -> str:
         return f"run/{self.deployment_id}"
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """Those that are to run, in the order in which they were submitted."""
+        return tuple(sorted((self.known[each] for each in self.attempts), key=lambda task: task.cause))
 
 
 class StopTask(Instruction, frozen=True):

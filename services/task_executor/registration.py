@@ -1,4 +1,8 @@
-"""A TaskExecutor at the ResourceManager: it registers, reports its slots, and leaves."""
+"""A TaskExecutor at the ResourceManager: it registers, reports its slots, and leaves.
+
+The process registers itself when it is up; what it said is kept, and said again where the ResourceManager has lost
+sight of it.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,26 @@ from msgspec.structs import replace
 from ...schemas import everyone, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
+from ..configuration.role_options import TaskExecutorOptions
 from ..roles import RESOURCE_MANAGER, IllegalEvent, Owed, Step
-from .release import cancel
+from .release import abandon, cancel
 from .state import Registration, TaskExecutorState
 from .task_slot_table import MOST_SLOTS
-from .tasks import unfinished
+
+
+def register_again(state: TaskExecutorState, cause: int) -> TaskExecutorState:
+    """RegisterTaskExecutor is owed once more, unless the TaskExecutor has not registered yet or leaves."""
+    if state.registration is None or state.leaving is not None:
+        return state
+    registration = replace(state.registration, owed=True, cause=cause, instance_id=None, reported=False)
+    return replace(state, registration=registration)
 
 
 def _registered(
     state: TaskExecutorState, record: Record, body: task_executor.TaskExecutorRegistrationSuccess
 ) -> TaskExecutorState:
-    if state.registration is None:
-        # The answer to an earlier process under the same resource id.
+    if state.registration is None or state.registration.owed:
+        # The answer to an earlier process under the same resource id, or to an earlier registration.
         return state
     registration = replace(
         state.registration, instance_id=body.instance_id, cause=record.offset, reported=False
@@ -43,10 +55,11 @@ def _told_to_leave(
 
 
 def _new_process(
-    state: TaskExecutorState, _record: Record, _body: everyone.LeaderElected
+    state: TaskExecutorState, record: Record, _body: everyone.LeaderElected
 ) -> TaskExecutorState:
-    # It has to register, and may have been told to leave in an earlier life.
-    return replace(state, registration=None, leaving=None, leaving_cause=None, left=False)
+    # It has to register, and may have been told to leave in an earlier life. Nobody could take a slot meanwhile.
+    slots = replace(state.slots, waiting=state.slots.waiting.again(record.header.time))
+    return replace(state, registration=None, slots=slots, leaving=None, leaving_cause=None, left=False)
 
 
 def _registers(
@@ -54,7 +67,7 @@ def _registers(
 ) -> TaskExecutorState:
     if not 1 <= body.number_of_slots <= MOST_SLOTS:
         raise IllegalEvent(record, "any", f"{body.number_of_slots} slots are not 1 to {MOST_SLOTS}")
-    registration = Registration(body.hardware, body.default_slot_profile, body.number_of_slots)
+    registration = Registration(body, TaskExecutorOptions.of(body.configuration))
     slots = state.slots.sized(body.number_of_slots, body.default_slot_profile)
     return replace(state, registration=registration, slots=slots)
 
@@ -68,9 +81,9 @@ def _reported(
 
 
 def _has_left(
-    state: TaskExecutorState, _record: Record, _body: resource_manager.DisconnectTaskManager
+    state: TaskExecutorState, record: Record, _body: resource_manager.DisconnectTaskManager
 ) -> TaskExecutorState:
-    return replace(state, left=True)
+    return replace(abandon(state, record.offset), registration=None, left=True)
 
 
 def slot_report(state: TaskExecutorState) -> list[Owed]:
@@ -86,9 +99,17 @@ def slot_report(state: TaskExecutorState) -> list[Owed]:
     return [Owed(RESOURCE_MANAGER, report, registration.cause)]
 
 
+def renewal(state: TaskExecutorState) -> list[Owed]:
+    """RegisterTaskExecutor, where the ResourceManager has lost sight of this TaskExecutor."""
+    registration = state.registration
+    if registration is None or not registration.owed or state.leaving is not None:
+        return []
+    return [Owed(RESOURCE_MANAGER, registration.said, registration.cause)]
+
+
 def goodbye(state: TaskExecutorState) -> list[Owed]:
     """DisconnectTaskManager, when a TaskExecutor that was told to leave has nothing left to run."""
-    if state.leaving is None or state.left or unfinished(state):
+    if state.leaving is None or state.left or state.tasks:
         return []
     body = resource_manager.DisconnectTaskManager(resource_id=state.resource_id, reason=state.leaving)
     return [Owed(RESOURCE_MANAGER, body, state.leaving_cause)]

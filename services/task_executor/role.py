@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ...schemas import everyone
 from ...schemas.event import Record
-from ...schemas.states import EXECUTION_ENDS
-from ...schemas.types import ExecutionState
 from ..roles import (
     TASK_EXECUTOR,
     Instruction,
@@ -21,12 +21,9 @@ from ..roles import (
     instance_of,
     unchanged,
 )
-from . import connections, registration, slots, tasks
-from .instructions import RunTasks, StopTask
-from .state import (
-    Task,
-    TaskExecutorState,
-)
+from . import connections, deployments, losses, registration, slots, tasks
+from .instructions import StopTask
+from .state import TaskExecutorState
 
 
 class TaskExecutor:
@@ -38,40 +35,31 @@ class TaskExecutor:
         return TaskExecutorState(resource_id=instance_of(role_address))
 
     def evolve(self, state: TaskExecutorState, record: Record) -> TaskExecutorState:
-        return _STEPS.take(state, record)
+        after = _STEPS.take(state, record)
+        return after if after.slots is state.slots else replace(after, slots_changed=record.offset)
 
     def decide(self, state: TaskExecutorState, now: Time) -> list[Owed]:
         return [
             *registration.slot_report(state),
             *slots.answers(state),
             *connections.messages(state),
+            *slots.failures(state, now),
             *tasks.acknowledgements(state),
             *slots.notifications(state),
             *registration.goodbye(state),
+            *tasks.refusals(state),
+            *registration.renewal(state),
         ]
 
     def deadline(self, state: TaskExecutorState) -> Time | None:
-        return None
+        return slots.deadline(state)
 
     def instructions(self, state: TaskExecutorState) -> Sequence[Instruction]:
-        groups: dict[str, list[Task]] = {}
-        stops = []
-        for task in sorted(state.tasks.values(), key=lambda each: each.cause):
-            if task.state in EXECUTION_ENDS:
-                continue
-            if task.cancel is not None:
-                stops.append(StopTask(task.execution_attempt_id, task.job_id, task.cancel))
-            groups.setdefault(task.deployment_id, []).append(task)
-        runs = []
-        for deployment_id, group in groups.items():
-            job_id, vertex_id = group[0].job_id, group[0].vertex_id
-            graph = state.jobs[job_id].graph if job_id in state.jobs else None
-            complete = len(group) == group[0].deployment_size or any(
-                task.state is not ExecutionState.DEPLOYING for task in group
-            )
-            if graph is not None and complete and all(task.cancel is None for task in group):
-                runs.append(RunTasks(deployment_id, job_id, graph, vertex_id, tuple(group)))
-        return [*runs, *stops]
+        stops = [
+            StopTask(attempt, state.tasks[attempt].job_id, cause)
+            for attempt, cause in sorted(state.stopping.items(), key=lambda pair: (pair[1], pair[0]))
+        ]
+        return [*deployments.runs(state), *stops]
 
 
 _STEPS: Steps[TaskExecutorState] = Steps(
@@ -80,6 +68,8 @@ _STEPS: Steps[TaskExecutorState] = Steps(
         **slots.STEPS,
         **tasks.STEPS,
         **registration.STEPS,
+        **losses.STEPS,
+        everyone.ConfigurationChanged: unchanged,
         everyone.ClusterTerminated: unchanged,
     }
 )

@@ -14,6 +14,7 @@ import psutil
 from ...pipelines.graph.options import Scope
 from ...pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from ...schemas import job_master, resource_manager
+from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import AccumulatorSnapshot, ExecutionState, HardwareDescription
 from ..configuration import Configuration
 from ..configuration.options import MANAGED_MEMORY
@@ -90,8 +91,11 @@ class TaskExecutorShell:
         """What the runtime really has, and what it is still to be given; from any thread."""
         attempts = self._runtime.attempts() if self._runtime is not None else {}
         for attempt, counts in attempts.items():
-            job_id, _ = self._jobs[attempt]
-            yield AccumulatorSnapshot(job_id=job_id, execution_attempt_id=attempt, user_accumulators=counts)
+            known = self._jobs.get(attempt)
+            if known is not None:
+                yield AccumulatorSnapshot(
+                    job_id=known[0], execution_attempt_id=attempt, user_accumulators=counts
+                )
         for attempt, task in state.tasks.items():
             if attempt not in self._jobs:
                 yield AccumulatorSnapshot(job_id=task.job_id, execution_attempt_id=attempt)
@@ -106,6 +110,8 @@ class TaskExecutorShell:
         if runtime is None:
             # Not up yet: the registration that follows brings the instructions here again.
             return
+        # What is not demanded any more is never demanded again.
+        self._begun.intersection_update(each.key for each in instructions)
         for instruction in instructions:
             if instruction.key in self._begun:
                 continue
@@ -122,6 +128,8 @@ class TaskExecutorShell:
     def reported(self, execution_attempt_id: str, state: ExecutionState, failure: str | None) -> None:
         """A task has changed its state."""
         job_id, cause = self._jobs[execution_attempt_id]
+        if state in EXECUTION_ENDS:
+            del self._jobs[execution_attempt_id]
         body = job_master.UpdateTaskExecutionState(
             job_id=job_id, execution_attempt_id=execution_attempt_id, execution_state=state, failure=failure
         )

@@ -1,4 +1,8 @@
-"""The slots of a TaskExecutor: asked for by the ResourceManager, taken and given back by JobMasters."""
+"""The slots of a TaskExecutor: asked for by the ResourceManager, taken and given back by JobMasters.
+
+A slot that no JobMaster takes within `taskmanager.slot.timeout` is given up: FailSlot frees it here, and tells the
+JobMaster that it does not get it.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,26 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ...schemas import resource_manager, task_executor
+from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SlotID
 from ..roles import (
+    JOB_MASTER,
     RESOURCE_MANAGER,
     Owed,
     Step,
+    Time,
+    address,
 )
 from .connections import connect
-from .release import release
+from .release import release, take_away
 from .state import (
     JobConnection,
     SlotAnswer,
     TaskExecutorState,
 )
+from .task_slot_table import TaskSlotState
 
 
 def _slot_requested(
@@ -45,7 +53,16 @@ def _slot_requested(
         slots=slots,
         slot_answers=state.slot_answers.set(record.offset, SlotAnswer(body.allocation_id, number)),
     )
-    return connect(state, replace(connection, cause=record.offset))
+    unoffered = connection.unoffered | {body.allocation_id}
+    return connect(state, replace(connection, cause=record.offset, unoffered=unoffered))
+
+
+def _slot_granted(
+    state: TaskExecutorState, record: Record, body: resource_manager.SlotRequestAccepted
+) -> TaskExecutorState:
+    # It waits for its JobMaster from now on: a time of this TaskExecutor's own clock, which will say when it is over.
+    slots = state.slots.wait(body.allocation_id, record.header.time)
+    return _slot_answered(replace(state, slots=slots), record, body)
 
 
 def _slot_answered(
@@ -79,7 +96,17 @@ def _slots_turned_down(
 def _slot_not_needed(
     state: TaskExecutorState, record: Record, body: task_executor.FreeSlot
 ) -> TaskExecutorState:
+    if record.header.sender == RESOURCE_MANAGER:
+        return take_away(state, body.allocation_id, body.reason, record.offset)
     return release(state, body.allocation_id, record.offset)
+
+
+def _slot_failed(state: TaskExecutorState, record: Record, body: job_master.FailSlot) -> TaskExecutorState:
+    # Whatever became of the slot since that was decided: its JobMaster does not count on it any more.
+    allocation_id = body.allocation_id
+    if allocation_id in state.failed_slots:
+        state = replace(state, failed_slots=state.failed_slots.delete(allocation_id))
+    return release(state, allocation_id, record.offset)
 
 
 def _freedom_notified(
@@ -95,11 +122,15 @@ def _job_manager_leaves(
     state: TaskExecutorState, record: Record, body: task_executor.DisconnectJobManager
 ) -> TaskExecutorState:
     job_id, cause = body.job_id, record.offset
-    connection = state.jobs.get(job_id)
-    if connection is None:
+    if job_id not in state.jobs:
         return state
-    for allocation_id in sorted(state.slots.per_job.get(job_id, frozenset())):
-        state = release(state, allocation_id, cause)
+    for slot in state.slots.of_job(job_id):
+        allocation_id = slot.allocation_id or ""
+        if slot.state is TaskSlotState.ALLOCATED:
+            # It may have been requested, and be waited for, since the JobMaster decided to leave.
+            state = take_away(state, allocation_id, body.reason, cause)
+        else:
+            state = release(state, allocation_id, cause)
     return connect(state, replace(state.jobs[job_id], cause=cause))
 
 
@@ -118,6 +149,38 @@ def answers(state: TaskExecutorState) -> list[Owed]:
             )
             owed.append(Owed(RESOURCE_MANAGER, rejected, offset))
     return owed
+
+
+def deadline(state: TaskExecutorState) -> Time | None:
+    """When the slot that has waited longest for its JobMaster is given up."""
+    oldest = state.slots.waiting.oldest
+    if oldest is None or state.registration is None:
+        return None
+    return oldest + state.registration.options.slot_timeout
+
+
+def failures(state: TaskExecutorState, now: Time) -> list[Owed]:
+    """FailSlot for every slot that was taken from a JobMaster, or that none has taken in time."""
+    owed = [
+        (failure.cause, allocation_id, failure.job_id, failure.reason)
+        for allocation_id, failure in state.failed_slots.items()
+    ]
+    due = deadline(state)
+    if due is not None and due <= now and state.registration is not None:
+        timeout = state.registration.options.slot_timeout
+        for allocation_id in state.slots.waiting.until(now - timeout):
+            slot = state.slots.slots[state.slots.allocated[allocation_id]]
+            job_id = slot.job_id or ""
+            reason = f"slot {slot.number} of TaskExecutor {state.resource_id} was not taken within {timeout / 1e6:g} s"
+            owed.append((state.jobs[job_id].cause, allocation_id, job_id, reason))
+    return [
+        Owed(
+            address(JOB_MASTER, job_id),
+            job_master.FailSlot(allocation_id=allocation_id, reason=reason),
+            cause,
+        )
+        for cause, allocation_id, job_id, reason in sorted(owed)
+    ]
 
 
 def notifications(state: TaskExecutorState) -> list[Owed]:
@@ -142,7 +205,8 @@ STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
     task_executor.SlotsRejected: _slots_turned_down,
     task_executor.FreeSlot: _slot_not_needed,
     task_executor.DisconnectJobManager: _job_manager_leaves,
-    resource_manager.SlotRequestAccepted: _slot_answered,
+    resource_manager.SlotRequestAccepted: _slot_granted,
     resource_manager.SlotRequestRejected: _slot_answered,
     resource_manager.NotifySlotAvailable: _freedom_notified,
+    job_master.FailSlot: _slot_failed,
 }

@@ -5,35 +5,64 @@ from __future__ import annotations
 import msgspec
 from immutables import Map
 
-from ...schemas.types import ExecutionState, HardwareDescription, JobGraph, ResourceProfile
+from ...schemas import resource_manager
+from ...schemas.types import ExecutionState, JobGraph
+from ..configuration.role_options import TaskExecutorOptions
 from .task_slot_table import TaskSlotTable
 
 
 class Registration(msgspec.Struct, frozen=True):
     """At the ResourceManager: `instance_id` is None until it answered, `reported` says whether it has the slots."""
 
-    hardware: HardwareDescription
-    default_slot_profile: ResourceProfile
-    number_of_slots: int
-    instance_id: str | None = None
+    said: resource_manager.RegisterTaskExecutor
+    """As the process said it at its start; said again where the ResourceManager has lost sight of it."""
+    options: TaskExecutorOptions
+    owed: bool = False
+    """Whether it is to be said again."""
     cause: int | None = None
+    instance_id: str | None = None
     reported: bool = False
 
 
+class Deployment(msgspec.Struct, frozen=True):
+    """Subtasks of one vertex that come together and share a query.
+
+    It is complete when as many have `arrived` as it is to have, whatever became of them.
+    """
+
+    vertex_id: str
+    size: int
+    cause: int
+    """The offset of the first one's SubmitTask."""
+    arrived: int = 0
+    runnable: frozenset[str] = frozenset()
+    """Those that have neither ended nor are to end."""
+
+    @property
+    def complete(self) -> bool:
+        return self.arrived >= self.size
+
+
 class JobConnection(msgspec.Struct, frozen=True):
-    """A job that has slots here. `graph` is None until its JobMaster answered the registration."""
+    """A job that has slots here. `graph` is None until its JobMaster answered for the first time."""
 
     job_id: str
     cause: int
-    registered: bool = False
+    greeted: bool = False
     """RegisterTaskManager has been said."""
+    answered: bool = False
+    """The JobMaster has answered that."""
     graph: JobGraph | None = None
-    offered: frozenset[str] = frozenset()
-    """Allocations that OfferSlots has been said for."""
+    unoffered: frozenset[str] = frozenset()
+    """Allocated slots that OfferSlots is owed for."""
+    deployments: Map[str, Deployment] = Map()
+    """Those that are not complete yet, or have something to run."""
+    attempts: Map[tuple[str, int], int] = Map()
+    """(vertex, subtask) -> the last attempt that was submitted here: what is not newer has been seen."""
 
 
 class Task(msgspec.Struct, frozen=True):
-    """An Execution that was submitted here."""
+    """An Execution that was submitted here and has not ended."""
 
     execution_attempt_id: str
     job_id: str
@@ -42,12 +71,8 @@ class Task(msgspec.Struct, frozen=True):
     attempt_number: int
     allocation_id: str
     deployment_id: str
-    deployment_size: int
     cause: int
     state: ExecutionState = ExecutionState.DEPLOYING
-    acknowledged: bool = False
-    cancel: int | None = None
-    """The offset of what demands its end."""
 
 
 class SlotAnswer(msgspec.Struct, frozen=True):
@@ -66,23 +91,41 @@ class FreedSlot(msgspec.Struct, frozen=True):
     cause: int
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """A job's JobMaster is owed the news that a slot, or a task that it submitted, is none."""
+
+    job_id: str
+    reason: str
+    cause: int
+
+
 class TaskExecutorState(msgspec.Struct, frozen=True):
-    """The whole of it."""
+    """The whole of it. From `slot_answers` on: what is owed or demanded, so that deciding costs no more than that."""
 
     resource_id: str
     registration: Registration | None = None
+    """None before the process has registered itself, and after it has left."""
     slots: TaskSlotTable = TaskSlotTable()
+    slots_changed: int = -1
+    """The offset of the last event that changed a slot."""
     jobs: Map[str, JobConnection] = Map()
     tasks: Map[str, Task] = Map()
-    slot_answers: Map[int, SlotAnswer] = Map()
-    """By the offset of the request."""
-    freed: Map[int, FreedSlot] = Map()
-    """By slot number."""
-    unacknowledged: Map[str, int] = Map()
-    """Tasks that TaskAcknowledged is owed for, with the offset of SubmitTask."""
-    jobs_owing: Map[str, int] = Map()
-    """Jobs that RegisterTaskManager, OfferSlots or DisconnectTaskManager may be owed to."""
     leaving: str | None = None
     """Why the ResourceManager ends the connection: the TaskExecutor shuts down."""
     leaving_cause: int | None = None
     left: bool = False
+
+    slot_answers: Map[int, SlotAnswer] = Map()
+    """By the offset of the request."""
+    freed: Map[int, FreedSlot] = Map()
+    """By slot number."""
+    failed_slots: Map[str, Failure] = Map()
+    """By AllocationID: FailSlot is owed."""
+    unacknowledged: Map[str, int] = Map()
+    """Tasks that TaskAcknowledged is owed for, with the offset of SubmitTask."""
+    refused: Map[str, Failure] = Map()
+    """By Execution: it was submitted and can't run; UpdateTaskExecutionState is owed."""
+    stopping: Map[str, int] = Map()
+    """Tasks that are to end, with the offset of what demands it."""
+    jobs_owing: Map[str, int] = Map()
+    """Jobs that RegisterTaskManager, OfferSlots or DisconnectTaskManager is owed to."""

@@ -1,18 +1,22 @@
 """The TaskSlotTable: the slots of a TaskExecutor (document 003).
 
 A slot is FREE, ALLOCATED (for a job whose JobMaster has not taken it yet), ACTIVE (taken), or RELEASING (to be free as
-soon as its last task has ended).
+soon as its last task has ended). It moves as `TRANSITIONS` says, and not otherwise.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile, SlotID, SlotStatus
+from ..roles import Time
+from .allocation_times import AllocationTimes
 
 MOST_SLOTS = 1024
 
@@ -26,6 +30,19 @@ class TaskSlotState(StrEnum):
     RELEASING = "RELEASING"
 
 
+TRANSITIONS: Mapping[TaskSlotState, frozenset[TaskSlotState]] = {
+    TaskSlotState.FREE: frozenset({TaskSlotState.ALLOCATED}),
+    TaskSlotState.ALLOCATED: frozenset({TaskSlotState.ACTIVE, TaskSlotState.RELEASING}),
+    TaskSlotState.ACTIVE: frozenset({TaskSlotState.RELEASING}),
+    TaskSlotState.RELEASING: frozenset({TaskSlotState.FREE}),
+}
+"""State of a slot -> what may follow it."""
+
+
+class IllegalTransition(Exception):
+    """A slot can't go from one state to another."""
+
+
 class TaskSlot(msgspec.Struct, frozen=True):
     """One slot; `tasks` are the Executions in it that have not ended."""
 
@@ -36,6 +53,17 @@ class TaskSlot(msgspec.Struct, frozen=True):
     allocation_id: str | None = None
     tasks: frozenset[str] = frozenset()
 
+    def moved(self, to: TaskSlotState, **changes: Any) -> TaskSlot:
+        """The slot in another state. Raises IllegalTransition."""
+        if to not in TRANSITIONS[self.state]:
+            raise IllegalTransition(f"slot {self.number} is {self.state.value} and can't become {to.value}")
+        return replace(self, state=to, **changes)
+
+    @property
+    def held(self) -> bool:
+        """Whether the slot is a job's to use."""
+        return self.state in (TaskSlotState.ALLOCATED, TaskSlotState.ACTIVE)
+
 
 class TaskSlotTable(msgspec.Struct, frozen=True):
     """Slots by number; `allocated` finds them by AllocationID, `per_job` by job."""
@@ -43,6 +71,8 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
     slots: Map[int, TaskSlot] = Map()
     allocated: Map[str, int] = Map()
     per_job: Map[str, frozenset[str]] = Map()
+    waiting: AllocationTimes = AllocationTimes()
+    """Slots that are ALLOCATED and known to be so at the ResourceManager."""
 
     def sized(self, count: int, profile: ResourceProfile) -> TaskSlotTable:
         """The table with slots 0 to count - 1, of this profile; what is allocated stays as it is."""
@@ -56,34 +86,47 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         return replace(self, slots=slots)
 
     def by_allocation(self, allocation_id: str) -> TaskSlot | None:
-        """The slot that the allocation holds."""
+        """The slot that the allocation has."""
         number = self.allocated.get(allocation_id)
         return None if number is None else self.slots[number]
+
+    def of_job(self, job_id: str) -> list[TaskSlot]:
+        """The slots of a job, by number."""
+        numbers = sorted(self.allocated[each] for each in self.per_job.get(job_id, ()))
+        return [self.slots[number] for number in numbers]
 
     def allocate(self, number: int, job_id: str, allocation_id: str) -> TaskSlotTable | None:
         """The slot is held for the job; None if it can't be, because it is unknown or not free."""
         slot = self.slots.get(number)
         if slot is None or slot.state is not TaskSlotState.FREE:
             return None
-        held = replace(slot, state=TaskSlotState.ALLOCATED, job_id=job_id, allocation_id=allocation_id)
         of_job = self.per_job.get(job_id, frozenset()) | {allocation_id}
         return replace(
-            self._put(held),
+            self._put(slot.moved(TaskSlotState.ALLOCATED, job_id=job_id, allocation_id=allocation_id)),
             allocated=self.allocated.set(allocation_id, number),
             per_job=self.per_job.set(job_id, of_job),
         )
 
-    def activate(self, allocation_id: str) -> TaskSlotTable:
-        """The JobMaster has taken the slot."""
+    def wait(self, allocation_id: str, now: Time) -> TaskSlotTable:
+        """An ALLOCATED slot waits for its JobMaster from now on, or goes on waiting."""
         slot = self.by_allocation(allocation_id)
         if slot is None or slot.state is not TaskSlotState.ALLOCATED:
             return self
-        return self._put(replace(slot, state=TaskSlotState.ACTIVE))
+        return replace(self, waiting=self.waiting.add(allocation_id, now))
+
+    def activate(self, allocation_id: str) -> TaskSlotTable:
+        """The JobMaster has taken the slot; one that is not ALLOCATED stays."""
+        slot = self.by_allocation(allocation_id)
+        if slot is None or slot.state is not TaskSlotState.ALLOCATED:
+            return self
+        return replace(
+            self._put(slot.moved(TaskSlotState.ACTIVE)), waiting=self.waiting.remove(allocation_id)
+        )
 
     def add_task(self, allocation_id: str, execution_attempt_id: str) -> TaskSlotTable | None:
         """A task runs in the slot; None if the slot is not held under this allocation."""
         slot = self.by_allocation(allocation_id)
-        if slot is None or slot.state is TaskSlotState.RELEASING:
+        if slot is None or not slot.held:
             return None
         return self._put(replace(slot, tasks=slot.tasks | {execution_attempt_id}))
 
@@ -95,7 +138,11 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
     def release(self, allocation_id: str) -> TaskSlotTable:
         """The slot is to be free as soon as nothing runs in it; see `vacate`."""
         slot = self.by_allocation(allocation_id)
-        return self if slot is None else self._put(replace(slot, state=TaskSlotState.RELEASING))
+        if slot is None or not slot.held:
+            return self
+        return replace(
+            self._put(slot.moved(TaskSlotState.RELEASING)), waiting=self.waiting.remove(allocation_id)
+        )
 
     def vacate(self, allocation_id: str) -> TaskSlotTable:
         """A RELEASING slot without tasks becomes FREE; any other stays."""
@@ -105,13 +152,13 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         job_id = slot.job_id or ""
         of_job = self.per_job.get(job_id, frozenset()) - {allocation_id}
         return replace(
-            self._put(TaskSlot(slot.number, slot.profile)),
+            self._put(slot.moved(TaskSlotState.FREE, job_id=None, allocation_id=None)),
             allocated=self.allocated.delete(allocation_id),
             per_job=self.per_job.set(job_id, of_job) if of_job else self.per_job.delete(job_id),
         )
 
     def report(self, resource_id: str) -> tuple[SlotStatus, ...]:
-        """The slot report, by number."""
+        """The slot report, by number; a slot that is RELEASING is not free yet."""
         return tuple(
             SlotStatus(
                 slot_id=SlotID(resource_id=resource_id, slot_number=number),

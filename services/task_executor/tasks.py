@@ -1,4 +1,8 @@
-"""The tasks of a TaskExecutor: submitted, acknowledged, followed to their end."""
+"""The tasks of a TaskExecutor: submitted, acknowledged, followed to their end.
+
+What has ended is forgotten. Of each subtask only the number of its last attempt is kept, for as long as the job is
+connected: a SubmitTask that comes once more runs nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,8 @@ from msgspec.structs import replace
 from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
-from ...schemas.states import EXECUTION_ENDS
+from ...schemas.states import EXECUTION_ENDS, EXECUTION_TRANSITIONS
+from ...schemas.types import ExecutionState
 from ..roles import (
     JOB_MASTER,
     IllegalEvent,
@@ -17,8 +22,10 @@ from ..roles import (
     Step,
     address,
 )
+from . import deployments
 from .release import cancel, vacate
 from .state import (
+    Failure,
     Task,
     TaskExecutorState,
 )
@@ -27,27 +34,42 @@ from .state import (
 def _task_submitted(
     state: TaskExecutorState, record: Record, body: task_executor.SubmitTask
 ) -> TaskExecutorState:
-    if body.execution_attempt_id in state.tasks:
+    attempt = body.execution_attempt_id
+    connection = state.jobs.get(body.job_id)
+    if attempt in state.tasks or (connection is not None and deployments.seen(connection, body)):
         return state
-    slots = state.slots.add_task(body.allocation_id, body.execution_attempt_id)
+    fault = _fault(state, body)
+    state = deployments.arrived(state, record, body, runnable=fault is None)
+    slots = state.slots.add_task(body.allocation_id, attempt) if fault is None else None
     if slots is None:
-        raise IllegalEvent(record, "slot not held", f"allocation {body.allocation_id} holds no slot here")
+        refusal = Failure(body.job_id, fault or "", record.offset)
+        return replace(state, refused=state.refused.set(attempt, refusal))
     task = Task(
-        execution_attempt_id=body.execution_attempt_id,
+        execution_attempt_id=attempt,
         job_id=body.job_id,
         vertex_id=body.vertex_id,
         subtask_index=body.subtask_index,
         attempt_number=body.attempt_number,
         allocation_id=body.allocation_id,
         deployment_id=body.deployment_id,
-        deployment_size=body.deployment_size,
         cause=record.offset,
     )
     return replace(
         state,
         slots=slots,
-        tasks=state.tasks.set(task.execution_attempt_id, task),
-        unacknowledged=state.unacknowledged.set(task.execution_attempt_id, record.offset),
+        tasks=state.tasks.set(attempt, task),
+        unacknowledged=state.unacknowledged.set(attempt, record.offset),
+    )
+
+
+def _fault(state: TaskExecutorState, body: task_executor.SubmitTask) -> str | None:
+    """Why the task can't run here."""
+    slot = state.slots.by_allocation(body.allocation_id)
+    if slot is not None and slot.job_id == body.job_id and slot.held:
+        return None
+    return (
+        f"its slot is not held under allocation {body.allocation_id} on TaskExecutor {state.resource_id}"
+        " (any more)"
     )
 
 
@@ -68,33 +90,66 @@ def _acknowledged(
 def _task_changed(
     state: TaskExecutorState, record: Record, body: job_master.UpdateTaskExecutionState
 ) -> TaskExecutorState:
-    execution_attempt_id, to = body.execution_attempt_id, body.execution_state
-    task = state.tasks.get(execution_attempt_id)
+    attempt, to = body.execution_attempt_id, body.execution_state
+    task = state.tasks.get(attempt)
     if task is None:
+        refused = state.refused
+        return state if attempt not in refused else replace(state, refused=refused.delete(attempt))
+    if to is task.state:
         return state
-    if task.state in EXECUTION_ENDS:
-        raise IllegalEvent(record, task.state.value, f"Execution {execution_attempt_id} has ended")
-    state = replace(state, tasks=state.tasks.set(execution_attempt_id, replace(task, state=to)))
+    if to not in EXECUTION_TRANSITIONS[task.state]:
+        if task.state is ExecutionState.CANCELING:
+            # The task had not heard of its cancellation yet.
+            return state
+        raise IllegalEvent(record, task.state.value, f"Execution {attempt} can't become {to.value}")
+    if to is ExecutionState.CANCELING:
+        return cancel(state, attempt, record.offset)
     if to not in EXECUTION_ENDS:
-        return state
-    state = replace(state, slots=state.slots.remove_task(task.allocation_id, execution_attempt_id))
-    return vacate(state, task.allocation_id, record.offset)
+        return replace(state, tasks=state.tasks.set(attempt, replace(task, state=to)))
+    return _ended(state, task, record.offset)
 
 
-def unfinished(state: TaskExecutorState) -> bool:
-    """Whether a task has not ended."""
-    return any(task.state not in EXECUTION_ENDS for task in state.tasks.values())
+def _ended(state: TaskExecutorState, task: Task, cause: int) -> TaskExecutorState:
+    attempt = task.execution_attempt_id
+    state = deployments.without(state, task)
+    stopping, unacknowledged = state.stopping, state.unacknowledged
+    state = replace(
+        state,
+        slots=state.slots.remove_task(task.allocation_id, attempt),
+        tasks=state.tasks.delete(attempt),
+        stopping=stopping.delete(attempt) if attempt in stopping else stopping,
+        unacknowledged=unacknowledged.delete(attempt) if attempt in unacknowledged else unacknowledged,
+    )
+    return vacate(state, task.allocation_id, cause)
 
 
 def acknowledgements(state: TaskExecutorState) -> list[Owed]:
     """TaskAcknowledged, in the order of the submissions."""
-    owed = []
-    for attempt, cause in sorted(state.unacknowledged.items(), key=lambda pair: (pair[1], pair[0])):
-        task = state.tasks.get(attempt)
-        if task is not None:
-            body = job_master.TaskAcknowledged(execution_attempt_id=attempt)
-            owed.append(Owed(address(JOB_MASTER, task.job_id), body, cause))
-    return owed
+    return [
+        Owed(
+            address(JOB_MASTER, state.tasks[attempt].job_id),
+            job_master.TaskAcknowledged(execution_attempt_id=attempt),
+            cause,
+        )
+        for attempt, cause in sorted(state.unacknowledged.items(), key=lambda pair: (pair[1], pair[0]))
+    ]
+
+
+def refusals(state: TaskExecutorState) -> list[Owed]:
+    """UpdateTaskExecutionState for every task that was submitted and can't run: it has FAILED."""
+    return [
+        Owed(
+            address(JOB_MASTER, refusal.job_id),
+            job_master.UpdateTaskExecutionState(
+                job_id=refusal.job_id,
+                execution_attempt_id=attempt,
+                execution_state=ExecutionState.FAILED,
+                failure=refusal.reason,
+            ),
+            refusal.cause,
+        )
+        for attempt, refusal in sorted(state.refused.items(), key=lambda pair: (pair[1].cause, pair[0]))
+    ]
 
 
 STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {

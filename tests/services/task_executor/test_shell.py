@@ -1,0 +1,123 @@
+"""The TaskExecutor's shell: what it asks of the runtime, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from immutables import Map
+
+from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
+from tailrace.schemas import resource_manager
+from tailrace.schemas.types import ExecutionState, JobGraph
+from tailrace.services.configuration import Configuration
+from tailrace.services.configuration.role_options import TaskExecutorOptions
+from tailrace.services.roles import Owed
+from tailrace.services.task_executor.instructions import RunTasks, StopTask
+from tailrace.services.task_executor.shell import TaskExecutorShell
+from tailrace.services.task_executor.state import Task
+
+ADDRESS = "task_executor/te"
+GRAPH = JobGraph(name="job", vertices=(), edges=(), configuration={})
+
+
+class RuntimeThatNotes:
+    """Notes what is deployed and cancelled."""
+
+    def __init__(self) -> None:
+        self.deployed: list[VertexDeployment] = []
+        self.cancelled: list[str] = []
+
+    def jvm_heap_bytes(self) -> int:
+        return 1 << 29
+
+    def deploy(self, deployment: VertexDeployment) -> None:
+        self.deployed.append(deployment)
+
+    def cancel(self, execution_attempt_id: str) -> None:
+        self.cancelled.append(execution_attempt_id)
+
+    def attempts(self) -> Mapping[str, Mapping[str, float]]:
+        return {}
+
+    def close(self) -> None: ...
+
+
+def shell_of(values: dict[str, str] | None = None) -> tuple[TaskExecutorShell, RuntimeThatNotes, list[Owed]]:
+    """A shell whose runtime is up, and what it has said."""
+    said: list[Owed] = []
+    shell, runtime = (
+        TaskExecutorShell(lambda _, owed: said.append(owed), ADDRESS, "cluster"),
+        RuntimeThatNotes(),
+    )
+    shell.register(runtime, Configuration(values or {}), resource_id="te", process_address="here")
+    return shell, runtime, said
+
+
+def task(attempt: str = "a", state: ExecutionState = ExecutionState.DEPLOYING, cause: int = 7) -> Task:
+    return Task(
+        execution_attempt_id=attempt, job_id="job", vertex_id="v", subtask_index=3, attempt_number=0,
+        allocation_id="slot", deployment_id="deployment", cause=cause, state=state,
+    )  # fmt: skip
+
+
+def run(*tasks: Task) -> RunTasks:
+    known = {each.execution_attempt_id: each for each in tasks}
+    return RunTasks("deployment", "job", GRAPH, "v", frozenset(known), Map(known))
+
+
+@pytest.mark.parametrize(
+    ("state", "resumes"),
+    [
+        (ExecutionState.DEPLOYING, False),
+        (ExecutionState.INITIALIZING, True),
+        (ExecutionState.RUNNING, True),
+    ],
+)
+def test_a_task_that_ran_before_the_process_was_started_again_resumes(
+    state: ExecutionState, resumes: bool
+) -> None:
+    shell, runtime, _ = shell_of()
+    shell.obey(ADDRESS, [run(task(state=state))], None)
+    assert [each.subtasks for each in runtime.deployed] == [(SubtaskDeployment("a", 3, 0, resumes),)]
+
+
+def test_it_registers_with_its_options_and_with_slots_as_configured() -> None:
+    _, _, said = shell_of(
+        {
+            "taskmanager.numberOfTaskSlots": "4",
+            "taskmanager.slot.timeout": "3 s",
+            "taskmanager.cpu.cores": "8",
+            "taskmanager.memory.managed.size": "64 mb",
+        }
+    )
+    body = said[0].body
+    assert isinstance(body, resource_manager.RegisterTaskExecutor)
+    assert body.number_of_slots == 4
+    assert (body.default_slot_profile.cpu_cores, body.default_slot_profile.managed_memory_mb) == (2.0, 16)
+    assert body.default_slot_profile.heap_memory_mb == 128
+    options = TaskExecutorOptions.of(body.configuration)
+    assert (options.number_of_slots, options.slot_timeout) == (4, 3_000_000)
+
+
+def test_what_is_demanded_is_begun_once_for_as_long_as_it_is_demanded() -> None:
+    shell, runtime, _ = shell_of()
+    for _ in range(3):
+        shell.obey(ADDRESS, [run(task("a"), task("b", cause=8))], None)
+    stop = StopTask("b", "job", 9)
+    for _ in range(3):
+        shell.obey(ADDRESS, [run(task("a")), stop], None)
+    assert [[each.execution_attempt_id for each in one.subtasks] for one in runtime.deployed] == [["a", "b"]]
+    assert runtime.cancelled == ["b"]
+
+
+def test_a_report_says_what_the_task_was_begun_or_stopped_because_of() -> None:
+    shell, _, said = shell_of()
+    shell.obey(ADDRESS, [run(task("a"), task("b", cause=8))], None)
+    shell.reported("a", ExecutionState.RUNNING, None)
+    shell.obey(ADDRESS, [run(task("a"), task("b", cause=8)), StopTask("b", "job", 9)], None)
+    shell.reported("b", ExecutionState.CANCELED, None)
+    assert [(each.recipient, each.cause) for each in said[1:]] == [
+        ("job_master/job", 7),
+        ("job_master/job", 9),
+    ]
