@@ -39,8 +39,6 @@ class Attempt:
     offset: int
     live: bool = True
     reported: str = "DEPLOYING"
-    restarted: bool = False
-    """Its TaskExecutor's process has started anew since it was last reported."""
 
 
 class Attempts:
@@ -65,8 +63,10 @@ class Attempts:
         elif name == "job_master.UpdateTaskExecutionState":
             yield from self._changed(event)
         elif name == "everyone.LeaderElected" and event.kind == "task_executor":
+            # A process that starts anew starts its tasks anew.
             for attempt_id in self._at.get(event.by, ()):
-                self._attempts[attempt_id].restarted = True
+                if self._attempts[attempt_id].reported not in ENDS:
+                    self._attempts[attempt_id].reported = "DEPLOYING"
         elif name in ("everyone.TaskExecutorLost", "resource_manager.DisconnectTaskManager"):
             self._over(self._at.get(event["resource_id"], set()))
         elif name == "job_master.FailSlot":
@@ -168,12 +168,11 @@ class Attempts:
         if event.by != attempt.resource_id:
             yield f"{event.sender} reports {to} of {_shown(attempt)}"
             return
-        again = attempt.restarted and to == attempt.reported
         if attempt.reported in ENDS:
             yield f"{_shown(attempt)} is reported {to} after it was {attempt.reported}"
-        elif to not in AFTER[attempt.reported] and not again:
+        elif to not in AFTER[attempt.reported]:
             yield f"{_shown(attempt)} is reported {to} while it was {attempt.reported}"
-        attempt.reported, attempt.restarted = to, False
+        attempt.reported = to
         if to in ENDS:
             attempt.live = False
 

@@ -19,6 +19,10 @@ class Causes:
         """An event that readers take no notice of."""
         self._ignored.add(event.offset)
 
+    def heard(self, event: Event) -> None:
+        """An event that may be the cause of others."""
+        self._concerns[event.offset] = (event.sender, event.recipient)
+
     def see(self, event: Event) -> Iterator[str]:
         cause, decided_at = event.cause, event.decided_at
         who = f"{event.name} from {event.sender}"
@@ -36,7 +40,7 @@ class Causes:
             elif not self._concerned(cause, event.sender):
                 sender, recipient = self._concerns[cause]
                 yield f"{who} has the cause {cause}, which {sender} said to {recipient}"
-        self._concerns[event.offset] = (event.sender, event.recipient)
+        self.heard(event)
 
     def end(self) -> Iterator[str]:
         return iter(())

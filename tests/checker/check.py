@@ -62,8 +62,11 @@ def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
         if event.offset <= offset:
             violations.append(Violation(event.offset, "Order", f"it follows offset {offset}"))
         offset = event.offset
-        if event.event_id in ids or not fencing.admits(event):
+        if not fencing.admits(event):
             causes.ignored(event)
+            continue
+        if event.event_id in ids:
+            causes.heard(event)
             continue
         ids.add(event.event_id)
         for invariant in invariants:

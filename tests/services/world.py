@@ -1,14 +1,17 @@
 """A cluster of processes that see the log at different times: what `simulation` leaves out.
 
-Each process folds the log at its own pace into its own replica, decides only when its own last append has come back,
-as `services.host.Host` does, and may die between any two events: also with only some of what it owed appended. A
-jobmanager that was deposed goes on talking until it reads so. Shells are simulated: what they have to say is kept in
-`unsaid` until a step says it, and dies with the process, as running tasks do.
+Each process reads the log at its own pace, decides only when its own last append has come back, looks only at what
+changed since, as `services.host.Host` does, and may die between any two events: also with only some of what it owed
+appended. A process that was deposed goes on talking until it reads so. Shells are simulated: what they have to say is
+kept in `unsaid` until a step says it, and dies with the process, as running tasks do.
+
+A state is a function of the log, so it is folded once, when an event is appended, and every process looks at the states
+as they were at its own position. That folding anew gives the same is a law of its own, checked at the end of a run.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,46 +19,58 @@ from typing import Any
 from tailrace.schemas import dispatcher, job_master, resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Event, Record
-from tailrace.schemas.everyone import LeaderElected
-from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
-from tailrace.schemas.types import EntryPoint, ExecutionState, Header, Origin
+from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, LeaderElected
+from tailrace.schemas.states import EXECUTION_ENDS
+from tailrace.schemas.types import EntryPoint, ExecutionState, Header, Origin, ResourceProfile
 from tailrace.services.dispatcher.role import BuildJobGraph
-from tailrace.services.dispatcher.state import Phase
 from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
-from tailrace.services.job_master.slot_pool import OWING
-from tailrace.services.job_master.state import JobMasterState, Progress, SlotStep
-from tailrace.services.replica import Replica
-from tailrace.services.resource_manager.slot_manager import SlotManager, SlotState
-from tailrace.services.roles import IllegalEvent, Instruction, Owed, kind_of, seal
+from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
+from tailrace.services.roles import IllegalEvent, Instruction, Owed, Time, kind_of, seal
 from tailrace.services.task_executor.instructions import RunTasks, StopTask
-from tailrace.services.task_executor.state import TaskExecutorState
-from tailrace.services.task_executor.task_slot_table import TaskSlotState
 
 from .simulation import HARDWARE, PROFILE, SECOND, graph, new_replica
 
 MASTER_ROLES = ("dispatcher", "resource_manager", "job_master")
+RUNNING, CANCELED, FAILED = ExecutionState.RUNNING, ExecutionState.CANCELED, ExecutionState.FAILED
 
 
 class World:
     """The log, the clock, and the processes that are alive. `truth` has folded all of the log."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, configuration: dict[str, str] | None = None, draw: random.Random | None = None
+    ) -> None:
         self.log: list[Record] = []
-        self.now = 1_000 * SECOND
+        self.changed: list[list[tuple[str, Any]]] = []
+        """By offset: the states that the event changed, by address."""
+        self.now: Time = 1_000 * SECOND
+        self.configuration = configuration or {}
+        self.draw = draw
+        """Where it is given, tasks and channels and workers may fail by themselves, as `task_failures` says."""
+        self.task_failures = 0.0
+        self.driver_failures = 0.0
         self.master: Process | None = None
         self.deposed: list[Process] = []
         self.workers: dict[str, Process] = {}
+        self.ever_started: set[str] = set()
+        self.started_by_driver: set[str] = set()
         self.illegal: list[str] = []
         self.truth = new_replica(on_illegal=lambda error, _: self.illegal.append(str(error)))
         self.submitted = 0
         self.sessions = 0
+        self.by_shells: set[int] = set()
+        """Offsets of what was not decided by a role."""
 
-    def append(self, events: list[Event]) -> None:
+    def append(self, events: list[Event], *, by_shell: bool = False) -> None:
         """At the end of the log."""
+        truth = self.truth
         for event in events:
-            record = Record(len(self.log), event.header, event.body)
+            offset = len(self.log)
+            record = Record(offset, event.header, event.body)
             self.log.append(record)
-            self.truth.apply(record)
+            if by_shell:
+                self.by_shells.add(offset)
+            self.changed.append([(address, truth.states[address]) for address in truth.apply(record)])
 
     def processes(self) -> list[Process]:
         """All that are alive, deposed ones included."""
@@ -67,13 +82,28 @@ class World:
         if self.master is not None:
             self.deposed.append(self.master)
         self.master = Process(self, MASTER_ROLES)
+        self.master.configure()
 
     def kill_master(self) -> None:
+        """SIGKILL."""
         self.master = None
 
-    def start_worker(self, resource_id: str, slots: int) -> None:
-        """A TaskExecutor process, the first or the next under its resource id; an older one is dead."""
-        self.workers[resource_id] = Process(self, (f"task_executor/{resource_id}",), slots=slots)
+    def start_worker(
+        self, resource_id: str, slots: int, profile: ResourceProfile = PROFILE, *, zombie: bool = False
+    ) -> None:
+        """A TaskExecutor process, the first or the next under its resource id.
+
+        An older one is dead, or, as a `zombie`, does not know yet.
+        """
+        self.ever_started.add(resource_id)
+        older = self.workers.get(resource_id)
+        if older is not None and zombie:
+            self.deposed.append(older)
+        self.workers[resource_id] = Process(self, (f"task_executor/{resource_id}",), slots, profile)
+
+    def kill_worker(self, resource_id: str) -> None:
+        """SIGKILL."""
+        del self.workers[resource_id]
 
     def stop_worker(self, resource_id: str) -> None:
         """SIGTERM: it says that it leaves. Its tasks end with it."""
@@ -95,122 +125,172 @@ class World:
             recipient="dispatcher",
             origin=origin,
         )
-        self.append([Event(header, body)] * admitted)
+        self.append([Event(header, body)] * admitted, by_shell=True)
         return offset
 
     def turn(self) -> None:
-        """Every process that is alive goes once through its loop."""
+        """Every process that is alive and goes on goes once through its loop."""
         for process in self.processes():
-            process.fold()
-            process.decide()
-            process.speak()
+            if not process.stalled:
+                process.fold()
+                process.decide()
+                process.speak()
 
     def settle(self, limit: int = 2_000) -> None:
         """Every process that is alive goes on until nobody has anything to do. Raises AssertionError."""
+        for process in self.processes():
+            process.stalled = False
         for _ in range(limit):
             before = len(self.log)
             self.turn()
-            busy = any(process.position < len(self.log) or process.unsaid for process in self.processes())
-            if len(self.log) == before and not busy:
+            if len(self.log) == before and not any(process.is_busy() for process in self.processes()):
                 return
-        raise AssertionError("the roles talk without end:\n" + "\n".join(lines(self.log[-30:])))
+        raise AssertionError("the roles talk without end:\n" + "\n".join(lines(self.log[-40:])))
 
     def tick(self, seconds: float) -> None:
+        """Time passes."""
         self.now += int(seconds * SECOND)
 
+    def instance_of(self, resource_id: str, position: int) -> str | None:
+        """The InstanceID of a TaskExecutor's last registration below a position."""
+        for record in reversed(self.log[:position]):
+            if (
+                record.body.AVRO_NAME.endswith("TaskExecutorRegistrationSuccess")
+                and record.header.recipient == f"task_executor/{resource_id}"
+            ):
+                instance_id: str = record.body.instance_id  # type: ignore[attr-defined]
+                return instance_id
+        return None
 
-@dataclass
+
+@dataclass(eq=False)
 class Process:
     """One process: what it leads, how far it has read, what runs in it."""
 
     world: World
     leads: tuple[str, ...]
     slots: int = 0
-    replica: Replica = field(init=False)
+    profile: ResourceProfile = PROFILE
+    states: dict[str, Any] = field(default_factory=dict)
+    """By address, as they are at `position`."""
     position: int = 0
+    """How far it has read: the offset of the next event."""
+    stalled: bool = False
+    """Whether it does nothing for now (SIGSTOP, a long pause): it goes on where it was."""
     appended_to: int = -1
     said: int = 0
     registered: bool = False
     session: str = ""
     epochs: dict[str, int] = field(default_factory=dict)
     begun: set[tuple[str, str]] = field(default_factory=set)
-    unsaid: list[tuple[str, Owed]] = field(default_factory=list)
+    unsaid: list[Event] = field(default_factory=list)
     running: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     """Execution -> (job, vertex, subtask)."""
     ended: set[str] = field(default_factory=set)
+    dirty: dict[str, None] = field(default_factory=dict)
+    deadlines: dict[str, Time] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        only = None if kind_of(self.leads[0]) != "task_executor" else self.leads[0]
-        served = (lambda each: each == only) if only else (lambda each: kind_of(each) != "task_executor")
-        self.replica = new_replica(only=served, on_illegal=lambda *_: None)
-        self.world.sessions += 1
-        self.session = f"session {self.world.sessions}"
-        self.fold()
+        world = self.world
+        world.sessions += 1
+        self.session = f"session {world.sessions}"
+        self.position = len(world.log)
+        self.states = {each: state for each, state in world.truth.states.items() if self.serves(each)}
         for role in self.leads:
-            self.epochs[role] = self.replica.leadership.epoch(role) + 1
+            self.epochs[role] = world.truth.leadership.epoch(role) + 1
             body = LeaderElected(role=role, epoch=self.epochs[role], address="sim", session=self.session)
             self.say(role, Owed(EVERYONE, body, None))
         self.fold()
+        for each in self.states:
+            self._touched(each)
+
+    def serves(self, address: str) -> bool:
+        """Whether it folds the states of an address."""
+        if self.slots:
+            return address == self.leads[0]
+        return kind_of(address) in MASTER_ROLES
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        world = self.world
+        return self is world.master or self in world.workers.values() or self in world.deposed
+
+    def is_busy(self) -> bool:
+        """Whether it has something to read, to look at, or to say."""
+        return bool(self.position < len(self.world.log) or self.unsaid or self.dirty)
+
+    def configure(self) -> None:
+        """The leader says by which configuration it goes, if the log's last one is another."""
+        last = next(
+            (each.body for each in reversed(self.world.log) if isinstance(each.body, ConfigurationChanged)),
+            None,
+        )
+        configuration = self.world.configuration
+        if last is None or last.configuration != configuration:
+            body = ConfigurationChanged(configuration=configuration)
+            self.say("dispatcher", Owed(EVERYONE, body, None))
 
     def fold(self, count: int | None = None) -> None:
         """Reads on, one event at a time; a deposed process ends where it reads of it."""
-        end = len(self.world.log) if count is None else min(len(self.world.log), self.position + count)
-        while self.position < end:
-            record = self.world.log[self.position]
-            self.position += 1
-            self.replica.apply(record)
-            body = record.body
-            if isinstance(body, LeaderElected) and body.epoch > self.epochs.get(body.role, body.epoch):
+        world = self.world
+        end = len(world.log) if count is None else min(len(world.log), self.position + count)
+        for offset in range(self.position, end):
+            self.position = offset + 1
+            for address, state in world.changed[offset]:
+                if self.serves(address):
+                    self.states[address] = state
+                    self._touched(address)
+            body = world.log[offset].body
+            deposed = isinstance(body, LeaderElected) and body.epoch > self.epochs.get(body.role, body.epoch)
+            if deposed or (isinstance(body, ClusterTerminated) and not self.slots):
                 self.end()
                 return
 
     def end(self) -> None:
         """The process is gone."""
-        if self in self.world.deposed:
-            self.world.deposed.remove(self)
-        elif self.world.master is self:
-            self.world.master = None
-        for resource_id, process in list(self.world.workers.items()):
+        world = self.world
+        if self in world.deposed:
+            world.deposed.remove(self)
+        elif world.master is self:
+            world.master = None
+        for resource_id, process in list(world.workers.items()):
             if process is self:
-                del self.world.workers[resource_id]
-
-    def owed(self) -> list[tuple[str, Owed]]:
-        """What its roles owe at its position."""
-        return [
-            (address, each)
-            for address, state in self.replica.states.items()
-            for each in self.replica.role(address).decide(state, self.world.now)
-        ]
+                del world.workers[resource_id]
 
     def decide(self, only: int | None = None) -> None:
         """One turn of the host's loop. With `only`, the process dies after appending so many events."""
-        if self not in self.world.processes() or self.position <= self.appended_to:
+        if self.position <= self.appended_to or not self.is_alive():
             return
-        owed = self.owed()
-        decided_at = self.position - 1
-        self._append(owed if only is None else owed[:only], decided_at)
+        now, truth = self.world.now, self.world.truth
+        due = [each for each, deadline in self.deadlines.items() if deadline <= now]
+        looked_at, self.dirty = list(dict.fromkeys([*self.dirty, *due])), {}
+        owed: list[tuple[str, Owed]] = []
+        for address in looked_at:
+            owed += [(address, each) for each in truth.role(address).decide(self.states[address], now)]
+        self._append(owed if only is None else owed[:only])
         if only is not None:
             self.end()
             return
-        for address, state in list(self.replica.states.items()):
-            for instruction in self.replica.role(address).instructions(state):
-                if (address, instruction.key) not in self.begun and self._ready():
-                    self.begun.add((address, instruction.key))
-                    self._obey(address, instruction)
-        if self.leads[0] in self.replica.states and not self.registered:
+        if self.leads[0] in self.states and self.slots and not self.registered:
             self._register()
-        state = self.replica.states.get(self.leads[0])
-        if isinstance(state, TaskExecutorState) and state.left:
+        for address in looked_at:
+            self._look_after(address)
+        if self.slots and self.leads[0] in self.states and self.states[self.leads[0]].left:
             self.end()
 
     def speak(self, count: int | None = None) -> None:
         """The shells say what they have to say."""
-        if self in self.world.processes():
+        if self.unsaid and self.is_alive():
             now, self.unsaid = self.unsaid[:count], [] if count is None else self.unsaid[count:]
-            self._append(now, self.position - 1, reads_back=False)
+            self.world.append(now, by_shell=True)
 
     def say(self, address: str, owed: Owed) -> None:
-        self._append([(address, owed)], self.position - 1, reads_back=False)
+        """A shell says something that is in the log at once."""
+        self.world.append([self._seal(address, owed)], by_shell=True)
+
+    def mean_to_say(self, address: str, owed: Owed) -> None:
+        """A shell says something that will be in the log sooner or later, unless the process dies before."""
+        self.unsaid.append(self._seal(address, owed))
 
     def report(self, attempt: str, state: ExecutionState, failure: str | None = None) -> None:
         """A task that runs here changes its state."""
@@ -224,33 +304,36 @@ class Process:
         body = job_master.UpdateTaskExecutionState(
             job_id=job_id, execution_attempt_id=attempt, execution_state=state, failure=failure
         )
-        self.unsaid.append((self.leads[0], Owed(f"job_master/{job_id}", body, None)))
+        self.mean_to_say(self.leads[0], Owed(f"job_master/{job_id}", body, None))
 
-    def _append(self, owed: list[tuple[str, Owed]], decided_at: int, *, reads_back: bool = True) -> None:
-        for address, each in owed:
-            epoch = self.epochs[address if address in self.epochs else kind_of(address)]
-            self.world.append(
-                seal(
-                    [each],
-                    cluster="sim",
-                    sender=address,
-                    epoch=epoch,
-                    decided_at=decided_at,
-                    now=self.world.now,
-                    count=self.said,
-                )
-            )
-            self.said += 1
-            if reads_back:
-                self.appended_to = len(self.world.log) - 1
+    def _touched(self, address: str) -> None:
+        self.dirty[address] = None
+        deadline = self.world.truth.role(address).deadline(self.states[address])
+        if deadline is None:
+            self.deadlines.pop(address, None)
+        else:
+            self.deadlines[address] = deadline
 
-    def _ready(self) -> bool:
-        return self.registered or self.slots == 0
+    def _append(self, owed: list[tuple[str, Owed]]) -> None:
+        if owed:
+            self.world.append([self._seal(address, each) for address, each in owed])
+            self.appended_to = len(self.world.log) - 1
+
+    def _seal(self, address: str, owed: Owed) -> Event:
+        count, self.said = self.said, self.said + 1
+        return seal(
+            [owed],
+            cluster="sim",
+            sender=address,
+            epoch=self.epochs[address if address in self.epochs else kind_of(address)],
+            decided_at=self.position - 1,
+            now=self.world.now,
+            count=count,
+        )[0]
 
     def _register(self) -> None:
-        if self.slots == 0:
-            return
         self.registered = True
+        self.dirty[self.leads[0]] = None
         resource_id = self.leads[0].partition("/")[2]
         body = resource_manager.RegisterTaskExecutor(
             address="sim",
@@ -258,9 +341,19 @@ class Process:
             data_port=0,
             hardware=HARDWARE,
             number_of_slots=self.slots,
-            default_slot_profile=PROFILE,
+            default_slot_profile=self.profile,
+            configuration=self.world.configuration,
         )
-        self.unsaid.append((self.leads[0], Owed("resource_manager", body, None)))
+        self.mean_to_say(self.leads[0], Owed("resource_manager", body, None))
+
+    def _look_after(self, address: str) -> None:
+        if self.slots and not self.registered:
+            return
+        role = self.world.truth.role(address)
+        for instruction in role.instructions(self.states[address]):
+            if (address, instruction.key) not in self.begun:
+                self.begun.add((address, instruction.key))
+                self._obey(address, instruction)
 
     def _obey(self, address: str, instruction: Instruction) -> None:
         match instruction:
@@ -275,21 +368,55 @@ class Process:
                 self._outcome(address, built)
             case RunTasks(job_id=job_id, tasks=tasks):
                 for task in tasks:
-                    attempt = task.execution_attempt_id
-                    if attempt in self.running or attempt in self.ended:
-                        raise AssertionError(f"{address} is told to run {attempt} twice")
-                    self.running[attempt] = (job_id, task.vertex_id, task.subtask_index)
-                    self.report(attempt, ExecutionState.RUNNING)
+                    self._run(job_id, task.execution_attempt_id, (job_id, task.vertex_id, task.subtask_index))
             case StopTask(execution_attempt_id=attempt, job_id=job_id):
                 if attempt not in self.ended:
                     self.running.pop(attempt, None)
                     self.ended.add(attempt)
-                    self._report(job_id, attempt, ExecutionState.CANCELED)
+                    self._report(job_id, attempt, CANCELED)
+            case StartWorkerProcess():
+                self._start_worker(address, instruction)
+            case StopWorkerProcess(resource_id=resource_id):
+                self.world.workers.pop(resource_id, None)
+                self._lost(address, resource_id, "stopped")
             case _:
                 raise AssertionError(f"the simulation does not know {instruction}")
 
+    def _run(self, job_id: str, attempt: str, task: tuple[str, str, int]) -> None:
+        if attempt in self.running or attempt in self.ended:
+            raise AssertionError(f"{self.leads[0]} is told to run {attempt} twice")
+        self.running[attempt] = task
+        if self._happens(self.world.task_failures):
+            self.report(attempt, FAILED, "it can't be started")
+            return
+        if self._happens(0.3):
+            self.report(attempt, ExecutionState.INITIALIZING)
+        self.report(attempt, RUNNING)
+
+    def _start_worker(self, address: str, instruction: StartWorkerProcess) -> None:
+        resource_id, world = instruction.resource_id, self.world
+        if self._happens(world.driver_failures):
+            self._lost(address, resource_id, "it could not be started")
+            return
+        if resource_id not in world.workers:
+            world.start_worker(resource_id, instruction.number_of_slots)
+        world.started_by_driver.add(resource_id)
+        body = resource_manager.WorkerStarted(resource_id=resource_id, address="sim")
+        self._outcome(address, body)
+
+    def _lost(self, address: str, resource_id: str, reason: str) -> None:
+        instance_id = self.world.instance_of(resource_id, self.position)
+        body = resource_manager.WorkerLost(
+            resource_id=resource_id, instance_id=instance_id, exited=True, reason=reason
+        )
+        self._outcome(address, body)
+
+    def _happens(self, probability: float) -> bool:
+        draw = self.world.draw
+        return draw is not None and draw.random() < probability
+
     def _outcome(self, address: str, body: Body) -> None:
-        self.unsaid.append((address, Owed(address, body, None)))
+        self.mean_to_say(address, Owed(address, body, None))
 
 
 def lines(records: list[Record]) -> list[str]:
@@ -301,111 +428,12 @@ def lines(records: list[Record]) -> list[str]:
     ]
 
 
-def check_always(world: World) -> None:
-    """What holds after every event. Raises AssertionError."""
-    check_indexes(world.truth)
-    running = Counter(task for process in world.processes() for task in process.running.values())
-    assert not [task for task, count in running.items() if count > 1], f"{running} run more than once"
-    active = Counter(
-        slot.allocation_id
-        for state in _states(world.truth, TaskExecutorState)
-        for slot in state.slots.slots.values()
-        if slot.state is TaskSlotState.ACTIVE
-    )
-    assert not [each for each, count in active.items() if count > 1], "an allocation holds two slots"
-    for process in world.workers.values():
-        for attempt in process.running:
-            task = process.replica.states[process.leads[0]].tasks[attempt]
-            slot = process.replica.states[process.leads[0]].slots.by_allocation(task.allocation_id)
-            assert slot is not None, f"{attempt} runs in no slot"
-            assert slot.job_id == task.job_id, f"{attempt} runs in another job's slot"
-
-
-def check_settled(world: World) -> None:
-    """What holds when nobody has anything to do any more. Raises AssertionError."""
-    for address, owed in _owed(world):
-        raise AssertionError(f"{address} owes {owed.body} still")
+def owed(world: World) -> Iterator[tuple[str, Owed]]:
+    """What any process that is alive owes, looked at afresh."""
     for process in world.processes():
-        for address, state in process.replica.states.items():
-            assert state == world.truth.states[address], f"{address} differs from its replay"
-    if world.master is None:
-        return
-    for state in _states(world.truth, JobMasterState):
-        if state.status in JOB_ENDS and state.terminal is Progress.SAID:
-            instructions = world.truth.role(f"job_master/{state.job_id}").instructions(state)
-            assert not instructions, f"job {state.job_id} has ended, but demands {instructions}"
-    jobs = world.truth.states["dispatcher"].jobs.values()
-    assert not [job for job in jobs if job.phase in (Phase.BUILDING, Phase.ADMITTED, Phase.ACCEPTED)]
-    assert not world.truth.states["dispatcher"].refusals
+        for address, state in process.states.items():
+            for each in world.truth.role(address).decide(state, world.now):
+                yield address, each
 
 
-def check_idle(world: World) -> None:
-    """What holds when all jobs have ended and all TaskExecutors are up: nothing is held. Raises AssertionError."""
-    for job in world.truth.states["dispatcher"].jobs.values():
-        assert job.phase is Phase.ENDED, f"{job.job_id} has not ended but is {job.phase}"
-    slots: SlotManager = world.truth.states["resource_manager"].slots
-    registered = {resource_id for resource_id, _ in slots.slots}
-    for key, slot in slots.slots.items():
-        assert slot.state is SlotState.FREE, f"the ResourceManager holds {key}: {slot}"
-    assert not slots.requests, f"requests are left over: {slots.requests}"
-    for state in _states(world.truth, TaskExecutorState):
-        for slot in state.slots.slots.values():
-            if state.resource_id in world.workers:
-                assert slot.state is TaskSlotState.FREE, f"{state.resource_id} holds {slot}"
-        if state.resource_id in world.workers:
-            assert state.resource_id in registered, f"{state.resource_id} is not registered"
-            assert not state.jobs, f"{state.resource_id} is connected to {list(state.jobs)}"
-            assert not state.tasks, f"{state.resource_id} remembers {list(state.tasks)}"
-    for process in world.processes():
-        assert not process.running, f"{process.leads} still runs {process.running}"
-
-
-def check_indexes(replica: Replica) -> None:
-    """Whatever is kept twice agrees. Raises AssertionError."""
-    for state in _states(replica, TaskExecutorState):
-        table = state.slots
-        held = {slot.allocation_id: number for number, slot in table.slots.items() if slot.allocation_id}
-        assert dict(table.allocated) == held
-        for job_id, allocations in table.per_job.items():
-            assert allocations == {
-                slot.allocation_id for slot in table.slots.values() if slot.job_id == job_id
-            }
-        for slot in table.slots.values():
-            assert (slot.state is TaskSlotState.FREE) == (slot.allocation_id is None)
-            assert slot.allocation_id is not None or not slot.tasks
-            for attempt in slot.tasks:
-                assert state.tasks[attempt].state not in EXECUTION_ENDS
-    for state in _states(replica, JobMasterState):
-        assert state.unfinished == sum(each.state not in EXECUTION_ENDS for each in state.executions.values())
-        owing = {each.allocation_id for each in state.slots.values() if each.step in OWING}
-        assert set(state.slots_owing) == owing
-        if state.status not in JOB_ENDS and state.status.value in ("CREATED", "RUNNING"):
-            missing = sum(each.step is not SlotStep.ALLOCATED for each in state.slots.values())
-            assert state.missing_slots == missing
-    manager = replica.states.get("resource_manager")
-    if manager is not None:
-        slots: SlotManager = manager.slots
-        free: dict[str, set[int]] = {}
-        for (resource_id, number), slot in slots.slots.items():
-            if slot.state is SlotState.FREE:
-                free.setdefault(resource_id, set()).add(number)
-        assert {each: set(numbers) for each, numbers in slots.free.items()} == free
-        assert Counter(slots.unfulfilled.values()) == dict(slots.times)
-        assert set(slots.waiting) == {
-            each.allocation_id for each in slots.requests.values() if each.slot is None
-        }
-
-
-def _states(replica: Replica, kind: type[Any]) -> Iterator[Any]:
-    return (state for state in list(replica.states.values()) if isinstance(state, kind))
-
-
-def _owed(world: World) -> Iterator[tuple[str, Owed]]:
-    for process in world.processes():
-        yield from process.owed()
-        for address, state in process.replica.states.items():
-            deadline = process.replica.role(address).deadline(state)
-            assert deadline is None or deadline > world.now, f"{address} has missed a deadline"
-
-
-__all__ = ["IllegalEvent", "Process", "World", "check_always", "check_idle", "check_settled", "lines"]
+__all__ = ["IllegalEvent", "Process", "World", "lines", "owed"]
