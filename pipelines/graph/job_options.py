@@ -10,22 +10,8 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from .options import (
-    DURATION,
-    FLOAT,
-    HOUR,
-    INT,
-    MILLISECOND,
-    MINUTE,
-    SECOND,
-    ConfigOption,
-    Ordered,
-    Scope,
-    choice,
-    find_faults,
-    index,
-    unlimited,
-)
+from .option_types import DURATION, FLOAT, HOUR, INT, MILLISECOND, MINUTE, SECOND, choice, unlimited
+from .options import ConfigOption, Ordered, Scope, find_faults, index
 
 _MOST_FAULTS = 5
 _JOB = (Scope.JOB,)

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...pipelines.graph import job_options
-from ...pipelines.graph.options import (
+from ...pipelines.graph.option_types import (
     BOOL,
     DURATION,
     FLOAT,
@@ -19,16 +19,13 @@ from ...pipelines.graph.options import (
     MILLISECOND,
     MINUTE,
     SECOND,
-    ConfigOption,
     OptionType,
-    Ordered,
-    Scope,
     choice,
     derived,
-    index,
     pattern,
     unlimited,
 )
+from ...pipelines.graph.options import ConfigOption, Ordered, Scope, index
 from ...schemas.ids import is_id
 
 _EVERYONE = (Scope.CLIENT, Scope.JOBMANAGER, Scope.TASKMANAGER)

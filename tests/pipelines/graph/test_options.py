@@ -10,23 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.graph import job_options
-from tailrace.pipelines.graph.options import (
+from tailrace.pipelines.graph.option_types import (
     BOOL,
     DURATION,
     FLOAT,
     INT,
     MEMORY,
-    ConfigOption,
     OptionType,
-    Ordered,
-    Scope,
     choice,
     derived,
-    find_faults,
-    index,
-    nearest,
     unlimited,
 )
+from tailrace.pipelines.graph.options import ConfigOption, Ordered, Scope, find_faults, index, nearest
 
 
 class Colour(StrEnum):
