@@ -45,12 +45,13 @@ test: setup  ## All tests, with real Kafka and real Spark
 	$(BIN)/pytest $(T)
 
 .PHONY: soak
-soak: setup  ## Random histories of whole clusters, and the integration tests, for SOAK_MINUTES (10), until one fails
+soak: setup  ## Thousands of random histories of whole clusters, kills at random, and the integration tests, for SOAK_MINUTES (10)
 	@end=$$(($$(date +%s) + 60 * $(SOAK_MINUTES))); round=0; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
-		round=$$((round + 1)); echo "soak: round $$round"; \
-		EXAMPLES=1000 $(BIN)/pytest tests/services/test_any_order.py -q --timeout 1800 || exit 1; \
-		$(BIN)/pytest -m integration -q $(T) || exit 1; \
+		round=$$((round + 1)); seed=$$(date +%s); echo "soak: round $$round, seeds from $${seed}000"; \
+		$(BIN)/pytest tests/services/test_simulation.py -q -x --first-seed $${seed}000 --seeds 5000 || exit 1; \
+		EXAMPLES=300 $(BIN)/pytest tests/services/test_any_order.py -q --timeout 1800 || exit 1; \
+		KILLS=5 $(BIN)/pytest -m integration -q $(T) || exit 1; \
 	done
 
 .PHONY: format

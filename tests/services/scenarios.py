@@ -1,6 +1,6 @@
 """Stories of a cluster, told by the simulation; `transcripts/` holds what is said in each.
 
-`python -m services.scenarios` (in `tests/`) prints all that is said, word for word: it must not depend on the order of
+`python -m tests.services.scenarios` prints all that is said, word for word: it must not depend on the order of
 any hash.
 """
 
@@ -17,9 +17,9 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, ExecutionState, JobGraph
 
 from .simulation import Cluster, graph
+from .simulation_chaos import Chaos
+from .simulation_jobs import co_located, configured
 from .world import World
-
-MASTER_ROLES = ("dispatcher", "resource_manager", "job_master")
 
 
 def a_job_finishes() -> Cluster:
@@ -103,17 +103,26 @@ def a_program_is_built_and_another_fails_to() -> Cluster:
     return cluster
 
 
+def first_task(cluster: Cluster, resource_id: str) -> str:
+    """The Execution that was submitted first of those that a TaskExecutor has."""
+    tasks = cluster.replica.states[f"task_executor/{resource_id}"].tasks
+    return min(tasks, key=lambda each: tasks[each].cause)  # type: ignore[no-any-return]
+
+
 def a_task_fails() -> Cluster:
-    """The job fails: its other tasks are cancelled first, then its slots are freed."""
+    """Without restarts the job fails: its other tasks are cancelled first, then its slots are freed."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=2)
     cluster.settle()
-    cluster.submit("j1", graph(2))
+    cluster.submit("j1", configured(graph(2), {"restart-strategy.type": "none"}))
     cluster.settle()
-    task_executor = cluster.replica.states["task_executor/te-1"]
-    attempt = min(task_executor.tasks, key=lambda each: task_executor.tasks[each].cause)
-    cluster.report("task_executor/te-1", attempt, ExecutionState.FAILED, "ZeroDivisionError at job.py:3")
+    cluster.report(
+        "task_executor/te-1",
+        first_task(cluster, "te-1"),
+        ExecutionState.FAILED,
+        "ZeroDivisionError at job.py:3",
+    )
     cluster.settle()
     return cluster
 
@@ -161,6 +170,147 @@ def a_cluster_shuts_down_with_a_running_job() -> Cluster:
     return cluster
 
 
+def a_slot_is_offered_while_its_request_is_cancelled() -> Cluster:
+    """The race of an offer and a cancellation: the JobMaster turns the slot down, the TaskExecutor frees it."""
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1")
+    cluster.settle()
+    cluster.submit("j1")
+    while not cluster.said("task_executor.JobManagerRegistrationSuccess"):
+        assert cluster.step()
+    offers = cluster.owed("task_executor/te-1")
+    cluster.say("client/test", "dispatcher", dispatcher.CancelJob(job_id="j1"))
+    while not cluster.said("CancelSlotRequest"):
+        assert cluster.step(but="task_executor/te-1")
+    for each in offers:
+        cluster.say("task_executor/te-1", each.recipient, each.body, cause=each.cause)
+    cluster.settle()
+    return cluster
+
+
+def a_task_executor_is_lost_while_a_job_is_deployed() -> Cluster:
+    """Its process is killed before all tasks are submitted: the job goes on in another's slots, with new attempts."""
+    cluster = Cluster()
+    cluster.start_master()
+    for resource_id in ("te-1", "te-2"):
+        cluster.start_task_executor(resource_id)
+    cluster.settle()
+    cluster.submit("j1")
+    while not cluster.said("SubmitTask"):
+        assert cluster.step()
+    lost = cluster.said("SubmitTask")[0].header.recipient.partition("/")[2]
+    cluster.kill(lost)
+    cluster.settle()
+    cluster.lose(lost, "its process has ended")
+    cluster.settle()
+    cluster.tick(2)
+    return cluster
+
+
+def two_jobs_compete_for_the_last_slot() -> Cluster:
+    """The first request gets it; the second waits until the first job has finished."""
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1")
+    cluster.settle()
+    cluster.submit("j1")
+    cluster.submit("j2")
+    cluster.settle()
+    cluster.tick(11)
+    cluster.finish_all()
+    cluster.settle()
+    cluster.finish_all()
+    cluster.settle()
+    return cluster
+
+
+def co_located_subtasks_share_a_slot() -> Cluster:
+    """Middle and sink are together in each slot, also after the slot of one pair is lost."""
+    cluster = Cluster()
+    cluster.start_master()
+    for resource_id in ("te-1", "te-2", "te-3"):
+        cluster.start_task_executor(resource_id)
+    cluster.settle()
+    cluster.submit("j1", co_located(2))
+    cluster.settle()
+    cluster.kill("te-2")
+    cluster.lose("te-2", "its process has ended")
+    cluster.settle()
+    cluster.tick(2)
+    return cluster
+
+
+def one_task_fails_and_is_restarted_alone() -> Cluster:
+    """After the delay of the restart strategy, in the slot that it had; its peers run on."""
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1", slots=2)
+    cluster.settle()
+    restarts = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 s"}
+    cluster.submit("j1", configured(graph(2), restarts))
+    cluster.settle()
+    cluster.report("task_executor/te-1", first_task(cluster, "te-1"), ExecutionState.FAILED, "it broke")
+    cluster.settle()
+    cluster.tick(2)
+    cluster.finish_all()
+    cluster.settle()
+    return cluster
+
+
+def a_cluster_is_suspended_and_its_job_resumed() -> Cluster:
+    """The job is suspended with its cluster, and goes on with the next leader: attempts are counted on."""
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1")
+    cluster.settle()
+    cluster.submit("j1")
+    cluster.settle()
+    body = dispatcher.ShutDownCluster(reason="maintenance", suspend=True)
+    cluster.say("client/test", "dispatcher", body)
+    cluster.settle()
+    cluster.start_master()
+    cluster.settle()
+    cluster.start_task_executor("te-1")
+    cluster.settle()
+    cluster.finish_all()
+    cluster.settle()
+    return cluster
+
+
+def a_worker_is_started_and_released_when_it_is_idle() -> Cluster:
+    """Active mode: the ResourceManager starts a worker for a request, and stops it when nobody needs it any more."""
+    cluster = Cluster(configuration={"resourcemanager.mode": "active", "taskmanager.numberOfTaskSlots": "1"})
+    cluster.start_master()
+    cluster.settle()
+    cluster.submit("j1")
+    cluster.settle()
+    cluster.finish_all()
+    cluster.settle()
+    cluster.tick(31)
+    cluster.tick(31)
+    return cluster
+
+
+def a_task_executor_is_lost_and_lives() -> Cluster:
+    """A zombie: what it says late counts for nothing; once it reads of its loss it stops its tasks and registers."""
+    cluster = Cluster()
+    cluster.start_master()
+    for resource_id in ("te-1", "te-2"):
+        cluster.start_task_executor(resource_id)
+    cluster.settle()
+    cluster.submit("j1")
+    cluster.settle()
+    zombie = cluster.said("SubmitTask")[0].header.recipient.partition("/")[2]
+    cluster.kill(zombie)
+    cluster.lose(zombie, "no heartbeat for 50 s", exited=False)
+    cluster.settle()
+    cluster.tick(2)
+    cluster.dead.clear()
+    cluster.settle()
+    return cluster
+
+
 SCENARIOS: dict[str, Callable[[], Cluster]] = {
     story.__name__: story
     for story in (
@@ -174,44 +324,23 @@ SCENARIOS: dict[str, Callable[[], Cluster]] = {
         the_master_crashes_with_a_slot_request_in_flight,
         a_task_executor_restarts_under_its_old_resource_id,
         a_cluster_shuts_down_with_a_running_job,
+        a_slot_is_offered_while_its_request_is_cancelled,
+        a_task_executor_is_lost_while_a_job_is_deployed,
+        two_jobs_compete_for_the_last_slot,
+        co_located_subtasks_share_a_slot,
+        one_task_fails_and_is_restarted_alone,
+        a_cluster_is_suspended_and_its_job_resumed,
+        a_worker_is_started_and_released_when_it_is_idle,
+        a_task_executor_is_lost_and_lives,
     )
 }
 
 
-def walk(seed: int, steps: int = 60) -> World:
+def walk(seed: int) -> World:
     """A cluster that goes its way at random: the same way for the same seed."""
-    draw = random.Random(seed)
-    world = World()
-    world.start_master()
-    for resource_id in ("te-1", "te-2"):
-        world.start_worker(resource_id, 2)
-    for _ in range(steps):
-        job_id = draw.choice(("j1", "j2", "j3", "j4"))
-        resource_id = draw.choice(("te-1", "te-2", "te-3"))
-        process = draw.choice(world.processes() or [None])
-        match draw.choice(("submit",) * 3 + ("cancel", "end", "read", "master", "worker") + ("turn",) * 8):
-            case "submit":
-                job_graph = graph(draw.randint(1, 3))
-                world.request(
-                    dispatcher.SubmitJob(job_id=f"{job_id}-{draw.randint(0, 9)}", job_graph=job_graph)
-                )
-            case "cancel":
-                world.request(dispatcher.CancelJob(job_id=f"{job_id}-{draw.randint(0, 9)}"))
-            case "end" if process is not None and process.running:
-                state = draw.choice((ExecutionState.FINISHED, ExecutionState.FAILED))
-                process.report(draw.choice(sorted(process.running)), state)
-            case "read" if process is not None:
-                process.fold(draw.randint(1, 4))
-            case "master":
-                world.start_master()
-            case "worker":
-                world.start_worker(resource_id, draw.randint(1, 2))
-            case _:
-                world.turn()
-    if draw.random() < 0.5:
-        world.request(dispatcher.ShutDownCluster(reason="the walk is over"))
-    world.settle()
-    return world
+    chaos = Chaos(random.Random(seed))
+    chaos.run()
+    return chaos.world
 
 
 _ID = re.compile(r"\b[0-9a-f]{32}\b")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from tailrace.pipelines.api.build import build
 from tailrace.schemas import dispatcher, job_master, resource_manager
 from tailrace.schemas.body import Body
-from tailrace.schemas.event import Record
-from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.event import EVERYONE, Record
+from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
 from tailrace.schemas.types import (
     ExecutionState,
     HardwareDescription,
@@ -28,6 +28,7 @@ from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
 from tailrace.services.replica import OnIllegal, Replica
 from tailrace.services.resource_manager import ResourceManager
+from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.roles import Instruction, Owed, kind_of, seal
 from tailrace.services.task_executor import TaskExecutor
 from tailrace.services.task_executor.instructions import RunTasks, StopTask
@@ -60,6 +61,9 @@ class Cluster:
     replica: Replica = field(init=False)
     obeyed: set[tuple[str, str]] = field(default_factory=set)
     counts: dict[str, int] = field(default_factory=dict)
+    configuration: dict[str, str] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    """Addresses of TaskExecutors whose processes have ended."""
 
     def __post_init__(self) -> None:
         self.replica = new_replica()
@@ -78,12 +82,15 @@ class Cluster:
     def start_master(self) -> None:
         """A jobmanager process takes the lead; what an earlier one's shells began has to begin again."""
         self.lead("dispatcher", "resource_manager", "job_master")
+        if self.configuration and not self.said("ConfigurationChanged"):
+            self.say("dispatcher", EVERYONE, ConfigurationChanged(configuration=self.configuration))
         self.obeyed = {pair for pair in self.obeyed if kind_of(pair[0]) == "task_executor"}
 
     def start_task_executor(self, resource_id: str, slots: int = 1) -> None:
         """A TaskExecutor process starts and registers."""
         address = f"task_executor/{resource_id}"
         self.lead(address)
+        self.dead.discard(address)
         self.obeyed = {pair for pair in self.obeyed if pair[0] != address}
         body = resource_manager.RegisterTaskExecutor(
             address="sim",
@@ -94,6 +101,25 @@ class Cluster:
             default_slot_profile=PROFILE,
         )
         self.say(address, "resource_manager", body)
+
+    def kill(self, resource_id: str) -> None:
+        """SIGKILL of a TaskExecutor's process."""
+        self.dead.add(f"task_executor/{resource_id}")
+
+    def lose(self, resource_id: str, reason: str, *, exited: bool = True) -> None:
+        """The ResourceManager's shell finds out that a worker is gone."""
+        registered = [
+            each.body.instance_id  # type: ignore[attr-defined]
+            for each in self.said("TaskExecutorRegistrationSuccess")
+            if each.header.recipient == f"task_executor/{resource_id}"
+        ]
+        body = resource_manager.WorkerLost(
+            resource_id=resource_id,
+            instance_id=registered[-1] if registered else None,
+            exited=exited,
+            reason=reason,
+        )
+        self.say("resource_manager", "resource_manager", body)
 
     def submit(self, job_id: str, job_graph: JobGraph | None = None, client: str = "client/test") -> int:
         """A client's SubmitJob, admitted."""
@@ -147,13 +173,17 @@ class Cluster:
         role = "job_master" if kind_of(role_address) == "job_master" else role_address
         return self.replica.leadership.epoch(role) > 0
 
-    def step(self) -> bool:
-        """One role says what it owes, or one instruction is obeyed; whether there was any."""
+    def owed(self, role_address: str) -> list[Owed]:
+        """What a role would say now."""
+        return self.replica.role(role_address).decide(self.replica.states[role_address], self.now)
+
+    def step(self, but: str | None = None) -> bool:
+        """One role, `but` that one, says what it owes, or one instruction is obeyed; whether there was any."""
         for role_address in list(self.replica.states):
-            if not self.led(role_address):
+            if not self.led(role_address) or role_address in self.dead or role_address == but:
                 continue
             role, state = self.replica.role(role_address), self.replica.states[role_address]
-            owed = role.decide(state, self.now)
+            owed = self.owed(role_address)
             for each in owed:
                 self.say(role_address, each.recipient, each.body, cause=each.cause)
             if owed:
@@ -183,6 +213,13 @@ class Cluster:
                         self.report(role_address, task.execution_attempt_id, ExecutionState.RUNNING)
             case StopTask(execution_attempt_id=attempt):
                 self.report(role_address, attempt, ExecutionState.CANCELED)
+            case StartWorkerProcess(resource_id=resource_id, number_of_slots=slots):
+                started = resource_manager.WorkerStarted(resource_id=resource_id, address="sim")
+                self.say(role_address, role_address, started)
+                self.start_task_executor(resource_id, slots)
+            case StopWorkerProcess(resource_id=resource_id):
+                self.kill(resource_id)
+                self.lose(resource_id, "it was stopped")
             case _:
                 raise AssertionError(f"the simulation does not know {instruction}")
 
@@ -199,7 +236,7 @@ class Cluster:
     def finish_all(self, state: ExecutionState = ExecutionState.FINISHED, failure: str | None = None) -> None:
         """Every running task ends."""
         for role_address, role_state in list(self.replica.states.items()):
-            if kind_of(role_address) == "task_executor":
+            if kind_of(role_address) == "task_executor" and role_address not in self.dead:
                 for attempt, task in sorted(role_state.tasks.items()):
                     if task.state is ExecutionState.RUNNING:
                         self.report(role_address, attempt, state, failure)
