@@ -1,0 +1,65 @@
+"""Processes that a benchmark is made of: lines of JSON on their standard input and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import psutil
+
+_PATIENCE_S = 20.0
+
+
+class Member:
+    """A process that runs the file `program` with these arguments, as the benchmark sees it.
+
+    It ends when its standard input does. With PROFILE=PATH in the environment cProfile writes PATH.FIRST-ARGUMENT.
+    """
+
+    def __init__(self, program: str, *arguments: object) -> None:
+        command = [sys.executable, program, *map(str, arguments)]
+        profile = os.environ.get("PROFILE")
+        if profile:
+            command[1:1] = ["-m", "cProfile", "-o", f"{profile}.{arguments[0]}"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, **request: object) -> dict[str, Any]:
+        """The process's answer. Raises RuntimeError where it died."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        stdin.write(json.dumps(request) + "\n")
+        stdin.flush()
+        return self.hear()
+
+    def hear(self) -> dict[str, Any]:
+        """The next thing that the process says. Raises RuntimeError where it died."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        line = stdout.readline()
+        if not line:
+            raise RuntimeError(f"a process of the benchmark died: exit code {self._process.wait()}")
+        heard: dict[str, Any] = json.loads(line)
+        return heard
+
+    def cpu_s(self) -> float:
+        """Seconds of CPU that it has used."""
+        times = psutil.Process(self._process.pid).cpu_times()
+        return times.user + times.system
+
+    def close(self) -> None:
+        """Ends it."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def say(**said: object) -> None:
+    """In a member: what the benchmark hears next."""
+    print(json.dumps(said), flush=True)
