@@ -278,6 +278,13 @@ REGISTRATION_TIMEOUT = ConfigOption(
     doc="How long a TaskExecutor that the ResourceManager started may take to register before it is given up.",
     scopes=_MASTER,
 )
+START_WORKER_RETRY_INTERVAL = ConfigOption(
+    key="resourcemanager.start-worker.retry-interval",
+    type=DURATION,
+    default=3 * SECOND,
+    doc="How long after a failed start the ResourceManager tries to start a TaskExecutor again.",
+    scopes=_MASTER,
+)
 SHUTDOWN_TIMEOUT = ConfigOption(
     key="resourcemanager.shutdown.timeout",
     type=DURATION,
@@ -322,6 +329,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
         START_UP_TIME,
         TASK_MANAGER_TIMEOUT,
         REGISTRATION_TIMEOUT,
+        START_WORKER_RETRY_INTERVAL,
         SHUTDOWN_TIMEOUT,
     ),
     "Heartbeats": (HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT),

@@ -47,6 +47,7 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_slots: int | None = options.MAX_SLOTS.default
     taskmanager_timeout: int = options.TASK_MANAGER_TIMEOUT.default
     registration_timeout: int = options.REGISTRATION_TIMEOUT.default
+    start_worker_retry_interval: int = options.START_WORKER_RETRY_INTERVAL.default
     shutdown_timeout: int = options.SHUTDOWN_TIMEOUT.default
     evenly_spread_out: bool = options.EVENLY_SPREAD_OUT.default
 
@@ -65,6 +66,7 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
             max_slots=options.MAX_SLOTS.of(configuration),
             taskmanager_timeout=options.TASK_MANAGER_TIMEOUT.of(configuration),
             registration_timeout=options.REGISTRATION_TIMEOUT.of(configuration),
+            start_worker_retry_interval=options.START_WORKER_RETRY_INTERVAL.of(configuration),
             shutdown_timeout=options.SHUTDOWN_TIMEOUT.of(configuration),
             evenly_spread_out=options.EVENLY_SPREAD_OUT.of(configuration),
         )

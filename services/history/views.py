@@ -10,7 +10,6 @@ from ...schemas.types import JobStatus
 from ..dispatcher.state import DispatcherState
 from ..job_master.state import JobMasterState
 from ..replica import Replica
-from ..resource_manager.slot_manager import SlotState
 from ..resource_manager.state import ResourceManagerState
 from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
 from .fold import Fold
@@ -71,9 +70,9 @@ def workers(replica: Replica) -> list[WorkerView]:
         return []
     views = []
     for resource_id, worker in sorted(state.workers.items()):
-        slots = [state.slots.slots[key] for key in state.slots.keys_of(resource_id)]
-        free = sum(1 for slot in slots if slot.state is SlotState.FREE)
-        views.append(WorkerView(resource_id, worker.address, len(slots), free))
+        reported = state.slot_manager.slots.workers.get(resource_id)
+        slots, free = (len(reported.slots), len(reported.free)) if reported else (0, 0)
+        views.append(WorkerView(resource_id, worker.address, slots, free))
     return views
 
 

@@ -1,61 +1,139 @@
 """Which slot a request gets: a pure function, so that a decision can be looked at and repeated.
 
-A slot fits a request when it offers at least what is wanted in every dimension (Flink's ResourceProfile.isMatching);
-a request without a profile (UNKNOWN) fits any slot. Among those that fit, slots of TaskExecutors with the fewest free
-slots go first, so that whole TaskExecutors stay free for as long as possible.
+A slot serves a request whose ResourceProfile it matches. *pack* fills TaskExecutors that are in use already, those
+with the fewest free slots first, and takes the largest of the others when it must: the fewest are in use, and whole
+ones stay free. *spread* takes the TaskExecutor with the lowest load, the part of its slots that is in use, so that
+equal ones differ by one slot at most (Flink's `cluster.evenly-spread-out-slots`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 
-from ...schemas.types import ResourceProfile
-from .slot_manager import SlotKey, SlotManager, SlotRequest
+from ..resource_profile import ProfileKey, matches
+from .registered_slots import RegisteredSlots
+from .slot_requests import SlotRequest
+from .task_manager_slot import SlotKey
 
-_DIMENSIONS = (
-    "cpu_cores",
-    "heap_memory_mb",
-    "direct_memory_mb",
-    "native_memory_mb",
-    "network_memory_mb",
-    "managed_memory_mb",
-)
-
-
-def fits(offered: ResourceProfile, wanted: ResourceProfile | None) -> bool:
-    """Whether a slot with this profile can serve the request."""
-    if wanted is None:
-        return True
-    if any(getattr(offered, dimension) < getattr(wanted, dimension) for dimension in _DIMENSIONS):
-        return False
-    return all(
-        offered.extended_resources.get(name, 0.0) >= amount
-        for name, amount in wanted.extended_resources.items()
-    )
+Placed = tuple[SlotRequest, SlotKey, str]
+"""A request, the slot that it gets, and why that one."""
+_Rank = tuple[float, int, str]
 
 
-def place(manager: SlotManager, requests: Iterable[SlotRequest]) -> list[tuple[SlotRequest, SlotKey, str]]:
-    """(request, slot, reason) for each request that a free slot fits, in the order of the requests."""
-    free = {resource_id: list(numbers) for resource_id, numbers in sorted(manager.free.items())}
-    placed = []
-    for request in requests:
-        key = _first_fit(manager, free, request.profile)
-        if key is None:
-            continue
-        resource_id, number = key
-        left = len(free[resource_id])
-        free[resource_id].remove(number)
-        placed.append((request, key, f"pack: {resource_id} fits and has the fewest free slots ({left})"))
+class Placement(StrEnum):
+    """Where requests go."""
+
+    PACK = "pack"
+    SPREAD = "spread"
+
+
+def place(
+    slots: RegisteredSlots, queues: Mapping[ProfileKey, Iterable[SlotRequest]], placement: Placement
+) -> list[Placed]:
+    """A free slot for each request that one matches.
+
+    `queues` holds the requests by profile, each in its order, which is kept; between queues the older request goes
+    first. Of a queue no more is read than can be placed, and one request. Costs O((placed + TaskExecutors with free
+    slots) * log TaskExecutors), times the number of profiles that are asked for.
+    """
+    floor = _Floor(slots, placement)
+    heads: list[tuple[int, str, ProfileKey, SlotRequest, Iterator[SlotRequest]]] = []
+
+    def advance(key: ProfileKey, queue: Iterator[SlotRequest]) -> None:
+        request = next(queue, None)
+        if request is not None and floor.admits(request):
+            heapq.heappush(heads, (request.cause, request.allocation_id, key, request, queue))
+
+    for key, requests in queues.items():
+        advance(key, iter(requests))
+    placed: list[Placed] = []
+    while heads:
+        _, _, key, request, queue = heapq.heappop(heads)
+        found = floor.take(key)
+        if found is not None:
+            placed.append((request, *found))
+            advance(key, queue)
     return placed
 
 
-def _first_fit(
-    manager: SlotManager, free: Mapping[str, list[int]], wanted: ResourceProfile | None
-) -> SlotKey | None:
-    for resource_id in sorted(
-        (each for each in free if free[each]), key=lambda each: (len(free[each]), each)
-    ):
-        for number in free[resource_id]:
-            if fits(manager.slots[(resource_id, number)].profile, wanted):
-                return resource_id, number
-    return None
+class _Floor:
+    """What is free while slots are handed out: a heap of TaskExecutors for each profile that is asked for."""
+
+    def __init__(self, slots: RegisteredSlots, placement: Placement) -> None:
+        self._slots = slots
+        self._placement = placement
+        self._uniform = len(slots.profiles) == 1
+        self._total: dict[str, int] = {}
+        self._left: dict[str, int] = {}
+        self._unused: dict[tuple[str, ProfileKey], list[int]] = {}
+        self._offers: dict[ProfileKey, tuple[ProfileKey, ...]] = {}
+        self._heaps: dict[ProfileKey, list[_Rank]] = {}
+        self._hosts: dict[ProfileKey, frozenset[str]] = {}
+
+    def admits(self, request: SlotRequest) -> bool:
+        """Whether a slot for such a request may be left; prepares for `take`."""
+        key = request.key
+        if key not in self._heaps:
+            slots = self._slots
+            # The smallest profile that is enough goes first: larger ones may be asked for yet.
+            offers = sorted(
+                each for each in slots.free if matches(slots.profiles[each].profile, request.profile)
+            )
+            hosts = {resource_id for each in offers for resource_id in slots.free[each]}
+            for resource_id in hosts:
+                if resource_id not in self._total:
+                    worker = slots.workers[resource_id]
+                    self._total[resource_id], self._left[resource_id] = len(worker.slots), len(worker.free)
+            heap = [self._rank(resource_id) for resource_id in hosts]
+            heapq.heapify(heap)
+            self._offers[key], self._hosts[key], self._heaps[key] = tuple(offers), frozenset(hosts), heap
+        return bool(self._heaps[key])
+
+    def take(self, key: ProfileKey) -> tuple[SlotKey, str] | None:
+        """A slot for a request with this profile, and why that one."""
+        heap = self._heaps[key]
+        while heap:
+            rank = heapq.heappop(heap)
+            resource_id = rank[2]
+            if rank != self._rank(resource_id):
+                # Slots of it were given away since: it stands in the heap once more, where it belongs now.
+                continue
+            number = self._number(resource_id, key)
+            if number is not None:
+                reason = self._reason(resource_id)
+                self._left[resource_id] -= 1
+                now = self._rank(resource_id)
+                for each, others in self._heaps.items():
+                    if resource_id in self._hosts[each]:
+                        heapq.heappush(others, now)
+                return (resource_id, number), reason
+        return None
+
+    def _number(self, resource_id: str, key: ProfileKey) -> int | None:
+        for offer in self._offers[key]:
+            numbers = self._unused.get((resource_id, offer))
+            if numbers is None:
+                worker = self._slots.workers[resource_id]
+                numbers = [
+                    each for each in reversed(worker.free) if self._uniform or worker.slots[each].key == offer
+                ]
+                self._unused[(resource_id, offer)] = numbers
+            if numbers:
+                return numbers.pop()
+        return None
+
+    def _rank(self, resource_id: str) -> _Rank:
+        left, total = self._left[resource_id], self._total[resource_id]
+        if self._placement is Placement.SPREAD:
+            return (total - left) / total, -total, resource_id
+        return (0, left, resource_id) if left < total else (1, -left, resource_id)
+
+    def _reason(self, resource_id: str) -> str:
+        left, total = self._left[resource_id], self._total[resource_id]
+        if self._placement is Placement.SPREAD:
+            return f"spread: {resource_id} has the lowest load ({total - left} of {total} slots)"
+        if left < total:
+            return f"pack: {resource_id} is in use and has the fewest free slots ({left} of {total})"
+        return f"pack: {resource_id} has the most slots of those that nobody uses ({total})"

@@ -18,8 +18,9 @@ from ..roles import (
     derive_id,
     instance_of,
 )
-from .slots import lose
-from .state import ResourceManagerState, WorkerRegistration
+from .state import Reason, ResourceManagerState, WorkerRegistration
+from .worker_life import dismiss, drop, has_left, lose
+from .worker_pool import Worker, WorkerState
 
 
 def _job_master_registers(
@@ -41,33 +42,63 @@ def _job_master_answered(
 
 
 def _job_master_leaves(
-    state: ResourceManagerState, _record: Record, body: resource_manager.DisconnectJobManager
+    state: ResourceManagerState, record: Record, body: resource_manager.DisconnectJobManager
 ) -> ResourceManagerState:
-    if body.job_id not in state.job_masters:
+    """Its open requests are forgotten; slots that it holds still are free when their TaskExecutors say so."""
+    job_id = body.job_id
+    if job_id not in state.job_masters:
         return state
-    return replace(state, job_masters=state.job_masters.delete(body.job_id))
+    manager = state.slot_manager
+    for request in manager.requests.open_of(job_id):
+        manager = manager.forget(request.allocation_id, record.header.time)
+    unanswered = state.unanswered_job_masters
+    return replace(
+        state,
+        job_masters=state.job_masters.delete(job_id),
+        unanswered_job_masters=unanswered.delete(job_id) if job_id in unanswered else unanswered,
+        slot_manager=manager,
+    )
 
 
 def _worker_registers(
     state: ResourceManagerState, record: Record, body: resource_manager.RegisterTaskExecutor
 ) -> ResourceManagerState:
-    worker = WorkerRegistration(
-        resource_id=body.resource_id,
-        instance_id=derive_id(body.resource_id, record.offset),
+    resource_id, offset, time = body.resource_id, record.offset, record.header.time
+    before = state.pool.get(resource_id)
+    if before is not None and before.state in (WorkerState.RELEASING, WorkerState.STOPPING):
+        reason = Reason(f"worker {resource_id} is being stopped: {before.reason}", offset)
+        return replace(state, rejections=state.rejections.set(resource_id, reason))
+    registration = WorkerRegistration(
+        resource_id=resource_id,
+        instance_id=derive_id(resource_id, offset),
         address=body.address,
         hardware=body.hardware,
-        cause=record.offset,
+        cause=offset,
+    )
+    known = resource_id in state.slot_manager.slots.workers
+    worker = Worker(
+        resource_id=resource_id,
+        state=WorkerState.REGISTERED,
+        cause=offset,
+        since=time,
+        driven=before is not None and before.driven,
+        number_of_slots=body.number_of_slots,
+        expected=0 if known else max(0, body.number_of_slots),
+        address=body.address,
+    )
+    rejections = state.rejections
+    state = replace(
+        state,
+        workers=state.workers.set(resource_id, registration),
+        pool=replace(state.pool.put(worker), failed=None),
+        unanswered_workers=state.unanswered_workers.set(resource_id, offset),
+        rejections=rejections.delete(resource_id) if resource_id in rejections else rejections,
     )
     ending = state.ending
-    if ending is not None and not ending.over:
-        # It comes too late: it is told to leave, as the others were.
-        ending = replace(ending, leaving=ending.leaving.set(body.resource_id, False))
-    return replace(
-        state,
-        workers=state.workers.set(body.resource_id, worker),
-        unanswered_workers=state.unanswered_workers.set(body.resource_id, record.offset),
-        ending=ending,
-    )
+    if ending is None or ending.over:
+        return state
+    # It comes too late: it is told to leave, as the others were.
+    return dismiss(state, resource_id, ending.reason, ending.cause)
 
 
 def _worker_answered(
@@ -81,43 +112,39 @@ def _worker_answered(
     return replace(state, unanswered_workers=state.unanswered_workers.delete(resource_id))
 
 
+def _worker_rejected(
+    state: ResourceManagerState, record: Record, _body: task_executor.TaskExecutorRegistrationRejection
+) -> ResourceManagerState:
+    resource_id = instance_of(record.header.recipient)
+    if resource_id not in state.rejections:
+        return state
+    return replace(state, rejections=state.rejections.delete(resource_id))
+
+
 def _worker_leaves(
     state: ResourceManagerState, record: Record, body: resource_manager.DisconnectTaskManager
 ) -> ResourceManagerState:
     resource_id = body.resource_id
+    state = has_left(state, resource_id)
     if resource_id not in state.workers:
         return state
-    unanswered = state.unanswered_workers
-    ending = state.ending
-    if ending is not None and resource_id in ending.leaving:
-        ending = replace(ending, leaving=ending.leaving.delete(resource_id))
-    state = replace(
-        state,
-        workers=state.workers.delete(resource_id),
-        unanswered_workers=unanswered.delete(resource_id) if resource_id in unanswered else unanswered,
-        ending=ending,
-    )
-    gone = state.slots.allocations_of(resource_id)
     reason = f"TaskExecutor {resource_id} has left: {body.reason}"
-    return lose(state, state.slots.without(resource_id), resource_id, gone, reason, record.offset)
-
-
-def _told_to_leave(
-    state: ResourceManagerState, record: Record, _body: task_executor.DisconnectResourceManager
-) -> ResourceManagerState:
-    resource_id = instance_of(record.header.recipient)
-    if state.ending is None or resource_id not in state.ending.leaving:
-        return state
-    return replace(state, ending=replace(state.ending, leaving=state.ending.leaving.set(resource_id, True)))
+    if state.slot_manager.allocations_of(resource_id):
+        # Jobs have lost something with it: everybody is told at once.
+        return lose(state, resource_id, reason, record)
+    return drop(state, resource_id, reason, record)
 
 
 def answers(state: ResourceManagerState) -> list[Owed]:
-    """TaskExecutorRegistrationSuccess and JobManagerRegistrationSuccess, in the order of the registrations."""
+    """Answers to the registrations of TaskExecutors and JobMasters, in the order of the registrations."""
     owed: list[tuple[int, Owed]] = []
     for resource_id, cause in state.unanswered_workers.items():
         instance_id = state.workers[resource_id].instance_id
         body = task_executor.TaskExecutorRegistrationSuccess(instance_id=instance_id)
         owed.append((cause, Owed(address(TASK_EXECUTOR, resource_id), body, cause)))
+    for resource_id, reason in state.rejections.items():
+        rejection = task_executor.TaskExecutorRegistrationRejection(reason=reason.text)
+        owed.append((reason.cause, Owed(address(TASK_EXECUTOR, resource_id), rejection, reason.cause)))
     for job_id, cause in state.unanswered_job_masters.items():
         answer = job_master.JobManagerRegistrationSuccess(job_id=job_id)
         owed.append((cause, Owed(address(JOB_MASTER, job_id), answer, cause)))
@@ -130,6 +157,6 @@ STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
     resource_manager.RegisterJobManager: _job_master_registers,
     resource_manager.DisconnectJobManager: _job_master_leaves,
     task_executor.TaskExecutorRegistrationSuccess: _worker_answered,
-    task_executor.DisconnectResourceManager: _told_to_leave,
+    task_executor.TaskExecutorRegistrationRejection: _worker_rejected,
     job_master.JobManagerRegistrationSuccess: _job_master_answered,
 }

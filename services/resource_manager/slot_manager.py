@@ -1,231 +1,124 @@
-"""The SlotManager: which slots are registered, free, pending or allocated, and which requests wait for one.
+"""The SlotManager (document 003): slots that are registered, free, pending or allocated, and the requests for them.
 
-A slot request is known by its AllocationID: sent again, by the same JobMaster or by its successor, it is not
-fulfilled twice (document 004). A slot is PENDING from the request to its TaskExecutor until the answer.
-
-What a TaskExecutor says of its slots is what counts, and may be old: a report that was decided before the slot was
-asked for does not take the slot back, and an answer about a slot that the request no longer waits for does not
-concern the request.
+What a TaskExecutor says of its slots is what counts, and may be old: what was decided before a slot was asked for does
+not take the slot back, and an answer about a slot that the request no longer waits for does not concern the request.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Callable, Iterable
 
 import msgspec
-from immutables import Map
 from msgspec.structs import replace
 
-from ...schemas.types import ResourceProfile, SlotStatus
+from ...schemas.types import SlotStatus
+from ..resource_profile import ProfileKey, profile_key
+from .registered_slots import RegisteredSlots
+from .slot_requests import SlotRequest, SlotRequests
+from .task_manager_slot import SlotKey, SlotState, TaskManagerSlot
 
-SlotKey = tuple[str, int]
-"""(ResourceID, slot number): a SlotID that sorts."""
-
-
-class SlotState(StrEnum):
-    """The states of a TaskManagerSlot."""
-
-    FREE = "FREE"
-    PENDING = "PENDING"
-    ALLOCATED = "ALLOCATED"
-
-
-class TaskManagerSlot(msgspec.Struct, frozen=True):
-    """A slot as the ResourceManager sees it."""
-
-    profile: ResourceProfile
-    state: SlotState = SlotState.FREE
-    allocation_id: str | None = None
-    job_id: str | None = None
-    asked: int = -1
-    """The offset at which its TaskExecutor was asked for it, while it is PENDING."""
-
-
-class SlotRequest(msgspec.Struct, frozen=True):
-    """A JobMaster's request; `slot` is the slot that it was given, `since` the time at which it was made."""
-
-    allocation_id: str
-    job_id: str
-    profile: ResourceProfile | None
-    cause: int
-    since: int
-    slot: SlotKey | None = None
+Keep = Callable[[TaskManagerSlot], bool]
+"""Whether a slot stays as it is, although its TaskExecutor reports it: the report is older."""
 
 
 class SlotManager(msgspec.Struct, frozen=True):
-    """All slots and requests. `numbers`, `free`, `waiting` and `unfulfilled` index them."""
+    """All slots and requests. Offsets and times are those of the event that is folded."""
 
-    slots: Map[SlotKey, TaskManagerSlot] = Map()
-    numbers: Map[str, tuple[int, ...]] = Map()
-    """ResourceID -> the numbers of its slots."""
-    free: Map[str, tuple[int, ...]] = Map()
-    """ResourceID -> the numbers of its free slots."""
-    requests: Map[str, SlotRequest] = Map()
-    waiting: Map[str, int] = Map()
-    """AllocationID -> offset of the request, or of what made it wait again: no slot was found yet."""
-    unfulfilled: Map[str, int] = Map()
-    """AllocationID -> time of the request: no TaskExecutor has allocated the slot yet."""
-    times: Map[int, int] = Map()
-    """Time of request -> how many of `unfulfilled` were made then; requests that are made together share their time."""
+    slots: RegisteredSlots = RegisteredSlots()
+    requests: SlotRequests = SlotRequests()
 
-    @property
-    def oldest(self) -> int | None:
-        """The time of the oldest request that is not fulfilled."""
-        return min(self.times, default=None)
-
-    def report(self, resource_id: str, statuses: tuple[SlotStatus, ...], decided_at: int) -> SlotManager:
-        """The slots of a TaskExecutor were exactly these when it had folded the log up to `decided_at`."""
-        manager = self.without(resource_id)
-        numbers = tuple(sorted(status.slot_id.slot_number for status in statuses))
-        manager = replace(manager, numbers=manager.numbers.set(resource_id, numbers))
+    def report(
+        self,
+        resource_id: str,
+        statuses: Iterable[SlotStatus],
+        keep: Keep,
+        offset: int,
+        time: int,
+        *,
+        releasable: bool = False,
+    ) -> SlotManager:
+        """A TaskExecutor has exactly these slots. Requests whose slots are not among them are left as they are."""
+        worker = self.slots.workers.get(resource_id)
+        known = worker.slots if worker else {}
+        # Slots mostly share one profile, and a free slot is like another: each is kept once.
+        alike: dict[ProfileKey, TaskManagerSlot] = {}
+        slots, requests = {}, self.requests
         for status in statuses:
-            key = (resource_id, status.slot_id.slot_number)
-            before = self.slots.get(key)
-            if status.allocation_id is not None:
-                manager = manager._hold(key, status.resource_profile, status.allocation_id, status.job_id)
-            elif before is not None and before.state is SlotState.PENDING and before.asked > decided_at:
-                manager = manager._put(key, before)
-            else:
-                manager = manager._put(key, TaskManagerSlot(status.resource_profile))
-        return manager
+            number = status.slot_id.slot_number
+            before = known.get(number)
+            if before is not None and keep(before):
+                slots[number] = before
+                continue
+            key = profile_key(status.resource_profile)
+            free = alike.get(key)
+            if free is None:
+                free = alike[key] = TaskManagerSlot(status.resource_profile, key, changed=offset)
+            if status.allocation_id is None:
+                slots[number] = free
+                continue
+            slots[number] = free.to(SlotState.ALLOCATED, offset, status.allocation_id, status.job_id)
+            requests = requests.fulfil(status.allocation_id, (resource_id, number))
+        registered = self.slots.register(resource_id, slots, offset, time, releasable=releasable)
+        return SlotManager(registered, requests)
 
-    def without(self, resource_id: str) -> SlotManager:
-        """The TaskExecutor and its slots are gone."""
-        slots = self.slots
-        for key in self.keys_of(resource_id):
-            slots = slots.delete(key)
-        free = self.free.delete(resource_id) if resource_id in self.free else self.free
-        numbers = self.numbers.delete(resource_id) if resource_id in self.numbers else self.numbers
-        return replace(self, slots=slots, free=free, numbers=numbers)
-
-    def keys_of(self, resource_id: str) -> list[SlotKey]:
-        """The slots of a TaskExecutor, by number."""
-        return [(resource_id, number) for number in self.numbers.get(resource_id, ())]
+    def without(self, resource_id: str, time: int) -> SlotManager:
+        """The TaskExecutor and its slots are gone; requests are left as they are."""
+        return replace(self, slots=self.slots.without(resource_id, time))
 
     def allocations_of(self, resource_id: str) -> dict[str, SlotKey]:
         """AllocationID -> slot, of a TaskExecutor's slots that are not free."""
-        held = ((self.slots[key].allocation_id, key) for key in self.keys_of(resource_id))
+        held = ((slot.allocation_id, key) for key, slot in self.slots.of(resource_id))
         return {allocation_id: key for allocation_id, key in held if allocation_id is not None}
 
     def is_for(self, allocation_id: str, key: SlotKey) -> bool:
         """Whether the request, if it is known, was given this slot and no other."""
-        request = self.requests.get(allocation_id)
+        request = self.requests.known.get(allocation_id)
         return request is None or request.slot == key
 
     def request(self, request: SlotRequest) -> SlotManager:
         """A request is made; one that is known already changes nothing."""
-        if request.allocation_id in self.requests:
-            return self
-        return replace(
-            self,
-            requests=self.requests.set(request.allocation_id, request),
-            waiting=self.waiting.set(request.allocation_id, request.cause),
-        )._unfulfil(request)
+        return replace(self, requests=self.requests.add(request))
 
-    def pend(self, allocation_id: str, key: SlotKey, asked: int) -> SlotManager:
-        """The slot's TaskExecutor is asked for it, at offset `asked`."""
-        manager = self
-        request = self.requests.get(allocation_id)
-        if request is not None:
-            manager = replace(
-                self,
-                requests=self.requests.set(allocation_id, replace(request, slot=key)),
-                waiting=_without(self.waiting, allocation_id),
-            )
+    def pend(self, allocation_id: str, key: SlotKey, job_id: str, offset: int, time: int) -> SlotManager:
+        """The slot's TaskExecutor is asked for it."""
         slot = self.slots.get(key)
         if slot is None:
-            return manager
-        job_id = request.job_id if request else None
-        return manager._put(
-            key, TaskManagerSlot(slot.profile, SlotState.PENDING, allocation_id, job_id, asked)
-        )
+            # It left between the decision and its place in the log: the request goes on waiting.
+            return self
+        slots = self.slots
+        if slot.state is SlotState.FREE:
+            slots = slots.put(key, slot.to(SlotState.PENDING, offset, allocation_id, job_id), time)
+        # Else something was found to hold it meanwhile: the answer will say so.
+        return SlotManager(slots, self.requests.ask(allocation_id, key))
 
-    def allocate(self, allocation_id: str, key: SlotKey, job_id: str | None) -> SlotManager:
+    def allocate(self, allocation_id: str, key: SlotKey, offset: int, time: int) -> SlotManager:
         """The TaskExecutor has allocated the slot: the request is fulfilled."""
         slot = self.slots.get(key)
-        return self if slot is None else self._hold(key, slot.profile, allocation_id, slot.job_id or job_id)
+        if slot is None:
+            return self
+        request = self.requests.known.get(allocation_id)
+        job_id = request.job_id if request else slot.job_id if slot.allocation_id == allocation_id else None
+        held = slot.to(SlotState.ALLOCATED, offset, allocation_id, job_id)
+        return SlotManager(self.slots.put(key, held, time), self.requests.fulfil(allocation_id, key))
 
-    def reject(self, allocation_id: str, key: SlotKey, cause: int) -> SlotManager:
+    def reject(self, allocation_id: str, key: SlotKey, offset: int, time: int) -> SlotManager:
         """The TaskExecutor does not give the slot: something else holds it, and it will say when that ends."""
-        manager = self
-        slot = self.slots.get(key)
+        slots, slot = self.slots, self.slots.get(key)
         if slot is not None and slot.state is SlotState.PENDING and slot.allocation_id == allocation_id:
-            manager = self._put(key, TaskManagerSlot(slot.profile, SlotState.ALLOCATED))
-        return manager.retry(allocation_id, key, cause)
+            slots = slots.put(key, slot.to(SlotState.ALLOCATED, offset), time)
+        return SlotManager(slots, self.requests.retry(allocation_id, key, offset, time))
 
-    def retry(self, allocation_id: str, key: SlotKey, cause: int) -> SlotManager:
-        """The slot was refused or is gone: the request, if it was given this one, waits again."""
-        request = self.requests.get(allocation_id)
+    def release(self, key: SlotKey, allocation_id: str, offset: int, time: int) -> SlotManager:
+        """The allocation does not hold the slot any more: it is free, unless another one holds it by now."""
+        slots, slot = self.slots, self.slots.get(key)
+        held = slot is not None and slot.state is not SlotState.FREE
+        if slot is not None and held and slot.allocation_id in (None, allocation_id):
+            slots = slots.put(key, slot.to(SlotState.FREE, offset), time)
+        request = self.requests.known.get(allocation_id)
         if request is None or request.slot != key:
-            return self
-        return replace(
-            self,
-            requests=self.requests.set(allocation_id, replace(request, slot=None)),
-            waiting=self.waiting.set(allocation_id, cause),
-        )._unfulfil(request)
+            return replace(self, slots=slots)
+        return SlotManager(slots, self.requests.forget(allocation_id, time))
 
-    def release(self, key: SlotKey, allocation_id: str) -> SlotManager:
-        """The slot is free again, unless another allocation holds it by now."""
-        slot = self.slots.get(key)
-        if slot is None or slot.allocation_id not in (None, allocation_id):
-            return self
-        manager = self._put(key, TaskManagerSlot(slot.profile))
-        return manager.forget(allocation_id) if self.is_for(allocation_id, key) else manager
-
-    def forget(self, allocation_id: str) -> SlotManager:
+    def forget(self, allocation_id: str, time: int) -> SlotManager:
         """The request is over."""
-        return replace(
-            self,
-            requests=self.requests.delete(allocation_id) if allocation_id in self.requests else self.requests,
-            waiting=_without(self.waiting, allocation_id),
-        )._fulfil(allocation_id)
-
-    def _unfulfil(self, request: SlotRequest) -> SlotManager:
-        if request.allocation_id in self.unfulfilled:
-            return self
-        return replace(
-            self,
-            unfulfilled=self.unfulfilled.set(request.allocation_id, request.since),
-            times=self.times.set(request.since, self.times.get(request.since, 0) + 1),
-        )
-
-    def _fulfil(self, allocation_id: str) -> SlotManager:
-        since = self.unfulfilled.get(allocation_id)
-        if since is None:
-            return self
-        left = self.times[since] - 1
-        return replace(
-            self,
-            unfulfilled=self.unfulfilled.delete(allocation_id),
-            times=self.times.set(since, left) if left else self.times.delete(since),
-        )
-
-    def _hold(
-        self, key: SlotKey, profile: ResourceProfile, allocation_id: str, job_id: str | None
-    ) -> SlotManager:
-        manager = self._put(key, TaskManagerSlot(profile, SlotState.ALLOCATED, allocation_id, job_id))
-        request = self.requests.get(allocation_id)
-        if request is None or request.slot not in (None, key):
-            return manager
-        return replace(
-            manager,
-            requests=self.requests.set(allocation_id, replace(request, slot=key)),
-            waiting=_without(self.waiting, allocation_id),
-        )._fulfil(allocation_id)
-
-    def _put(self, key: SlotKey, slot: TaskManagerSlot) -> SlotManager:
-        resource_id, number = key
-        before = self.free.get(resource_id, ())
-        after = tuple(each for each in before if each != number)
-        if slot.state is SlotState.FREE:
-            after = tuple(sorted((*after, number)))
-        free = self.free
-        if after:
-            free = free.set(resource_id, after)
-        elif resource_id in free:
-            free = free.delete(resource_id)
-        return replace(self, slots=self.slots.set(key, slot), free=free)
-
-
-def _without(index: Map[str, int], allocation_id: str) -> Map[str, int]:
-    return index.delete(allocation_id) if allocation_id in index else index
+        return replace(self, requests=self.requests.forget(allocation_id, time))

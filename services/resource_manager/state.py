@@ -6,7 +6,9 @@ import msgspec
 from immutables import Map
 
 from ...schemas.types import HardwareDescription
+from ..configuration.role_options import ResourceManagerOptions
 from .slot_manager import SlotManager
+from .worker_pool import WorkerPool
 
 
 class WorkerRegistration(msgspec.Struct, frozen=True):
@@ -20,10 +22,17 @@ class WorkerRegistration(msgspec.Struct, frozen=True):
 
 
 class LostSlot(msgspec.Struct, frozen=True):
-    """An allocation whose slot is gone: its JobMaster must hear of it."""
+    """An allocation whose slot is gone: FailSlot is owed to its JobMaster."""
 
     job_id: str
     reason: str
+    cause: int
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why something is owed to a TaskExecutor."""
+
+    text: str
     cause: int
 
 
@@ -33,21 +42,33 @@ class Ending(msgspec.Struct, frozen=True):
     reason: str
     cause: int
     since: int
-    leaving: Map[str, bool] = Map()
-    """TaskExecutors that have not left yet -> whether they have been told to."""
+    leaving: Map[str, None] = Map()
+    """TaskExecutors that have not left yet."""
     over: bool = False
 
 
 class ResourceManagerState(msgspec.Struct, frozen=True):
     """The whole of it."""
 
+    options: ResourceManagerOptions = ResourceManagerOptions()
+    elected: int = 0
+    """The time at which the leader was elected."""
     workers: Map[str, WorkerRegistration] = Map()
+    """The TaskExecutors that are registered."""
+    pool: WorkerPool = WorkerPool()
+    """How far each worker is, registered or not."""
     unanswered_workers: Map[str, int] = Map()
     """ResourceIDs whose registration was not answered yet, with its offset."""
+    rejections: Map[str, Reason] = Map()
+    """ResourceIDs that TaskExecutorRegistrationRejection is owed to."""
+    dismissals: Map[str, Reason] = Map()
+    """ResourceIDs that DisconnectResourceManager is owed to."""
     job_masters: Map[str, int] = Map()
     """Registered jobs, with the offset of the registration."""
     unanswered_job_masters: Map[str, int] = Map()
-    slots: SlotManager = SlotManager()
+    slot_manager: SlotManager = SlotManager()
     lost: Map[str, LostSlot] = Map()
     """By AllocationID."""
+    surplus: Map[tuple[str, str], Reason] = Map()
+    """(ResourceID, AllocationID) that FreeSlot is owed for: the TaskExecutor holds it for a job that is not there."""
     ending: Ending | None = None

@@ -1,8 +1,8 @@
 """Workers as processes of this machine (`resourcemanager.worker-driver: local-process`).
 
-Each is `tailrace taskexecutor`, detached: it outlives the jobmanager, and ends with the cluster. `<home>/workers/` has
-a file for each, by which a successor, `cluster stop` and `cluster status` find it: pid and time of creation, so that
-no other process is ever taken for it.
+Each is `tailrace taskexecutor`, detached: it outlives the jobmanager, and ends with the cluster.
+`<home>/workers/<cluster>/` has a file for each, by which a successor, `cluster stop` and `cluster status` find it: pid
+and time of creation, so that no other process is ever taken for it.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class WorkerRecord(ProcessIdentity, frozen=True):
         return f"{socket.gethostname()}:{self.pid}"
 
 
-def worker_records(home: Path) -> list[WorkerRecord]:
-    """The workers of a home whose processes live. What is damaged is passed over."""
+def worker_records(home: Path, cluster: str) -> list[WorkerRecord]:
+    """The workers of a cluster whose processes live. What is damaged is passed over."""
     found = []
-    for path in sorted((home / "workers").glob(f"*{_SUFFIX}")):
+    for path in sorted((home / "workers" / cluster).glob(f"*{_SUFFIX}")):
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             record = msgspec.json.decode(path.read_bytes(), type=WorkerRecord)
             if record.process() is not None:
@@ -76,10 +76,17 @@ class LocalProcessDriver:
     """A WorkerDriver."""
 
     def __init__(
-        self, home: Path, command: Command, on_exit: OnExit, *, kill_after_s: float = KILL_AFTER_S
+        self,
+        home: Path,
+        cluster: str,
+        command: Command,
+        on_exit: OnExit,
+        *,
+        kill_after_s: float = KILL_AFTER_S,
     ) -> None:
-        self._workers = home.absolute() / "workers"
         self._home = home.absolute()
+        self._cluster = cluster
+        self._workers = self._home / "workers" / cluster
         self._command = command
         self._on_exit = on_exit
         self._kill_after_s = kill_after_s
@@ -117,7 +124,7 @@ class LocalProcessDriver:
 
     def survivors(self) -> Mapping[str, str]:
         with self._lock:
-            records = worker_records(self._home)
+            records = worker_records(self._home, self._cluster)
             self._remove_all_but({record.resource_id for record in records})
             for record in records:
                 self._watch(record)

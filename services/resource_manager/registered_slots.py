@@ -1,0 +1,191 @@
+"""The slots of all registered TaskExecutors, with the indexes that make placement and questions about them cheap.
+
+Slots are kept by TaskExecutor, free ones are counted by profile and TaskExecutor: a change of a slot touches what
+belongs to its TaskExecutor, however many others there are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from immutables import Map
+from msgspec.structs import replace
+
+from ...schemas.types import ResourceProfile
+from ..resource_profile import ProfileKey
+from .task_manager_slot import SlotKey, SlotState, TaskManagerSlot
+from .timeline import Timeline
+
+
+class WorkerSlots(msgspec.Struct, frozen=True):
+    """The slots of a TaskExecutor by number; `free` are the numbers of free ones, in order."""
+
+    slots: Map[int, TaskManagerSlot]
+    free: tuple[int, ...]
+    changed: int
+    """The offset of what last changed the ResourceManager's opinion of any of them."""
+    releasable: bool = False
+    """Whether the TaskExecutor is stopped when none of its slots has been used for a while."""
+    withdrawn: bool = False
+    """Whether its free slots are not to be given away: it may be lost."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether all of them are free."""
+        return len(self.free) == len(self.slots)
+
+
+class RegisteredProfile(msgspec.Struct, frozen=True):
+    """How many slots offer a profile."""
+
+    profile: ResourceProfile
+    count: int
+
+
+class RegisteredSlots(msgspec.Struct, frozen=True):
+    """All of them; what follows `workers` indexes it."""
+
+    workers: Map[str, WorkerSlots] = Map()
+    profiles: Map[ProfileKey, RegisteredProfile] = Map()
+    free: Map[ProfileKey, Map[str, int]] = Map()
+    """Profile -> ResourceID -> how many free slots of that profile may be given away there."""
+    count: int = 0
+    free_count: int = 0
+    """How many are FREE, those that are withdrawn included."""
+    idle: Timeline = Timeline()
+    """Releasable TaskExecutors all of whose slots are free, by the time since when they are."""
+    shrunk: int = 0
+    """The time at which slots were last lost."""
+
+    def get(self, key: SlotKey) -> TaskManagerSlot | None:
+        """The slot, if it is registered."""
+        worker = self.workers.get(key[0])
+        return None if worker is None else worker.slots.get(key[1])
+
+    def of(self, resource_id: str) -> Iterator[tuple[SlotKey, TaskManagerSlot]]:
+        """The slots of a TaskExecutor, by number."""
+        worker = self.workers.get(resource_id)
+        if worker is not None:
+            for number in sorted(worker.slots):
+                yield (resource_id, number), worker.slots[number]
+
+    def everything(self) -> Iterator[tuple[SlotKey, TaskManagerSlot]]:
+        """All slots, by TaskExecutor and number."""
+        for resource_id in sorted(self.workers):
+            yield from self.of(resource_id)
+
+    def put(self, key: SlotKey, slot: TaskManagerSlot, time: int) -> RegisteredSlots:
+        """With a slot that is registered in another state; its profile is the same."""
+        resource_id, number = key
+        before = self.workers[resource_id]
+        was_free = before.slots[number].state is SlotState.FREE
+        is_free = slot.state is SlotState.FREE
+        numbers = before.free
+        if was_free and not is_free:
+            place = bisect_left(numbers, number)
+            numbers = numbers[:place] + numbers[place + 1 :]
+        elif is_free and not was_free:
+            place = bisect_left(numbers, number)
+            numbers = (*numbers[:place], number, *numbers[place:])
+        after = WorkerSlots(
+            before.slots.set(number, slot), numbers, slot.changed, before.releasable, before.withdrawn
+        )
+        workers = self.workers.set(resource_id, after)
+        if was_free == is_free:
+            return replace(self, workers=workers)
+        change = 1 if is_free else -1
+        return replace(
+            self,
+            workers=workers,
+            free=self.free if before.withdrawn else _counted(self.free, slot.key, resource_id, change),
+            free_count=self.free_count + change,
+            idle=_idle(self.idle, resource_id, after, time) if before.releasable else self.idle,
+        )
+
+    def register(
+        self,
+        resource_id: str,
+        slots: Mapping[int, TaskManagerSlot],
+        changed: int,
+        time: int,
+        *,
+        releasable: bool,
+    ) -> RegisteredSlots:
+        """With exactly these slots of a TaskExecutor."""
+        before = self.workers.get(resource_id)
+        others = self.without(resource_id, time)
+        free = tuple(sorted(number for number, slot in slots.items() if slot.state is SlotState.FREE))
+        worker = WorkerSlots(Map(slots), free, changed, releasable)
+        profiles = others.profiles
+        for slot in slots.values():
+            known = profiles.get(slot.key)
+            count = known.count + 1 if known else 1
+            profiles = profiles.set(slot.key, RegisteredProfile(slot.profile, count))
+        index = others.free
+        for number in free:
+            index = _counted(index, slots[number].key, resource_id, 1)
+        return replace(
+            others,
+            workers=others.workers.set(resource_id, worker),
+            profiles=profiles,
+            free=index,
+            count=others.count + len(slots),
+            free_count=others.free_count + len(free),
+            idle=_idle(others.idle, resource_id, worker, time) if releasable else others.idle,
+            shrunk=time if before is not None and len(slots) < len(before.slots) else self.shrunk,
+        )
+
+    def without(self, resource_id: str, time: int) -> RegisteredSlots:
+        """The TaskExecutor and its slots are gone."""
+        worker = self.workers.get(resource_id)
+        if worker is None:
+            return self
+        others = self.withdraw(resource_id)
+        profiles = self.profiles
+        for slot in worker.slots.values():
+            known = profiles[slot.key]
+            left = known.count - 1
+            profiles = (
+                profiles.set(slot.key, replace(known, count=left)) if left else profiles.delete(slot.key)
+            )
+        return replace(
+            others,
+            workers=self.workers.delete(resource_id),
+            profiles=profiles,
+            count=self.count - len(worker.slots),
+            free_count=self.free_count - len(worker.free),
+            shrunk=time,
+        )
+
+    def withdraw(self, resource_id: str) -> RegisteredSlots:
+        """The TaskExecutor's slots are not given away until it has reported them again."""
+        worker = self.workers.get(resource_id)
+        if worker is None or worker.withdrawn:
+            return self
+        free = self.free
+        for number in worker.free:
+            free = _counted(free, worker.slots[number].key, resource_id, -1)
+        after = replace(worker, withdrawn=True, releasable=False)
+        return replace(
+            self,
+            workers=self.workers.set(resource_id, after),
+            free=free,
+            idle=self.idle.remove(resource_id),
+        )
+
+
+def _idle(idle: Timeline, resource_id: str, worker: WorkerSlots, time: int) -> Timeline:
+    return idle.add(resource_id, time) if worker.idle else idle.remove(resource_id)
+
+
+def _counted(
+    free: Map[ProfileKey, Map[str, int]], key: ProfileKey, resource_id: str, change: int
+) -> Map[ProfileKey, Map[str, int]]:
+    counts: Map[str, int] | None = free.get(key)
+    if counts is None:
+        counts = Map()
+    count = counts.get(resource_id, 0) + change
+    counts = counts.set(resource_id, count) if count else counts.delete(resource_id)
+    return free.set(key, counts) if counts else free.delete(key)

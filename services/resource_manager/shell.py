@@ -1,0 +1,197 @@
+"""The ResourceManager's shell: has a driver start and stop workers, and says which ones are gone.
+
+Whoever knows first that a worker's process has ended says so: the driver, or the watch over registered processes of
+this machine; heartbeats say the rest. Of one registration it is said once. A new leader's shell holds the workers
+that survived against those that the log knows: strangers are stopped, and who did not survive is lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import structlog
+from immutables import Map
+
+from ...schemas import resource_manager
+from ..roles import RESOURCE_MANAGER, Instruction, Owed, Say
+from .drivers import WorkerDriver
+from .instructions import StartWorkerProcess, StopWorkerProcess
+from .state import ResourceManagerState, WorkerRegistration
+from .worker_pool import WorkerPool, WorkerState
+
+_log = structlog.get_logger(__name__)
+_RUNNING = frozenset({WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING})
+_AT_ONCE = 4
+_REMEMBERED = 256
+"""Ended processes whose registration may be on its way still."""
+
+
+class Watch(Protocol):
+    """What the shell needs of liveness.ProcessWatch."""
+
+    def follow(self, workers: Mapping[str, WorkerRegistration]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+Follow = Callable[[ResourceManagerState], None]
+NewDriver = Callable[[Callable[[str, str], None]], WorkerDriver]
+"""OnExit -> a driver that calls it."""
+NewWatch = Callable[[Callable[[str, str, str], None]], Watch]
+"""OnEnd -> a watch that calls it."""
+
+
+class ResourceManagerShell:
+    """Obeys StartWorkerProcess and StopWorkerProcess. `follow` is told of each state, on the host's thread."""
+
+    def __init__(
+        self,
+        say: Say,
+        new_driver: NewDriver,
+        new_watch: NewWatch,
+        follow: Follow = lambda _: None,
+    ) -> None:
+        self._say = say
+        self._follow = follow
+        self._driver = new_driver(self._exited)
+        self._watch = new_watch(self._ended)
+        self._begun: set[str] = set()
+        self._compared: threading.Event | None = None
+        self._workers = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="workers")
+        self._lock = threading.Lock()
+        self._registered: Map[str, WorkerRegistration] = Map()
+        self._addresses: dict[str, str] = {}
+        """Of the workers that the driver has started: where each runs."""
+        self._starting: dict[str, str | None] = {}
+        """Workers that WorkerStarted has not been said of -> why they ended meanwhile, if they did."""
+        self._gone: dict[str, tuple[str, str]] = {}
+        """Workers that have ended: address and reason."""
+        self._said: dict[str, str | None] = {}
+        """Workers that WorkerLost was said of -> the registration that it named."""
+
+    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        if not isinstance(state, ResourceManagerState):
+            raise TypeError(f"{type(state).__name__} is no state of a ResourceManager")
+        self._see(state.workers)
+        if self._compared is None:
+            self._compared = threading.Event()
+            self._workers.submit(self._compare, state.pool, self._compared)
+        for instruction in instructions:
+            if instruction.key in self._begun:
+                continue
+            self._begun.add(instruction.key)
+            match instruction:
+                case StartWorkerProcess():
+                    self._workers.submit(self._start, instruction, self._compared)
+                case StopWorkerProcess():
+                    self._workers.submit(self._stop, instruction, self._compared)
+                case _:
+                    raise TypeError(f"the ResourceManager's shell does not know {instruction!r}")
+        self._watch.follow(state.workers)
+        self._follow(state)
+
+    def close(self) -> None:
+        """Workers run on: a successor takes them over, or the cluster's end has told them to leave."""
+        self._workers.shutdown(cancel_futures=True)
+        self._watch.close()
+        self._driver.close()
+
+    def _see(self, workers: Map[str, WorkerRegistration]) -> None:
+        if workers is self._registered:
+            return
+        with self._lock:
+            self._registered = workers
+            late = [
+                (workers[resource_id], reason)
+                for resource_id, (address, reason) in self._gone.items()
+                if resource_id in workers and workers[resource_id].address == address
+            ]
+        for worker, reason in late:
+            # It ended before its registration was read.
+            self._lose(worker.resource_id, worker.instance_id, reason, None)
+
+    def _compare(self, pool: WorkerPool, compared: threading.Event) -> None:
+        try:
+            survivors = self._driver.survivors()
+            with self._lock:
+                self._addresses.update(survivors)
+            for resource_id in sorted(survivors.keys() - pool.workers.keys()):
+                _log.warning("a worker survived that nobody knows: it is stopped", resource_id=resource_id)
+                self._driver.stop(resource_id, "no ResourceManager knows it")
+            for resource_id, worker in pool.workers.items():
+                # Of the others the driver has yet to say what became of its start or stop.
+                if worker.driven and worker.state in _RUNNING and resource_id not in survivors:
+                    reason = f"worker {resource_id} has not survived the jobmanager that started it"
+                    self._lose(resource_id, self._instance_of(resource_id), reason, None)
+        except Exception as error:
+            _log.exception("survivors can't be found", error=str(error))
+        finally:
+            compared.set()
+
+    def _start(self, instruction: StartWorkerProcess, compared: threading.Event) -> None:
+        compared.wait()
+        resource_id = instruction.resource_id
+        with self._lock:
+            self._starting[resource_id] = None
+        try:
+            address = self._driver.start(resource_id, instruction.number_of_slots)
+        except Exception as error:
+            # Nobody asks for the outcome of this thread: what is not said here keeps requests waiting.
+            with self._lock:
+                self._starting.pop(resource_id)
+            self._lose(resource_id, None, f"it can't be started: {error or repr(error)}", instruction.cause)
+            return
+        body = resource_manager.WorkerStarted(resource_id=resource_id, address=address)
+        self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, body, instruction.cause))
+        with self._lock:
+            self._addresses[resource_id] = address
+            ended = self._starting.pop(resource_id)
+        if ended is not None:
+            self._exited(resource_id, ended)
+
+    def _stop(self, instruction: StopWorkerProcess, compared: threading.Event) -> None:
+        compared.wait()
+        resource_id = instruction.resource_id
+        try:
+            if self._driver.stop(resource_id, instruction.reason):
+                return
+            reason = f"its process does not run any more; it was to be stopped: {instruction.reason}"
+        except Exception as error:
+            # It is taken for gone: a process that lives all the same registers again, or falls silent.
+            reason = f"it can't be stopped: {error or repr(error)}"
+        self._lose(resource_id, self._instance_of(resource_id), reason, instruction.cause)
+
+    def _exited(self, resource_id: str, reason: str) -> None:
+        """The driver knows that a worker has ended."""
+        with self._lock:
+            if resource_id in self._starting:
+                # WorkerStarted is said first.
+                self._starting[resource_id] = reason
+                return
+            address = self._addresses.pop(resource_id, None)
+            if address is not None:
+                self._gone[resource_id] = address, reason
+                if len(self._gone) > _REMEMBERED:
+                    del self._gone[next(iter(self._gone))]
+        self._lose(resource_id, self._instance_of(resource_id), reason, None)
+
+    def _ended(self, resource_id: str, instance_id: str, reason: str) -> None:
+        """The watch has seen a registered process end."""
+        self._lose(resource_id, instance_id, reason, None)
+
+    def _instance_of(self, resource_id: str) -> str | None:
+        worker = self._registered.get(resource_id)
+        return None if worker is None else worker.instance_id
+
+    def _lose(self, resource_id: str, instance_id: str | None, reason: str, cause: int | None) -> None:
+        with self._lock:
+            if resource_id in self._said and self._said[resource_id] == instance_id:
+                return
+            self._said[resource_id] = instance_id
+        body = resource_manager.WorkerLost(
+            resource_id=resource_id, instance_id=instance_id, exited=True, reason=reason
+        )
+        self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, body, cause))

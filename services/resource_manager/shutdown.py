@@ -1,0 +1,136 @@
+"""The end of a cluster (document 000): TaskExecutors are disconnected, workers stopped, and what remains is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ...schemas import everyone, resource_manager, task_executor
+from ...schemas.body import Body
+from ...schemas.event import EVERYONE, Record
+from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, Step, Time, address, instance_of
+from .state import Ending, ResourceManagerState
+from .worker_life import dismiss, stop
+from .worker_pool import WorkerState
+
+
+def _cluster_ends(
+    state: ResourceManagerState, record: Record, body: resource_manager.ShutDownCluster
+) -> ResourceManagerState:
+    if state.ending is not None:
+        return state
+    pool = state.pool
+    for resource_id in sorted(pool.unregistered):
+        pool = stop(pool, pool.workers[resource_id], body.reason, record)
+    state = replace(state, pool=pool, ending=Ending(body.reason, record.offset, record.header.time))
+    for resource_id in sorted(state.workers):
+        state = dismiss(state, resource_id, body.reason, record.offset)
+    return state
+
+
+def _told_to_leave(
+    state: ResourceManagerState, record: Record, _body: task_executor.DisconnectResourceManager
+) -> ResourceManagerState:
+    resource_id = instance_of(record.header.recipient)
+    if resource_id not in state.dismissals:
+        return state
+    return replace(state, dismissals=state.dismissals.delete(resource_id))
+
+
+def _cluster_ended(
+    state: ResourceManagerState, _record: Record, _body: everyone.ClusterTerminated
+) -> ResourceManagerState:
+    return replace(state, ending=state.ending and replace(state.ending, over=True))
+
+
+def _new_leader(
+    state: ResourceManagerState, record: Record, body: everyone.LeaderElected
+) -> ResourceManagerState:
+    if body.role != RESOURCE_MANAGER:
+        return state
+    # A cluster that has ended starts again with its next leader; so does one whose end was cut short.
+    dismissals = state.dismissals
+    for resource_id in state.dismissals if state.ending else ():
+        if state.pool.state_of(resource_id) is not WorkerState.RELEASING:
+            dismissals = dismissals.delete(resource_id)
+    return replace(state, elected=record.header.time, ending=None, dismissals=dismissals)
+
+
+def farewells(state: ResourceManagerState, now: Time) -> list[Owed]:
+    """DisconnectResourceManager for all who are to leave; then TaskExecutorLost for ours that do not, and the end."""
+    dismissed = sorted(state.dismissals.items(), key=lambda pair: (pair[1].cause, pair[0]))
+    owed = [
+        Owed(
+            address(TASK_EXECUTOR, resource_id),
+            task_executor.DisconnectResourceManager(reason=reason.text),
+            reason.cause,
+        )
+        for resource_id, reason in dismissed
+    ]
+    ending = state.ending
+    if ending is None or ending.over:
+        return owed
+    patience = state.options.shutdown_timeout
+    late = now >= ending.since + patience
+    silent = _silent(state) if late else []
+    owed += [_silence(state, ending, resource_id) for resource_id in silent]
+    gone = not ending.leaving and not state.pool.stopping
+    if gone or (late and not silent and not state.pool.stopping) or now >= ending.since + 2 * patience:
+        body = everyone.ClusterTerminated(reason=ending.reason, remains=tuple(_remains(state, ending)))
+        owed.append(Owed(EVERYONE, body, ending.cause))
+    return owed
+
+
+def deadlines(state: ResourceManagerState) -> list[Time]:
+    """When time alone will make `farewells` owe something."""
+    ending = state.ending
+    if ending is None or ending.over:
+        return []
+    patience = state.options.shutdown_timeout
+    if _silent(state) or (ending.leaving and not state.pool.stopping):
+        return [ending.since + patience]
+    return [ending.since + 2 * patience]
+
+
+def _silent(state: ResourceManagerState) -> list[str]:
+    """TaskExecutors that have not left and whose processes the driver can end."""
+    leaving, workers = (state.ending.leaving if state.ending else ()), state.pool.workers
+    return sorted(each for each in leaving if each in workers and workers[each].driven)
+
+
+def _silence(state: ResourceManagerState, ending: Ending, resource_id: str) -> Owed:
+    registration = state.workers.get(resource_id)
+    seconds = state.options.shutdown_timeout / 1e6
+    body = everyone.TaskExecutorLost(
+        resource_id=resource_id,
+        instance_id=registration.instance_id if registration else None,
+        reason=f"TaskExecutor {resource_id} is lost: it did not leave within {seconds:g} s of the cluster's end",
+    )
+    return Owed(EVERYONE, body, ending.cause)
+
+
+def _remains(state: ResourceManagerState, ending: Ending) -> list[str]:
+    """What is left, as far as the ResourceManager knows: a line each."""
+    lines = []
+    for resource_id in sorted(ending.leaving):
+        where = state.workers[resource_id].address if resource_id in state.workers else "?"
+        lines.append(f"TaskExecutor {resource_id} at {where} did not answer: end its process if it runs")
+    for resource_id in sorted(state.pool.stopping):
+        where = state.pool.workers[resource_id].address or "?"
+        lines.append(
+            f"worker {resource_id} at {where} is not known to have ended: end its process if it runs"
+        )
+    for job_id in sorted(state.job_masters):
+        lines.append(
+            f"the JobMaster of job {job_id} has not left: its job goes on with the cluster's next start"
+        )
+    return lines
+
+
+STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
+    resource_manager.ShutDownCluster: _cluster_ends,
+    task_executor.DisconnectResourceManager: _told_to_leave,
+    everyone.ClusterTerminated: _cluster_ended,
+    everyone.LeaderElected: _new_leader,
+}

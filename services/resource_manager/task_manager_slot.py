@@ -1,0 +1,58 @@
+"""A TaskManagerSlot: a slot as the ResourceManager sees it (document 003).
+
+It is PENDING from the request to its TaskExecutor until the answer. What a TaskExecutor says of its slots is what
+counts, so that a slot may be found ALLOCATED that was taken for FREE, or for another allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from ...schemas.types import ResourceProfile
+from ..resource_profile import ProfileKey
+
+SlotKey = tuple[str, int]
+"""(ResourceID, slot number): a SlotID that sorts."""
+
+
+class SlotState(StrEnum):
+    """The states of a TaskManagerSlot."""
+
+    FREE = "FREE"
+    PENDING = "PENDING"
+    ALLOCATED = "ALLOCATED"
+
+
+SLOT_TRANSITIONS: Mapping[SlotState, frozenset[SlotState]] = {
+    SlotState.FREE: frozenset({SlotState.PENDING, SlotState.ALLOCATED}),
+    SlotState.PENDING: frozenset({SlotState.FREE, SlotState.ALLOCATED}),
+    SlotState.ALLOCATED: frozenset({SlotState.FREE, SlotState.ALLOCATED}),
+}
+"""What may follow what. ALLOCATED follows itself where its TaskExecutor says that another allocation holds it."""
+
+
+class IllegalSlotTransition(Exception):
+    """A slot can't go from one state to another."""
+
+
+class TaskManagerSlot(msgspec.Struct, frozen=True):
+    """`allocation_id` and `job_id` say who holds it, or will; an ALLOCATED slot without is held by who knows what."""
+
+    profile: ResourceProfile
+    key: ProfileKey
+    state: SlotState = SlotState.FREE
+    allocation_id: str | None = None
+    job_id: str | None = None
+    changed: int = -1
+    """The offset of what last changed the ResourceManager's opinion of it."""
+
+    def to(
+        self, state: SlotState, changed: int, allocation_id: str | None = None, job_id: str | None = None
+    ) -> TaskManagerSlot:
+        """The slot in its next state. Raises IllegalSlotTransition."""
+        if state not in SLOT_TRANSITIONS[self.state]:
+            raise IllegalSlotTransition(f"a slot that is {self.state.value} can't become {state.value}")
+        return TaskManagerSlot(self.profile, self.key, state, allocation_id, job_id, changed)

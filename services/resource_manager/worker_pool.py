@@ -1,0 +1,190 @@
+"""The workers: TaskExecutors from the moment they are asked for until nothing of them is left.
+
+A worker that somebody else started appears when it registers, and is gone when it leaves or is lost. One that the
+ResourceManager had its driver start (active mode) was REQUESTED and STARTED before, is RELEASED when it has been idle
+for long, and STOPPING until its process is known to have ended. Its resource id is never used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+from immutables import Map
+from msgspec.structs import replace
+
+from .timeline import Timeline
+
+
+class WorkerState(StrEnum):
+    """The states of a worker."""
+
+    ABSENT = "ABSENT"
+    """Not there yet, or not any more."""
+    REQUESTED = "REQUESTED"
+    """The driver is to start it."""
+    STARTED = "STARTED"
+    """It has yet to register."""
+    REGISTERED = "REGISTERED"
+    RELEASING = "RELEASING"
+    """It is not needed: it is told to leave, and has not left yet."""
+    LOST = "LOST"
+    """TaskExecutorLost is owed, unless it registers again first."""
+    STOPPING = "STOPPING"
+    """It is not registered any more; the driver is to end its process."""
+
+
+WORKER_TRANSITIONS: Mapping[WorkerState, frozenset[WorkerState]] = {
+    WorkerState.ABSENT: frozenset({WorkerState.REQUESTED, WorkerState.REGISTERED}),
+    WorkerState.REQUESTED: frozenset(
+        {WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.STOPPING, WorkerState.ABSENT}
+    ),
+    WorkerState.STARTED: frozenset({WorkerState.REGISTERED, WorkerState.STOPPING, WorkerState.ABSENT}),
+    WorkerState.REGISTERED: frozenset(
+        {
+            WorkerState.REGISTERED,
+            WorkerState.RELEASING,
+            WorkerState.LOST,
+            WorkerState.STOPPING,
+            WorkerState.ABSENT,
+        }
+    ),
+    WorkerState.RELEASING: frozenset({WorkerState.LOST, WorkerState.STOPPING, WorkerState.ABSENT}),
+    WorkerState.LOST: frozenset(
+        {WorkerState.REGISTERED, WorkerState.LOST, WorkerState.STOPPING, WorkerState.ABSENT}
+    ),
+    WorkerState.STOPPING: frozenset({WorkerState.ABSENT}),
+}
+"""What may follow what. REGISTERED follows itself with a new registration, LOST itself with a worse reason."""
+
+UNREGISTERED = frozenset({WorkerState.REQUESTED, WorkerState.STARTED})
+
+
+class IllegalWorkerTransition(Exception):
+    """A worker can't go from one state to another."""
+
+
+class Worker(msgspec.Struct, frozen=True):
+    """One of them, in its state since offset `cause` and time `since`."""
+
+    resource_id: str
+    state: WorkerState
+    cause: int
+    since: int
+    driven: bool = False
+    """Whether the ResourceManager had it started."""
+    number_of_slots: int = 0
+    expected: int = 0
+    """Slots that it will have, and has not reported yet."""
+    address: str = ""
+    exited: bool = False
+    """Whether its process is known to have ended, while it is LOST."""
+    reason: str = ""
+    """Why it is LOST, RELEASING or STOPPING."""
+
+
+class WorkerPool(msgspec.Struct, frozen=True):
+    """All of them; what follows `workers` indexes it, up to `expected`."""
+
+    workers: Map[str, Worker] = Map()
+    requested: Map[str, int] = Map()
+    """ResourceIDs of REQUESTED workers, with the offset of StartWorker."""
+    unregistered: Timeline = Timeline()
+    """REQUESTED and STARTED workers by the time of StartWorker."""
+    releasing: Timeline = Timeline()
+    lost: Map[str, int] = Map()
+    """LOST workers that are not known to have exited, with the offset of WorkerLost."""
+    exited: Timeline = Timeline()
+    """LOST workers that are."""
+    stopping: Map[str, int] = Map()
+    expected: int = 0
+    numbered: int = 0
+    """How many workers were ever requested: what the next one is called after."""
+    failed: int | None = None
+    """The time at which a worker last ended before it had registered; None once one has registered since."""
+    failure: str = ""
+    """Why it did."""
+
+    def get(self, resource_id: str) -> Worker | None:
+        """The worker, if it is there."""
+        return self.workers.get(resource_id)
+
+    def state_of(self, resource_id: str) -> WorkerState:
+        """Its state."""
+        worker = self.workers.get(resource_id)
+        return WorkerState.ABSENT if worker is None else worker.state
+
+    def put(self, worker: Worker) -> WorkerPool:
+        """With a worker in its next state. Raises IllegalWorkerTransition."""
+        resource_id = worker.resource_id
+        self._check(resource_id, worker.state)
+        pool = self._unindexed(resource_id)
+        workers = pool.workers.set(resource_id, worker)
+        expected = pool.expected + worker.expected
+        match worker.state:
+            case WorkerState.REQUESTED:
+                requested = pool.requested.set(resource_id, worker.cause)
+                unregistered = pool.unregistered.add(resource_id, worker.since)
+                pool = replace(pool, requested=requested, unregistered=unregistered)
+            case WorkerState.STARTED:
+                pool = replace(pool, unregistered=pool.unregistered.add(resource_id, worker.since))
+            case WorkerState.RELEASING:
+                pool = replace(pool, releasing=pool.releasing.add(resource_id, worker.since))
+            case WorkerState.LOST if worker.exited:
+                pool = replace(pool, exited=pool.exited.add(resource_id, worker.since))
+            case WorkerState.LOST:
+                pool = replace(pool, lost=pool.lost.set(resource_id, worker.cause))
+            case WorkerState.STOPPING:
+                pool = replace(pool, stopping=pool.stopping.set(resource_id, worker.cause))
+            case WorkerState.REGISTERED | WorkerState.ABSENT:
+                pass
+        return replace(pool, workers=workers, expected=expected)
+
+    def remove(self, resource_id: str) -> WorkerPool:
+        """Without a worker, if it is there. Raises IllegalWorkerTransition."""
+        if resource_id not in self.workers:
+            return self
+        self._check(resource_id, WorkerState.ABSENT)
+        pool = self._unindexed(resource_id)
+        return replace(pool, workers=pool.workers.delete(resource_id))
+
+    def reported(self, resource_id: str) -> WorkerPool:
+        """The worker has reported its slots: they are not expected any more."""
+        worker = self.workers.get(resource_id)
+        if worker is None or not worker.expected:
+            return self
+        workers = self.workers.set(resource_id, replace(worker, expected=0))
+        return replace(self, workers=workers, expected=self.expected - worker.expected)
+
+    def _check(self, resource_id: str, to: WorkerState) -> None:
+        before = self.state_of(resource_id)
+        if to not in WORKER_TRANSITIONS[before]:
+            raise IllegalWorkerTransition(
+                f"worker {resource_id} is {before.value} and can't become {to.value}"
+            )
+
+    def _unindexed(self, resource_id: str) -> WorkerPool:
+        worker = self.workers.get(resource_id)
+        if worker is None:
+            return self
+        pool = replace(self, expected=self.expected - worker.expected) if worker.expected else self
+        match worker.state:
+            case WorkerState.REQUESTED:
+                return replace(
+                    pool,
+                    requested=self.requested.delete(resource_id),
+                    unregistered=self.unregistered.remove(resource_id),
+                )
+            case WorkerState.STARTED:
+                return replace(pool, unregistered=self.unregistered.remove(resource_id))
+            case WorkerState.RELEASING:
+                return replace(pool, releasing=self.releasing.remove(resource_id))
+            case WorkerState.LOST if worker.exited:
+                return replace(pool, exited=self.exited.remove(resource_id))
+            case WorkerState.LOST:
+                return replace(pool, lost=self.lost.delete(resource_id))
+            case WorkerState.STOPPING:
+                return replace(pool, stopping=self.stopping.delete(resource_id))
+            case WorkerState.REGISTERED | WorkerState.ABSENT:
+                return pool
