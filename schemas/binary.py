@@ -112,19 +112,48 @@ def _write_map(values: Mapping[str, Any], write: Callable[[Any], bytes]) -> byte
 
 
 def _read_long(data: bytes, at: int) -> tuple[int, int]:
-    byte = data[at]
-    zigzag = byte & 0x7F
-    shift = 0
-    while byte > 0x7F:
+    zigzag = data[at]
+    at += 1
+    if zigzag > 0x7F:
+        # Offsets take three bytes, for the most part.
+        second = data[at]
         at += 1
-        shift += 7
+        zigzag = zigzag & 0x7F | (second & 0x7F) << 7
+        if second > 0x7F:
+            third = data[at]
+            at += 1
+            zigzag |= (third & 0x7F) << 14
+            if third > 0x7F:
+                return _read_far(data, at - 3)
+    return zigzag >> 1 ^ -(zigzag & 1), at
+
+
+def _read_far(data: bytes, at: int) -> tuple[int, int]:
+    value = _time(data[at : at + 8])
+    if value is not None:
+        return value, at + 8
+    zigzag = shift = 0
+    byte = 0x80
+    while byte > 0x7F and shift < 70:
         byte = data[at]
         zigzag |= (byte & 0x7F) << shift
-        if shift == 63:
-            break
+        shift += 7
+        at += 1
     if byte > 0x7F or zigzag >> 64:
         raise ValueError("an integer of more than 64 bits")
-    return zigzag >> 1 ^ -(zigzag & 1), at + 1
+    return zigzag >> 1 ^ -(zigzag & 1), at
+
+
+@functools.lru_cache(64)
+def _time(eight: bytes) -> int | None:
+    """The long that takes exactly these bytes, as the times of this century do; None: it takes more or fewer.
+
+    What was decided together has one time, and is read together.
+    """
+    if len(eight) < 8 or eight[7] > 0x7F or any(byte < 0x80 for byte in eight[:7]):
+        return None
+    zigzag = sum((byte & 0x7F) << 7 * index for index, byte in enumerate(eight))
+    return zigzag >> 1 ^ -(zigzag & 1)
 
 
 def _read_int(data: bytes, at: int) -> tuple[int, int]:
