@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
 
 from .configuration import Configuration
+from .configuration.options import HEARTBEAT_INTERVAL
+from .liveness.kafka import KafkaHeartbeats
 from .log import Codec
 from .log.clients import client
 from .log.kafka import KafkaEventLog
-from .log.topics import log_topic
+from .log.topics import heartbeats_topic, log_topic
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -31,6 +34,19 @@ def event_log(configuration: Configuration, *, timeout: float = 30.0) -> KafkaEv
     topic = log_topic(configuration.cluster_id)
     return KafkaEventLog(
         configuration.bootstrap_servers, topic, Codec(topic, registry(configuration)), timeout=timeout
+    )
+
+
+def heartbeats(configuration: Configuration, *, reads: int, wanted: Callable[[str], bool]) -> KafkaHeartbeats:
+    """One end of the cluster's heartbeats; see liveness/topic.py. Raises LogUnavailable."""
+    topic = heartbeats_topic(configuration.cluster_id)
+    return KafkaHeartbeats(
+        configuration.bootstrap_servers,
+        topic,
+        Codec(topic, registry(configuration)),
+        reads=reads,
+        wanted=wanted,
+        patience=configuration.get(HEARTBEAT_INTERVAL) / 1e6,
     )
 
 

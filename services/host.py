@@ -92,6 +92,7 @@ class Host:
         try:
             self._catch_up(tail, self._log.end(), stop)
             self._claim(tail, stop)
+            self._position = self._replica.offset
             if not stop.is_set():
                 self.leading.set()
             self._dirty = dict.fromkeys(self._replica.states)
@@ -120,7 +121,8 @@ class Host:
         Raises KeyError where the process does not lead the role.
         """
         epoch = self._epochs[self._led_as(role_address)]
-        return self._seal(role_address, owed, epoch, self._clock())
+        # Shells know no more than that: what was folded since they have not been shown.
+        return self._seal(role_address, owed, epoch, self._clock(), self._position)
 
     @property
     def position(self) -> int:
@@ -161,7 +163,7 @@ class Host:
                 body = LeaderElected(
                     role=role, epoch=epoch, address=self._process_address, session=self._session
                 )
-                claims += self._seal(role, [Owed(EVERYONE, body, None)], epoch, now)
+                claims += self._seal(role, [Owed(EVERYONE, body, None)], epoch, now, self._replica.offset)
             self._catch_up(tail, self._log.append(claims)[-1] + 1, stop)
             # A claim that another process overtook is ignored by every reader: claim the next epoch.
             # Of all roles: one that was won already may have been claimed by another process since.
@@ -204,7 +206,7 @@ class Host:
             owed = role.decide(state, now)
             if owed:
                 epoch = self._epochs[self._led_as(each)]
-                events += self._seal(each, owed, epoch, now)
+                events += self._seal(each, owed, epoch, now, self._replica.offset)
             self._deadlines.put(each, role.deadline(state))
             shell = self._shells.get(kind_of(each))
             if shell is not None:
@@ -215,7 +217,7 @@ class Host:
     def _led_as(self, role_address: str) -> str:
         return role_address if role_address in self._epochs else kind_of(role_address)
 
-    def _seal(self, sender: str, owed: Sequence[Owed], epoch: int, now: Time) -> list[Event]:
+    def _seal(self, sender: str, owed: Sequence[Owed], epoch: int, now: Time, decided_at: int) -> list[Event]:
         with self._counting:
             count = self._said
             self._said += len(owed)
@@ -224,7 +226,7 @@ class Host:
             cluster=self._cluster,
             sender=sender,
             epoch=epoch,
-            decided_at=self._replica.offset,
+            decided_at=decided_at,
             now=now,
             count=count,
         )

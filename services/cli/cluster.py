@@ -30,7 +30,14 @@ app = typer.Typer(help="Start, stop and look at a cluster on this machine.", no_
 
 @app.command()
 def start(
-    taskexecutors: Annotated[int, typer.Option(min=0, max=64, help="How many TaskExecutors.")] = 2,
+    taskexecutors: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=64,
+            help="How many TaskExecutors. \\[default: 2, or 0 with resourcemanager.mode=active]",
+        ),
+    ] = None,
     slots: Annotated[int | None, typer.Option(help="Slots of each. \\[default: 2]")] = None,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
@@ -131,7 +138,7 @@ def progress(title: str) -> Iterator[Any]:
 def _processes(local: LocalCluster) -> list[dict[str, Any]]:
     found = [
         {"name": process.name, "pid": process.record.pid, "running": process.is_running()}
-        for process in local.processes.values()
+        for process in [*local.processes.values(), *local.workers.values()]
     ]
     if local.kafka is not None:
         found.insert(0, {"name": "kafka", "pid": local.kafka.pid, "running": local.kafka.is_running()})

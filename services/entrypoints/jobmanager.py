@@ -12,7 +12,6 @@ import threading
 import structlog
 
 from ..configuration import Configuration
-from ..configuration.options import SLOT_REQUEST_TIMEOUT
 from ..connections import admin, event_log, registry
 from ..dispatcher import Dispatcher
 from ..dispatcher.shell import DispatcherShell
@@ -21,14 +20,17 @@ from ..host import Host, wall_clock
 from ..job_master import JobMaster
 from ..job_master.shell import JobMasterShell
 from ..job_master.state import JobMasterState, Progress
+from ..liveness.process_watch import ProcessWatch
 from ..log import Codec
 from ..log.dead_letters import DeadLetters
 from ..log.topics import submissions_topic
 from ..replica import Replica
 from ..resource_manager import ResourceManager
-from ..resource_manager.role import ResourceManagerOptions
+from ..resource_manager.drivers.local_process import LocalProcessDriver, taskexecutor_command
+from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
 from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Shell
+from . import liveness
 from .process import KAFKA_PATIENCE_S, process_address, session, wait_for_topics
 
 _log = structlog.get_logger(__name__)
@@ -43,10 +45,9 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     kafka_admin = admin(configuration)
     log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
     letters = DeadLetters(configuration.bootstrap_servers, cluster)
-    options = ResourceManagerOptions(slot_request_timeout=configuration.get(SLOT_REQUEST_TIMEOUT))
     host = Host(
         log,
-        Replica([Dispatcher(), ResourceManager(options), JobMaster()]),
+        Replica([Dispatcher(), ResourceManager(), JobMaster()]),
         cluster=cluster,
         leads=(DISPATCHER, RESOURCE_MANAGER, JOB_MASTER),
         process_address=process_address(),
@@ -63,15 +64,26 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         clock=wall_clock,
         on_failure=host.fail,
     )
+    beating, of_workers, of_jobs = liveness.of_masters(configuration, host)
     shells: dict[str, Shell] = {
-        DISPATCHER: DispatcherShell(host.say, submissions),
-        JOB_MASTER: JobMasterShell(host.say, kafka_admin, cluster),
+        DISPATCHER: DispatcherShell(host.say, submissions, configuration.as_map()),
+        RESOURCE_MANAGER: ResourceManagerShell(
+            host.say,
+            lambda on_exit: LocalProcessDriver(
+                configuration.home, cluster, taskexecutor_command(configuration), on_exit
+            ),
+            lambda on_end: ProcessWatch(cluster, on_end),
+            of_workers.follow,
+        ),
+        JOB_MASTER: JobMasterShell(host.say, kafka_admin, cluster, of_jobs.follow),
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
     try:
+        beating.start()
         host.run(stop, shells, finished=_ended)
         _log.info("jobmanager ends", cluster=cluster)
     finally:
+        beating.close()
         for shell in shells.values():
             shell.close()
         host.close()

@@ -21,6 +21,7 @@ from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, address
 from ..task_executor import TaskExecutor
 from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
+from . import liveness
 from .process import KAFKA_PATIENCE_S, process_address, session, wait_for_topics
 
 _log = structlog.get_logger(__name__)
@@ -40,7 +41,10 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         session=session(),
         concerns=(own_address,),
     )
-    shell = TaskExecutorShell(host.say, own_address, cluster)
+    shell = TaskExecutorShell(host.say, own_address, cluster, lambda state: own_heartbeats.follow(state))
+    beating, own_heartbeats = liveness.of_task_executor(
+        configuration, host, own_address, resource_id, shell.running
+    )
     runtime = TaskRuntime(
         bootstrap_servers=configuration.bootstrap_servers,
         scratch=scratch,
@@ -72,6 +76,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         wait_for_topics(configuration, stop)
         if stop.is_set():
             return
+        beating.start()
         host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda replica: _left(replica, own_address))
         if stop.is_set() and shell.registered:
             reason = f"TaskExecutor {resource_id} was asked to stop"
@@ -79,6 +84,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
             host.say(own_address, Owed(RESOURCE_MANAGER, goodbye, None))
         _log.info("taskexecutor ends", cluster=cluster, resource_id=resource_id)
     finally:
+        beating.close()
         starting.join()
         runtime.close()
         host.close()

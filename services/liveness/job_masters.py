@@ -3,7 +3,7 @@ the AccumulatorReports that come back (document 000)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from immutables import Map
@@ -19,8 +19,8 @@ from .heartbeats import Monitor, Target
 
 MissingTasks = Callable[[JobMasterState, job_master.HeartbeatFromTaskManager], Collection[str]]
 """Executions that the report should have and has not."""
-AllocatedSlots = Callable[[JobMasterState], Mapping[str, AllocatedSlotReport]]
-"""The reports for all TaskExecutors that the job is connected to, by ResourceID."""
+AllocatedSlots = Callable[[JobMasterState, str], AllocatedSlotReport]
+"""The slots that the job holds at a TaskExecutor, by its ResourceID."""
 _NO_CONNECTIONS: Map[str, Connection] = Map()
 
 
@@ -34,10 +34,10 @@ class Peer(NamedTuple):
 class JobMasterHeartbeats:
     """A Participant of Heartbeats, for all JobMasters of the process."""
 
-    def __init__(self, say: Say, missing_tasks: MissingTasks, allocated_slots: AllocatedSlots) -> None:
+    def __init__(self, say: Say, missing_tasks: MissingTasks, allocated_slot_report: AllocatedSlots) -> None:
         self._say = say
         self._missing_tasks = missing_tasks
-        self._allocated_slots = allocated_slots
+        self._allocated_slot_report = allocated_slot_report
         self._handed: Handover[JobMasterState] = Handover()
         self._states: dict[str, JobMasterState] = {}
         self._reports: Contradictions[Peer] = Contradictions()
@@ -66,13 +66,13 @@ class JobMasterHeartbeats:
         monitor: Monitor,
         now: int,
     ) -> None:
-        for resource_id in known:
-            if resource_id not in connections:
+        for resource_id, connection in known.items():
+            if _lasts(connection) and not _lasts(connections.get(resource_id)):
                 peer = Peer(job_id, resource_id)
                 monitor.forget(peer)
                 self._reports.forget(peer)
-        for resource_id in connections:
-            if resource_id not in known:
+        for resource_id, connection in connections.items():
+            if _lasts(connection) and not _lasts(known.get(resource_id)):
                 monitor.watch(Peer(job_id, resource_id), now)
 
     def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
@@ -83,11 +83,13 @@ class JobMasterHeartbeats:
                     Owed(
                         address(TASK_EXECUTOR, resource_id),
                         task_executor.HeartbeatFromJobManager(
-                            position=position, allocated_slot_report=report
+                            position=position,
+                            allocated_slot_report=self._allocated_slot_report(state, resource_id),
                         ),
                         None,
                     )
-                    for resource_id, report in self._allocated_slots(state).items()
+                    for resource_id, connection in state.connections.items()
+                    if _lasts(connection)
                 ],
             )
 
@@ -98,7 +100,7 @@ class JobMasterHeartbeats:
         state = self._states.get(body.job_id)
         if (
             state is None
-            or body.resource_id not in state.connections
+            or not _lasts(state.connections.get(body.resource_id))
             or record.header.sender != address(TASK_EXECUTOR, body.resource_id)
         ):
             return None
@@ -128,3 +130,8 @@ class JobMasterHeartbeats:
     def _tell(self, job_id: str, fact: job_master.TasksContradicted | job_master.HeartbeatTimedOut) -> None:
         own = address(JOB_MASTER, job_id)
         self._say(own, Owed(own, fact, None))
+
+
+def _lasts(connection: Connection | None) -> bool:
+    """Whether there is one that is not being ended."""
+    return connection is not None and connection.farewell is None

@@ -21,18 +21,27 @@ from ....schemas.everyone import ClusterTerminated
 from ....schemas.resource_manager import RegisterTaskExecutor
 from ...client import Client
 from ...configuration import Configuration
-from ...configuration.options import BOOTSTRAP_SERVERS, CLUSTER_ID, HOME
+from ...configuration.options import (
+    BOOTSTRAP_SERVERS,
+    CLUSTER_ID,
+    HOME,
+    RESOURCE_MANAGER_MODE,
+    ResourceManagerMode,
+)
 from ...connections import admin, event_log
 from ...history import Fold
 from ...history.views import master_address, workers
 from ...log import LogUnavailable
 from ...log.topics import ensure_cluster_topics
+from ...resource_manager.drivers.local_process import worker_records
 from ...text import printable
 from ..errors import ExitCode, Failure
 from .process import LocalProcess
-from .record import ClusterRecord, locked, read_record, remove_record, write_record
+from .record import ClusterRecord, ProcessRecord, locked, read_record, remove_record, write_record
 
 JOBMANAGER = "jobmanager"
+TASKEXECUTORS = 2
+"""How many are started where it is not said."""
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 40.0
 TERMINATE_TIMEOUT_S = 15.0
@@ -44,9 +53,12 @@ Progress = Callable[[str], None]
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What is to run. `detached`: the processes outlive this one; else they end with it, however it ends."""
+    """What is to run. `detached`: the processes outlive this one; else they end with it, however it ends.
 
-    taskexecutors: int = 2
+    `taskexecutors`: how many are started here; None: two, or none where the ResourceManager starts them (active mode).
+    """
+
+    taskexecutors: int | None = None
     detached: bool = True
 
 
@@ -78,6 +90,16 @@ class LocalCluster:
     def processes(self) -> Mapping[str, LocalProcess]:
         """By name: jobmanager, and TaskExecutors by their resource ids."""
         return self._processes
+
+    @property
+    def workers(self) -> Mapping[str, LocalProcess]:
+        """The TaskExecutors that run and were started by the jobmanager (active mode), by their resource ids."""
+        return {
+            each.resource_id: LocalProcess(
+                ProcessRecord(pid=each.pid, created=each.created, name=each.resource_id, log=each.log)
+            )
+            for each in worker_records(self.home, self._given.cluster_id)
+        }
 
     @property
     def kafka_dir(self) -> Path:
@@ -129,7 +151,7 @@ class LocalCluster:
                 recorded = {**record.configuration, **_of_command_line(self._given)}
                 self._given = self._given.replace(recorded, "-D")
                 self._take_over(record)
-            wanted = taskexecutors(options.taskexecutors, self._processes)
+            wanted = taskexecutors(self._count(options), self._processes)
             if self.is_complete() and all(name in self._processes for name in wanted):
                 return False
             started: list[str] = []
@@ -159,9 +181,16 @@ class LocalCluster:
     def kill(self) -> None:
         """Ends everything without a word to the cluster: SIGTERM, soon after SIGKILL; for the quick ways out."""
         _end_soon(self._processes.values())
+        # After the jobmanager, which would start others.
+        _end_soon(self.workers.values())
         if self._kafka is not None:
             self._kafka.kill()
         remove_record(self.home)
+
+    def _count(self, options: Options) -> int:
+        if options.taskexecutors is not None:
+            return options.taskexecutors
+        return 0 if self._given.get(RESOURCE_MANAGER_MODE) is ResourceManagerMode.ACTIVE else TASKEXECUTORS
 
     def _check_same(self, record: ClusterRecord) -> None:
         if record.cluster_id != self._given.cluster_id:
@@ -240,6 +269,8 @@ class LocalCluster:
 
     def _undo(self, started: list[str], fresh_kafka: bool) -> None:
         _end_soon(self._processes.pop(name) for name in started if name in self._processes)
+        if JOBMANAGER in started:
+            _end_soon(self.workers.values())
         if fresh_kafka and self._starting is not None:
             self._starting.settle()
             self._starting.kafka.kill()
@@ -250,7 +281,7 @@ class LocalCluster:
 
     def _end_in_order(self, reason: str) -> None:
         master = self._processes.get(JOBMANAGER)
-        alive = [process for process in self._processes.values() if process.is_running()]
+        alive = self._running()
         if not alive:
             return
         if master is None or not master.is_running():
@@ -271,13 +302,20 @@ class LocalCluster:
         _wait_until_gone(alive, TERMINATE_TIMEOUT_S)
 
     def _end_by_force(self) -> None:
-        left = [process for process in self._processes.values() if process.is_running()]
+        left = self._running()
         for process in left:
             self._progress(f"{process.name} (pid {process.record.pid}) still runs: SIGTERM")
             process.terminate()
         for process in _wait_until_gone(left, TERMINATE_TIMEOUT_S):
             self._progress(f"{process.name} (pid {process.record.pid}) does not end: SIGKILL")
             process.kill()
+        for process in self._running():
+            # What the jobmanager had started while it was ending.
+            process.kill()
+
+    def _running(self) -> list[LocalProcess]:
+        own = [process for process in self._processes.values() if process.is_running()]
+        return [*own, *self.workers.values()]
 
     def _stop_kafka(self) -> None:
         if self._embedded and self._kafka is not None and self._kafka.is_running():

@@ -30,21 +30,26 @@ def start() -> Iterator[Start]:
     """Starts Python with a script that waits, and what arguments and environment are given."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def begin(*arguments: str, code: str = "import sys; sys.stdin.read()", **environment: str) -> object:
+    def begin(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments],
+            [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()", *arguments],
             stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             env={**os.environ, **environment},
         )
         started.append(process)
+        # Before that it may still be on its way to its own command line.
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
         return process
 
-    yield begin  # type: ignore[misc]
+    yield begin
     for process in started:
         process.kill()
         process.wait()
-        if process.stdin is not None:
-            process.stdin.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 @pytest.fixture(params=["pidfd", "polling"])

@@ -50,7 +50,7 @@ class Drivers:
 
     def __call__(self, code: str = WAITS, kill_after_s: float = 15.0) -> LocalProcessDriver:
         driver = LocalProcessDriver(
-            self.home, running(code), lambda *end: self.told.put(end), kill_after_s=kill_after_s
+            self.home, "c", running(code), lambda *end: self.told.put(end), kill_after_s=kill_after_s
         )
         self.made.append(driver)
         return driver
@@ -65,7 +65,7 @@ def drivers(tmp_path: Path) -> Iterator[Drivers]:
     yield made
     for driver in made.made:
         driver.close()
-    for record in worker_records(tmp_path):
+    for record in worker_records(tmp_path, "c"):
         with contextlib.suppress(psutil.NoSuchProcess):
             process = psutil.Process(record.pid)
             process.kill()
@@ -153,20 +153,20 @@ def test_a_worker_that_died_while_nobody_looked_is_no_survivor(drivers: Drivers)
     psutil.Process(pid).kill()
     psutil.Process(pid).wait()
     assert drivers().survivors() == {}
-    assert worker_records(drivers.home) == []
+    assert worker_records(drivers.home, "c") == []
 
 
 def test_a_pid_that_another_process_has_now_is_left_alone(drivers: Drivers) -> None:
     driver = drivers()
-    (drivers.home / "workers").mkdir()
+    (drivers.home / "workers" / "c").mkdir(parents=True)
     record = WorkerRecord(pid=os.getpid(), created=1.0, resource_id="w", log="w.log")
-    (drivers.home / "workers" / "w.json").write_bytes(msgspec.json.encode(record))
+    (drivers.home / "workers" / "c" / "w.json").write_bytes(msgspec.json.encode(record))
     assert driver.survivors() == {}
     assert not driver.stop("w", "it would be us")
 
 
 def test_what_can_not_be_started_says_why(tmp_path: Path) -> None:
-    driver = LocalProcessDriver(tmp_path, lambda *_: (["/nowhere/to/be/found"], {}), lambda *_: None)
+    driver = LocalProcessDriver(tmp_path, "c", lambda *_: (["/nowhere/to/be/found"], {}), lambda *_: None)
     with pytest.raises(WorkerNotStarted, match=r"w can't be started: .*nowhere"):
         driver.start("w", 1)
     driver.close()

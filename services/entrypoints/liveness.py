@@ -1,0 +1,65 @@
+"""The heartbeats of each kind of process, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...schemas.event import EVERYONE
+from ...schemas.types import AllocatedSlotReport
+from ..configuration import Configuration
+from ..configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from ..connections import heartbeats
+from ..host import Host
+from ..liveness.heartbeats import Heartbeats, Participant
+from ..liveness.job_masters import JobMasterHeartbeats
+from ..liveness.resource_manager import ResourceManagerHeartbeats
+from ..liveness.task_executor import Running, TaskExecutorHeartbeats
+from ..liveness.topic import MASTERS, TASK_EXECUTORS
+from ..resource_manager.reports import contradicts
+from ..task_executor.contradictions import slot_contradictions
+
+
+def of_masters(
+    configuration: Configuration, host: Host
+) -> tuple[Heartbeats, ResourceManagerHeartbeats, JobMasterHeartbeats]:
+    """Those of a jobmanager, not started yet; the latter two are told of states by the shells."""
+    workers = ResourceManagerHeartbeats(host.say, contradicts)
+    jobs = JobMasterHeartbeats(
+        host.say,
+        lambda _state, _body: (),
+        lambda state, _: AllocatedSlotReport(job_id=state.job_id, allocated_slot_infos=()),
+    )
+    return _of(configuration, host, MASTERS, lambda _: True, [workers, jobs]), workers, jobs
+
+
+def of_task_executor(
+    configuration: Configuration, host: Host, own_address: str, resource_id: str, running: Running
+) -> tuple[Heartbeats, TaskExecutorHeartbeats]:
+    """Those of a taskexecutor, not started yet; the latter is told of states by the shell."""
+    own = TaskExecutorHeartbeats(
+        host.say,
+        own_address,
+        slot_report=lambda state: state.slots.report(resource_id),
+        running=running,
+        slot_contradictions=slot_contradictions,
+    )
+    to_us = frozenset((own_address, EVERYONE))
+    return _of(configuration, host, TASK_EXECUTORS, to_us.__contains__, [own]), own
+
+
+def _of(
+    configuration: Configuration,
+    host: Host,
+    reads: int,
+    wanted: Callable[[str], bool],
+    participants: Sequence[Participant],
+) -> Heartbeats:
+    return Heartbeats(
+        lambda: heartbeats(configuration, reads=reads, wanted=wanted),
+        participants,
+        interval=configuration.get(HEARTBEAT_INTERVAL),
+        timeout=configuration.get(HEARTBEAT_TIMEOUT),
+        seal=host.sealed,
+        position=lambda: host.position,
+        ready=host.leading.is_set,
+    )
