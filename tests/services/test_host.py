@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from tailrace.schemas import resource_manager, task_executor
-from tailrace.schemas.event import Event, Record
-from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.event import EVERYONE, Event, Record
+from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
 from tailrace.services.host import Deposed, Host
 from tailrace.services.log import EventLog, LogUnavailable, Tail
 from tailrace.services.log.event_log import Concerns, OnUnreadable, read_to_end
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.replica import Replica
 from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.resource_manager.role import ResourceManagerOptions
 from tailrace.services.roles import Owed
 from tailrace.services.task_executor import TaskExecutor
 
@@ -57,7 +56,7 @@ def start() -> Iterator[Callable[..., Running]]:
     started: list[Running] = []
 
     def run(log: EventLog, name: str, leads: Sequence[str] = LEADS, **more: object) -> Running:
-        kinds = [TaskExecutor()] if leads[0].startswith("task_executor") else [ResourceManager(OPTIONS)]
+        kinds = [TaskExecutor()] if leads[0].startswith("task_executor") else [ResourceManager()]
         replica = Replica(kinds, only=lambda each: each in leads)  # type: ignore[arg-type]
         options = {"concerns": None, **more}
         host = Host(log, replica, cluster="c", leads=leads, process_address=name, session=name, **options)  # type: ignore[arg-type]
@@ -80,7 +79,13 @@ def start() -> Iterator[Callable[..., Running]]:
         running.join()
 
 
-OPTIONS = ResourceManagerOptions(slot_request_timeout=200_000)
+TIMEOUT_MS = 200
+AT_ONCE = ConfigurationChanged(
+    configuration={
+        "slot.request.unfulfillable-timeout": f"{TIMEOUT_MS} ms",
+        "resourcemanager.standalone.start-up-time": "0 ms",
+    }
+)
 REGISTRATION = resource_manager.RegisterTaskExecutor(
     address="here",
     resource_id="te-1",
@@ -260,9 +265,9 @@ def test_a_deadline_wakes_it_up(new_log: NewLog, start: Callable[..., Running]) 
     request = resource_manager.RequestSlot(job_id="j", allocation_id="x", resource_profile=None)
     now = time.time_ns() // 1000
     sealed = header("job_master/j", "resource_manager", epoch=1, time=now)
-    log.append([Event(sealed, request)])
+    log.append([Event(header("client/x", EVERYONE, time=now), AT_ONCE), Event(sealed, request)])
     (failed,) = wait_for(log, lambda record: record.body.AVRO_NAME.endswith("SlotAllocationFailed"))
-    assert 0 <= failed.header.time - now - OPTIONS.slot_request_timeout < SOON_S * 1e6
+    assert 0 <= failed.header.time - now - TIMEOUT_MS * 1000 < SOON_S * 1e6
     assert "the job wants 1, 0 are free" in failed.body.reason  # type: ignore[attr-defined]
 
 
