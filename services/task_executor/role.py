@@ -41,11 +41,12 @@ class TaskExecutor:
     def decide(self, state: TaskExecutorState, now: Time) -> list[Owed]:
         return [
             *registration.slot_report(state),
+            # Of a slot that was freed and given again meanwhile, the first is said first.
+            *slots.notifications(state),
             *slots.answers(state),
             *connections.messages(state),
             *slots.failures(state, now),
             *tasks.acknowledgements(state),
-            *slots.notifications(state),
             *registration.goodbye(state),
             *tasks.refusals(state),
             *registration.renewal(state),
@@ -55,10 +56,11 @@ class TaskExecutor:
         return slots.deadline(state)
 
     def instructions(self, state: TaskExecutorState) -> Sequence[Instruction]:
-        stops = [
-            StopTask(attempt, state.tasks[attempt].job_id, cause)
-            for attempt, cause in sorted(state.stopping.items(), key=lambda pair: (pair[1], pair[0]))
-        ]
+        # Of those that end for one reason, in the order in which they came.
+        ends = sorted(
+            (cause, state.tasks[attempt].cause, attempt) for attempt, cause in state.stopping.items()
+        )
+        stops = [StopTask(attempt, state.tasks[attempt].job_id, cause) for cause, _, attempt in ends]
         return [*deployments.runs(state), *stops]
 
 

@@ -67,7 +67,7 @@ class Attempts:
             for attempt_id in self._at.get(event.by, ()):
                 if self._attempts[attempt_id].reported not in ENDS:
                     self._attempts[attempt_id].reported = "DEPLOYING"
-        elif name in ("everyone.TaskExecutorLost", "resource_manager.DisconnectTaskManager"):
+        elif name == "everyone.TaskExecutorLost":
             self._over(self._at.get(event["resource_id"], set()))
         elif name == "job_master.FailSlot":
             self._over(self._in.get(event["allocation_id"], set()))

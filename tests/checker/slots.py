@@ -29,7 +29,9 @@ class Slots:
         self.alive: set[str] = set()
         """TaskExecutors that have registered and were not lost since, nor have left."""
         self.lost: dict[str, int] = {}
-        """TaskExecutor -> the offset of its last loss or leaving."""
+        """TaskExecutor -> the offset of its last loss."""
+        self.left: dict[str, int] = {}
+        """TaskExecutor -> the offset at which it left last; JobMasters are told by others."""
         self.gone: dict[str, int] = {}
         """AllocationID -> the offset at which its JobMaster lost it or gave it back."""
         self.cut: dict[tuple[str, str], int] = {}
@@ -39,9 +41,9 @@ class Slots:
         self._since: dict[Slot, int] = {}
 
     def is_late(self, event: Event) -> bool:
-        """Whether a TaskExecutor says this without having read of its own loss."""
-        lost = self.lost.get(event.by)
-        return event.kind == "task_executor" and lost is not None and not event.read(lost)
+        """Whether a TaskExecutor says this without having read of its own loss or leaving."""
+        gone = max(self.lost.get(event.by, -1), self.left.get(event.by, -1))
+        return event.kind == "task_executor" and gone >= 0 and not event.read(gone)
 
     def over(self, job_id: str, resource_id: str, allocation_id: str) -> int:
         """The last offset at which the job lost an allocation at a TaskExecutor; -1 where it never did."""
@@ -64,14 +66,17 @@ class Slots:
         elif name == "resource_manager.RegisterTaskExecutor":
             if not self.is_late(event):
                 self.alive.add(event["resource_id"])
-        elif name in ("everyone.TaskExecutorLost", "resource_manager.DisconnectTaskManager"):
+        elif name == "everyone.TaskExecutorLost":
             self._lost(event["resource_id"], event.offset)
+        elif name == "resource_manager.DisconnectTaskManager":
+            self._left(event["resource_id"], event.offset)
         elif name == "task_executor.SlotsAccepted":
             yield from self._taken(event)
         elif name in _GIVES_BACK:
             self._given_back(event["allocation_id"], event.offset)
         elif name == "job_master.DisconnectTaskManager":
             if not self.is_late(event):
+                yield from self._has_none(event)
                 self._disconnected(event["job_id"], event["resource_id"], event.offset)
         elif name == "task_executor.DisconnectJobManager":
             self.cut[event["job_id"], event.to] = event.offset
@@ -140,6 +145,11 @@ class Slots:
                 yield self._twice(slot, allocation_id, before)
             self._hold(slot, allocation_id, event.offset)
 
+    def _has_none(self, event: Event) -> Iterator[str]:
+        for slot, allocation_id in self.holder.items():
+            if slot[0] == event.by and self.job_of.get(allocation_id) == event["job_id"]:
+                yield f"{event.sender} says that it has no more slots, but did not say that {_shown(slot)} is free"
+
     def _twice(self, slot: Slot, allocation_id: str, before: str) -> str:
         return (
             f"slot {_shown(slot)} is given to allocation {allocation_id} of job {self.job_of.get(allocation_id)} "
@@ -153,11 +163,15 @@ class Slots:
     def _free(self, slot: Slot) -> None:
         self.holder.pop(slot, None)
 
-    def _lost(self, resource_id: str, offset: int) -> None:
+    def _left(self, resource_id: str, offset: int) -> None:
         self.alive.discard(resource_id)
-        self.lost[resource_id] = offset
+        self.left[resource_id] = offset
         for slot in [each for each in self.holder if each[0] == resource_id]:
             self._free(slot)
+
+    def _lost(self, resource_id: str, offset: int) -> None:
+        self._left(resource_id, offset)
+        self.lost[resource_id] = offset
         for allocation_id in [each for each, where in self.taken.items() if where == resource_id]:
             self._given_back(allocation_id, offset)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from .events import Event
@@ -231,11 +232,13 @@ class Talk:
             old_allocation_id=allocation_id,
         )
 
-    def part(self, resource_id: str, job_id: str = "j") -> None:
-        """JobMaster and TaskExecutor say farewell."""
+    def part(self, resource_id: str, job_id: str = "j", freed: Iterable[str] = ()) -> None:
+        """JobMaster and TaskExecutor say farewell; slots 0, 1, ... are free again."""
         jm, te = f"job_master/{job_id}", f"task_executor/{resource_id}"
         words = f"Stopping JobMaster for job Job({job_id})."
         self.say(jm, te, "task_executor.DisconnectJobManager", job_id=job_id, reason=words)
+        for number, allocation_id in enumerate(freed):
+            self.freed(allocation_id, resource_id, number)
         words = f"TaskExecutor {te} has no more allocated slots for job {job_id}."
         self.say(
             te, jm, "job_master.DisconnectTaskManager", job_id=job_id, resource_id=resource_id, reason=words
@@ -274,7 +277,6 @@ def finished() -> Talk:
     talk = running()
     talk.report("a0", "FINISHED", "te-1")
     talk.free("A", "te-1")
-    talk.part("te-1")
-    talk.freed("A", "te-1")
+    talk.part("te-1", freed=["A"])
     talk.end()
     return talk

@@ -124,6 +124,12 @@ def a_job_ends_with_a_task_that_runs(talk: Talk) -> None:
     talk.end()
 
 
+def a_task_executor_parts_before_its_slots_are_free(talk: Talk) -> None:
+    talk.report("a0", "FINISHED", "te-1")
+    talk.free("A", "te-1")
+    talk.part("te-1")
+
+
 def a_task_executor_parts_while_a_task_runs(talk: Talk) -> None:
     talk.free("A", "te-1")
     talk.part("te-1")
@@ -290,6 +296,7 @@ BAD: dict[Callable[[Talk], None], str] = {
     a_task_is_reported_that_was_never_submitted: "reports RUNNING of Execution zzz, which was never submitted",
     a_deployment_is_never_whole: "does not run but is DEPLOYING (1 of its deployment's 2 tasks were submitted)",
     a_job_ends_with_a_task_that_runs: "attempt 0 of j/v/0 at te-1 has not ended, but its job has",
+    a_task_executor_parts_before_its_slots_are_free: "but did not say that te-1/0 is free",
     a_task_executor_parts_while_a_task_runs: "has no more slots, but attempt 0 of j/v/0 at te-1 runs",
     a_registration_is_not_answered: "was not answered by resource_manager",
     a_job_master_is_not_registered: "the registration of job k of offset",
@@ -451,8 +458,7 @@ def test_a_suspended_job_goes_on_where_it_was() -> None:
     talk.say("dispatcher", "job_master/j", "job_master.SuspendJob", job_id="j", reason="later")
     talk.report("a0", "CANCELED", "te-1")
     talk.free("A", "te-1")
-    talk.part("te-1")
-    talk.freed("A", "te-1")
+    talk.part("te-1", freed=["A"])
     talk.end("SUSPENDED")
     assert said(talk) == []
     talk.say("dispatcher", "job_master/j", "job_master.ResumeJob", job_id="j")
