@@ -90,7 +90,7 @@ def _check_requests(requests: SlotRequests) -> None:
     waiting = {allocation_id for queue in requests.waiting.values() for allocation_id in queue}
     assert waiting == {each.allocation_id for each in known if each.slot is None}
     for key, queue in requests.waiting.items():
-        assert queue and {requests.known[each].key for each in queue} == {key}
+        assert {requests.known[each].key for each in queue} == {key}
     for each in known:
         assert each.slot is not None or not each.fulfilled
     for job_id in {each.job_id for each in known} | set(requests.jobs):
