@@ -41,9 +41,7 @@ class TaskExecutor:
     def decide(self, state: TaskExecutorState, now: Time) -> list[Owed]:
         return [
             *registration.slot_report(state),
-            # Of a slot that was freed and given again meanwhile, the first is said first.
-            *slots.notifications(state),
-            *slots.answers(state),
+            *slots.messages(state),
             *connections.messages(state),
             *slots.failures(state, now),
             *tasks.acknowledgements(state),

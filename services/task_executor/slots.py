@@ -134,6 +134,11 @@ def _job_manager_leaves(
     return connect(state, replace(state.jobs[job_id], cause=cause))
 
 
+def messages(state: TaskExecutorState) -> list[Owed]:
+    """What the ResourceManager is to know of slots: given, refused and freed, in the order in which it happened."""
+    return sorted([*answers(state), *notifications(state)], key=lambda each: each.cause or 0)
+
+
 def answers(state: TaskExecutorState) -> list[Owed]:
     """SlotRequestAccepted and SlotRequestRejected, in the order of the requests."""
     owed = []

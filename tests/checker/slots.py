@@ -39,6 +39,8 @@ class Slots:
         self.ended: set[str] = set()
         self.terminated = False
         self._since: dict[Slot, int] = {}
+        self._known: set[str] = set()
+        """TaskExecutors whose registration was answered."""
 
     def is_late(self, event: Event) -> bool:
         """Whether a TaskExecutor says this without having read of its own loss or leaving."""
@@ -64,8 +66,13 @@ class Slots:
             if not self.is_late(event):
                 yield from self._reported(event)
         elif name == "resource_manager.RegisterTaskExecutor":
+            self._known.discard(event["resource_id"])
             if not self.is_late(event):
                 self.alive.add(event["resource_id"])
+        elif name == "task_executor.TaskExecutorRegistrationSuccess":
+            self._known.add(event.to)
+        elif name == "everyone.LeaderElected":
+            self._known.discard(event.by)
         elif name == "everyone.TaskExecutorLost":
             self._lost(event["resource_id"], event.offset)
         elif name == "resource_manager.DisconnectTaskManager":
@@ -146,6 +153,9 @@ class Slots:
             self._hold(slot, allocation_id, event.offset)
 
     def _has_none(self, event: Event) -> Iterator[str]:
+        if event.by not in self._known:
+            # Nobody can be told of single slots before the registration; the report that follows it says it all.
+            return
         for slot, allocation_id in self.holder.items():
             if slot[0] == event.by and self.job_of.get(allocation_id) == event["job_id"]:
                 yield f"{event.sender} says that it has no more slots, but did not say that {_shown(slot)} is free"
