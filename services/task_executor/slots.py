@@ -135,7 +135,12 @@ def _job_manager_leaves(
 
 
 def messages(state: TaskExecutorState) -> list[Owed]:
-    """What the ResourceManager is to know of slots: given, refused and freed, in the order in which it happened."""
+    """What the ResourceManager is to know of slots: given, refused and freed, in the order in which it happened.
+
+    One that has not answered the registration yet is told afterwards.
+    """
+    if state.registration is None or state.registration.instance_id is None:
+        return []
     return sorted([*answers(state), *notifications(state)], key=lambda each: each.cause or 0)
 
 

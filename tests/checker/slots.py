@@ -39,8 +39,8 @@ class Slots:
         self.ended: set[str] = set()
         self.terminated = False
         self._since: dict[Slot, int] = {}
-        self._known: set[str] = set()
-        """TaskExecutors whose registration was answered."""
+        self._known: dict[str, bool] = {}
+        """TaskExecutors whose processes have asked for their registration, and whether it was answered."""
 
     def is_late(self, event: Event) -> bool:
         """Whether a TaskExecutor says this without having read of its own loss or leaving."""
@@ -66,13 +66,15 @@ class Slots:
             if not self.is_late(event):
                 yield from self._reported(event)
         elif name == "resource_manager.RegisterTaskExecutor":
-            self._known.discard(event["resource_id"])
+            self._known[event["resource_id"]] = False
             if not self.is_late(event):
                 self.alive.add(event["resource_id"])
         elif name == "task_executor.TaskExecutorRegistrationSuccess":
-            self._known.add(event.to)
+            if event.to in self._known:
+                self._known[event.to] = True
         elif name == "everyone.LeaderElected":
-            self._known.discard(event.by)
+            # An answer to an earlier process is none to this one.
+            self._known.pop(event.by, None)
         elif name == "everyone.TaskExecutorLost":
             self._lost(event["resource_id"], event.offset)
         elif name == "resource_manager.DisconnectTaskManager":
@@ -127,7 +129,10 @@ class Slots:
             yield f"{event.sender} speaks of slot {_shown(slot)}"
         before = self.holder.get(slot)
         if before is not None and before != allocation_id:
-            yield self._twice(slot, allocation_id, before)
+            yield (
+                f"slot {_shown(slot)} is given to allocation {allocation_id} of job {self.job_of.get(allocation_id)} "
+                f"while allocation {before} of job {self.job_of.get(before)} holds it since offset {self._since[slot]}"
+            )
         self._hold(slot, allocation_id, event.offset)
 
     def _freed(self, event: Event) -> Iterator[str]:
@@ -140,7 +145,6 @@ class Slots:
     def _reported(self, event: Event) -> Iterator[str]:
         for status in event["slots"]:
             slot, allocation_id = _slot(status["slot_id"]), status["allocation_id"]
-            before = self.holder.get(slot)
             if slot[0] != event.by:
                 yield f"{event.sender} speaks of slot {_shown(slot)}"
             if allocation_id is None:
@@ -148,23 +152,15 @@ class Slots:
                 continue
             if status["job_id"] is not None:
                 yield from self._asked(allocation_id, status["job_id"])
-            if before is not None and before != allocation_id:
-                yield self._twice(slot, allocation_id, before)
             self._hold(slot, allocation_id, event.offset)
 
     def _has_none(self, event: Event) -> Iterator[str]:
-        if event.by not in self._known:
+        if not self._known.get(event.by):
             # Nobody can be told of single slots before the registration; the report that follows it says it all.
             return
         for slot, allocation_id in self.holder.items():
             if slot[0] == event.by and self.job_of.get(allocation_id) == event["job_id"]:
                 yield f"{event.sender} says that it has no more slots, but did not say that {_shown(slot)} is free"
-
-    def _twice(self, slot: Slot, allocation_id: str, before: str) -> str:
-        return (
-            f"slot {_shown(slot)} is given to allocation {allocation_id} of job {self.job_of.get(allocation_id)} "
-            f"while allocation {before} of job {self.job_of.get(before)} holds it since offset {self._since[slot]}"
-        )
 
     def _hold(self, slot: Slot, allocation_id: str, offset: int) -> None:
         if self.holder.get(slot) != allocation_id:

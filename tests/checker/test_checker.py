@@ -43,12 +43,6 @@ def an_allocation_is_taken_at_two_task_executors(talk: Talk) -> None:
     talk.offer("A", "te-2")
 
 
-def a_report_contradicts_what_is_held(talk: Talk) -> None:
-    status = {"slot_id": slot_id("te-1", 0), "allocation_id": "B", "job_id": "k"}
-    te = "task_executor/te-1"
-    talk.say(te, "resource_manager", "resource_manager.SendSlotReport", resource_id="te-1", slots=[status])
-
-
 def a_task_executor_speaks_of_the_slot_of_another(talk: Talk) -> None:
     te = "task_executor/te-2"
     slot = slot_id("te-1", 1)
@@ -279,7 +273,6 @@ BAD: dict[Callable[[Talk], None], str] = {
     a_slot_is_given_twice: "slot te-1/0 is given to allocation B of job k while allocation A of job j holds it since",
     an_allocation_is_requested_for_two_jobs: "allocation A is requested for job k and for job j",
     an_allocation_is_taken_at_two_task_executors: "job j takes allocation A at te-2 and has it at te-1",
-    a_report_contradicts_what_is_held: "slot te-1/0 is given to allocation B of job k while allocation A of job j",
     a_task_executor_speaks_of_the_slot_of_another: "task_executor/te-2 speaks of slot te-1/1",
     a_slot_is_leaked: "slot te-1/0 is held for allocation A of job j, which has ended",
     a_slot_is_held_that_nobody_has_taken: "slot te-2/0 is held for allocation B of job j, which has not taken it",
