@@ -48,7 +48,7 @@ def jobs(fold: Fold) -> list[JobView]:
     for job in state.jobs.values():
         master = fold.replica.states.get(address(JOB_MASTER, job.job_id))
         known = master if isinstance(master, JobMasterState) else JobMasterState(job.job_id)
-        tasks = Counter(execution.state.value for execution in known.executions.values())
+        tasks = Counter(known.executions[each].state.value for each in known.current.values())
         view = JobView(
             job_id=job.job_id,
             name=job.name,
@@ -57,7 +57,7 @@ def jobs(fold: Fold) -> list[JobView]:
             submitted=fold.submitted.get(job.job_id),
             ended=fold.ended.get(job.job_id),
             tasks=dict(sorted(tasks.items())),
-            required_slots=len(known.slots),
+            required_slots=known.topology.required_slots,
         )
         views.append(view)
     return sorted(views, key=lambda view: (view.submitted or 0, view.job_id))

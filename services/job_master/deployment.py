@@ -2,95 +2,202 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 
-from ...pipelines.graph.execution_graph import ExecutionGraph
+from msgspec.structs import replace
+
 from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
+from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import ExecutionState, JobStatus
 from ..roles import (
     TASK_EXECUTOR,
+    IllegalEvent,
     Owed,
     Step,
+    Time,
     address,
     derive_id,
     instance_of,
 )
-from . import executions
+from . import ending, execution_states, executions, failover, scheduling
+from .job_status import ACTIVE
 from .state import Execution, JobMasterState, Progress
 
 
-def _deployed(state: JobMasterState, record: Record, body: task_executor.SubmitTask) -> JobMasterState:
-    return executions.deployed(state, _execution(record, body))
-
-
-def _execution(record: Record, body: task_executor.SubmitTask) -> Execution:
-    return Execution(
-        execution_attempt_id=body.execution_attempt_id,
-        vertex_id=body.vertex_id,
-        subtask_index=body.subtask_index,
-        attempt_number=body.attempt_number,
-        allocation_id=body.allocation_id,
-        resource_id=instance_of(record.header.recipient),
-        state=ExecutionState.DEPLOYING,
-        cause=record.offset,
+def _submitted(state: JobMasterState, record: Record, body: task_executor.SubmitTask) -> JobMasterState:
+    execution = state.executions.get(body.execution_attempt_id)
+    if execution is None:
+        return state
+    resource_id, cause = instance_of(record.header.recipient), record.offset
+    state = scheduling.unready(state, execution, resource_id)
+    if execution.state is not ExecutionState.SCHEDULED:
+        return state
+    there = replace(execution, allocation_id=body.allocation_id, resource_id=resource_id)
+    tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
+    if tree is None or not tree.resolved or tree.allocation_id != body.allocation_id:
+        # The slot was lost while this was on its way: nobody runs this attempt.
+        state = executions.moved(state, there, ExecutionState.FAILED, cause)
+        return _elsewhere(state, there, cause)
+    state = executions.moved(state, there, ExecutionState.DEPLOYING, cause)
+    counts = replace(
+        state.counts, scheduled=state.counts.scheduled - 1, unfinished=state.counts.unfinished + 1
     )
+    state = replace(state, counts=counts)
+    if state.status not in ACTIVE:
+        # The job was cancelled or failed while this was on its way.
+        return _to_cancel(state, there.execution_attempt_id, cause)
+    if state.status is JobStatus.CREATED and counts.scheduled == 0:
+        return ending.with_status(state, JobStatus.RUNNING, cause)
+    return state
+
+
+def _elsewhere(state: JobMasterState, execution: Execution, cause: int) -> JobMasterState:
+    if state.current.get(execution.vertex) != execution.execution_attempt_id:
+        return state
+    state = executions.retried(state, execution.vertex, cause)
+    slot = state.topology.slot_of(execution.vertex)
+    tree = state.sharing.trees.get(slot)
+    return scheduling.resolved(state, [slot], cause) if tree is not None and tree.resolved else state
 
 
 def _task_changed(
     state: JobMasterState, record: Record, body: job_master.UpdateTaskExecutionState
 ) -> JobMasterState:
-    return executions.changed(state, record, body.execution_attempt_id, body.execution_state, body.failure)
+    attempt, to, cause = body.execution_attempt_id, body.execution_state, record.offset
+    execution = state.executions.get(attempt)
+    if execution is None:
+        raise IllegalEvent(record, state.status.value, f"there is no Execution {attempt}")
+    before = execution.state
+    if before is ExecutionState.CANCELING and to in execution_states.TOO_LATE:
+        return state
+    if to not in execution_states.REPORTED[before]:
+        why = "has ended" if before in EXECUTION_ENDS else f"can't become {to.value}"
+        raise IllegalEvent(record, before.value, f"Execution {attempt} {why}")
+    state = executions.moved(state, execution, to, cause)
+    match to:
+        case ExecutionState.FAILED:
+            return failover.tasks_ended(state, [execution], body.failure or "no reason given", record)
+        case ExecutionState.CANCELED:
+            return failover.tasks_ended(state, [execution], "cancelled, though it was to run", record)
+        case ExecutionState.FINISHED:
+            return _finished(state, execution, record)
+        case ExecutionState.RUNNING:
+            return scheduling.has_run(state, execution.vertex_id, cause) if state.status in ACTIVE else state
+        case _:
+            return state
 
 
-def _cancel_said(state: JobMasterState, _record: Record, body: task_executor.CancelTask) -> JobMasterState:
-    return executions.cancel_said(state, body.execution_attempt_id)
+def _finished(state: JobMasterState, execution: Execution, record: Record) -> JobMasterState:
+    cause = record.offset
+    if state.status not in ACTIVE:
+        return ending.settled(state, cause)
+    slot = state.topology.slot_of(execution.vertex)
+    tree = state.sharing.trees.get(slot)
+    state = replace(state, sharing=state.sharing.release(slot, execution.vertex_id))
+    if tree is not None and slot not in state.sharing.trees:
+        free_at = record.header.time + state.options.slot_idle_timeout
+        state = replace(state, slots=state.slots.available(tree.allocation_id, free_at, cause))
+    return ending.settled(scheduling.has_run(state, execution.vertex_id, cause), cause)
 
 
-def submissions(state: JobMasterState) -> list[Owed]:
-    """SubmitTask for every ExecutionVertex without an Execution, once all slots and channels are there."""
-    ready = state.status is JobStatus.CREATED and not state.missing_slots and state.channels is Progress.DONE
-    if not ready or state.graph is None:
+def _tasks_missing(
+    state: JobMasterState, record: Record, body: job_master.TasksContradicted
+) -> JobMasterState:
+    missing = []
+    for attempt in body.execution_attempt_ids:
+        execution = state.executions.get(attempt)
+        if (
+            execution is None
+            or execution.state not in execution_states.DEPLOYED
+            or execution.resource_id != body.resource_id
+        ):
+            continue
+        state = executions.moved(state, execution, ExecutionState.FAILED, record.offset)
+        # Should it run after all, it must not go on beside the next attempt.
+        state = _to_cancel(state, attempt, record.offset)
+        missing.append(execution)
+    return failover.tasks_ended(state, missing, body.reason, record)
+
+
+def _cancel_said(state: JobMasterState, record: Record, body: task_executor.CancelTask) -> JobMasterState:
+    attempt, submissions = body.execution_attempt_id, state.submissions
+    if attempt in submissions.cancellations:
+        left = replace(submissions, cancellations=submissions.cancellations.delete(attempt))
+        state = replace(state, submissions=left)
+    execution = state.executions.get(attempt)
+    if execution is None or ExecutionState.CANCELING not in execution_states.NEXT[execution.state]:
+        return state
+    return executions.moved(state, execution, ExecutionState.CANCELING, record.offset)
+
+
+def _to_cancel(state: JobMasterState, attempt: str, cause: int) -> JobMasterState:
+    submissions = state.submissions
+    owed = replace(submissions, cancellations=submissions.cancellations.set(attempt, cause))
+    return replace(state, submissions=owed)
+
+
+def submissions(state: JobMasterState, now: Time) -> list[Owed]:
+    """SubmitTask for every Execution whose slot is there and whose time has come; sources first."""
+    if state.channels is not Progress.DONE:
         return []
-    plan = ExecutionGraph.attach(state.job_id, state.graph)
-    slots = {(slot.group, slot.index): slot for slot in state.slots.values()}
+    ready = [
+        (cause, executions.in_order(state, state.executions[attempt]), attempt)
+        for attempt, cause in state.submissions.ready.due(now)
+    ]
+    ids: dict[tuple[str, str, int], tuple[str, int]] = {}
     owed = []
-    for vertex in plan.vertices.values():
-        group = vertex.job_vertex.slot_sharing_group
-        in_slots = [slots[(group, index)] for index in range(vertex.parallelism)]
-        together = Counter(slot.resource_id for slot in in_slots)
-        for index, slot in enumerate(in_slots):
-            attempt = derive_id(state.job_id, "execution", vertex.vertex_id, index, 0)
-            if attempt in state.executions:
-                continue
-            body = task_executor.SubmitTask(
-                job_id=state.job_id,
-                vertex_id=vertex.vertex_id,
-                subtask_index=index,
-                attempt_number=0,
-                execution_attempt_id=attempt,
-                allocation_id=slot.allocation_id,
-                deployment_id=derive_id(state.job_id, "deployment", vertex.vertex_id, slot.resource_id, 0),
-                deployment_size=together[slot.resource_id],
+    for cause, _, attempt in sorted(ready):
+        execution = state.executions[attempt]
+        resource_id = scheduling.resource_of(state, execution)
+        key = (execution.vertex_id, resource_id, cause)
+        if key not in ids:
+            ids[key] = (
+                derive_id(state.job_id, "deployment", *key),
+                state.submissions.deployments[key].size,
             )
-            owed.append(Owed(address(TASK_EXECUTOR, slot.resource_id or ""), body, state.cause))
+        deployment_id, size = ids[key]
+        body = task_executor.SubmitTask(
+            job_id=state.job_id,
+            vertex_id=execution.vertex_id,
+            subtask_index=execution.subtask_index,
+            attempt_number=execution.attempt_number,
+            execution_attempt_id=attempt,
+            allocation_id=_allocation_of(state, execution),
+            deployment_id=deployment_id,
+            deployment_size=size,
+        )
+        owed.append(Owed(address(TASK_EXECUTOR, resource_id), body, cause))
     return owed
+
+
+def _allocation_of(state: JobMasterState, execution: Execution) -> str:
+    if execution.allocation_id is not None:
+        return execution.allocation_id
+    return state.sharing.trees[state.topology.slot_of(execution.vertex)].allocation_id
 
 
 def cancellations(state: JobMasterState) -> list[Owed]:
     """CancelTask for every Execution that is to end."""
     owed = []
-    for attempt, cause in sorted(state.cancellations.items(), key=lambda pair: (pair[1], pair[0])):
-        execution = state.executions[attempt]
+    for attempt, cause in sorted(
+        state.submissions.cancellations.items(), key=lambda pair: (pair[1], pair[0])
+    ):
+        resource_id = state.executions[attempt].resource_id or ""
         body = task_executor.CancelTask(job_id=state.job_id, execution_attempt_id=attempt)
-        owed.append(Owed(address(TASK_EXECUTOR, execution.resource_id), body, cause))
+        owed.append(Owed(address(TASK_EXECUTOR, resource_id), body, cause))
     return owed
+
+
+def deadline(state: JobMasterState) -> Time | None:
+    """When a task is to be submitted."""
+    return state.submissions.ready.earliest if state.channels is Progress.DONE else None
 
 
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {
     job_master.UpdateTaskExecutionState: _task_changed,
-    task_executor.SubmitTask: _deployed,
+    job_master.TasksContradicted: _tasks_missing,
+    task_executor.SubmitTask: _submitted,
     task_executor.CancelTask: _cancel_said,
 }

@@ -1,164 +1,97 @@
-"""The Executions of a job: one attempt each to run an ExecutionVertex, and how the job's status follows theirs."""
+"""The Executions of a job: one attempt each to run an ExecutionVertex (documents 003 and 004).
+
+A retry is a new Execution of the same ExecutionVertex. Two are remembered: the current one, and the one before it,
+which has ended; what a TaskExecutor says of any other is about the past. Attempts are counted by their submissions: an
+Execution that nobody was told to run keeps its number when it moves to another slot.
+"""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ...schemas.event import Record
-from ...schemas.states import EXECUTION_ENDS, JOB_ENDS
-from ...schemas.types import ExecutionState, JobStatus
-from ..roles import IllegalEvent
-from . import slot_pool
-from .state import Announcement, Execution, JobMasterState, Progress, SlotStep
-
-_END_OF = {JobStatus.CANCELLING: JobStatus.CANCELED, JobStatus.FAILING: JobStatus.FAILED}
+from ...schemas.states import EXECUTION_ENDS
+from ...schemas.types import ExecutionState
+from ..roles import derive_id
+from . import execution_states
+from .state import Execution, JobMasterState
+from .topology import VertexKey
 
 
-def deployed(state: JobMasterState, execution: Execution) -> JobMasterState:
-    """SubmitTask has been said."""
-    if execution.execution_attempt_id in state.executions:
-        return state
-    slot = state.slots.get(execution.allocation_id)
-    if slot is None or slot.step is SlotStep.GONE:
-        # The slot was lost while this was on its way into the log: the job fails, and nobody will answer.
-        lost = replace(execution, state=ExecutionState.FAILED)
-        return replace(state, executions=state.executions.set(lost.execution_attempt_id, lost))
-    state = replace(
-        state,
-        executions=state.executions.set(execution.execution_attempt_id, execution),
-        unfinished=state.unfinished + 1,
-    )
-    if state.status is JobStatus.CREATED and len(state.executions) == state.vertices:
-        return with_status(state, JobStatus.RUNNING, execution.cause)
-    if state.status is not JobStatus.CREATED:
-        # The job was cancelled or failed while this was on its way into the log.
-        return _cancel(state, execution, execution.cause)
-    return state
-
-
-def changed(
-    state: JobMasterState, record: Record, execution_attempt_id: str, to: ExecutionState, failure: str | None
-) -> JobMasterState:
-    """A TaskExecutor reports a state. Raises IllegalEvent for an unknown Execution or one that has ended."""
-    execution = state.executions.get(execution_attempt_id)
-    if execution is None:
-        raise IllegalEvent(record, state.status.value, f"there is no Execution {execution_attempt_id}")
-    if execution.state in EXECUTION_ENDS:
-        raise IllegalEvent(record, execution.state.value, f"Execution {execution_attempt_id} has ended")
-    state = _moved(state, execution, to)
-    if to is ExecutionState.FAILED:
-        where = f"{_vertex_name(state, execution.vertex_id)} ({execution.subtask_index + 1})"
-        return failed(
-            state, f"{where} on {execution.resource_id}: {failure or 'no reason given'}", record.offset
-        )
-    if to is ExecutionState.CANCELED and state.status in (JobStatus.CREATED, JobStatus.RUNNING):
-        return failed(state, f"{execution.resource_id} cancelled a task that it was to run", record.offset)
-    return settled(state, record.offset)
-
-
-def slot_lost(state: JobMasterState, allocation_id: str, reason: str, cause: int) -> JobMasterState:
-    """A slot is gone, and what ran in it; the job can't go on without."""
-    in_it = [each for each in state.executions.values() if each.allocation_id == allocation_id]
-    state = slot_pool.gone(state, allocation_id)
-    for execution in in_it:
-        if execution.state not in EXECUTION_ENDS:
-            state = _moved(state, execution, ExecutionState.FAILED)
-    if state.status in JOB_ENDS:
-        return settled(state, cause)
-    return failed(state, reason, cause)
-
-
-def slot_not_allocated(state: JobMasterState, allocation_id: str, reason: str, cause: int) -> JobMasterState:
-    """The ResourceManager has no slot for the job; unless a TaskExecutor offered it meanwhile, the job fails."""
-    slot = state.slots.get(allocation_id)
-    if slot is None or slot.step not in (SlotStep.WANTED, SlotStep.PENDING):
-        return state
-    return failed(slot_pool.gone(state, allocation_id), reason, cause)
-
-
-def failed(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
-    """The job fails: what still runs is cancelled first."""
-    if state.status in JOB_ENDS or state.status in _END_OF:
-        return settled(state, cause)
-    state = with_status(replace(state, reason=reason), JobStatus.FAILING, cause)
-    return settled(_cancel_all(state, cause), cause)
-
-
-def cancelled(state: JobMasterState, cause: int) -> JobMasterState:
-    """The job is to be cancelled."""
-    if state.status in JOB_ENDS or state.status in _END_OF:
-        return state
-    return settled(_cancel_all(with_status(state, JobStatus.CANCELLING, cause), cause), cause)
-
-
-def settled(state: JobMasterState, cause: int) -> JobMasterState:
-    """When no Execution is left, the job ends and gives back what it holds."""
-    if state.unfinished or state.status in JOB_ENDS:
-        return state
-    if state.status in _END_OF:
-        end = _END_OF[state.status]
-    elif state.status is JobStatus.RUNNING:
-        end = JobStatus.FINISHED
-    else:
-        return state
-    state = slot_pool.give_back_all(with_status(state, end, cause), cause)
-    connections, owing = state.connections, state.connections_owing
-    for resource_id, connection in state.connections.items():
-        connections = connections.set(resource_id, replace(connection, farewell=Progress.OWED, cause=cause))
-        owing = owing.set(resource_id, cause)
-    return replace(
-        state,
-        connections=connections,
-        connections_owing=owing,
-        deletion=Progress.OWED if state.channels else None,
-        terminal=Progress.OWED,
-        goodbye=Progress.OWED,
+def created(job_id: str, vertex: VertexKey, attempt_number: int, cause: int, prior: str | None) -> Execution:
+    """A new attempt; its id is derived, so that whoever decides again decides the same."""
+    vertex_id, index = vertex
+    return Execution(
+        execution_attempt_id=derive_id(job_id, "execution", vertex_id, index, attempt_number),
+        vertex_id=vertex_id,
+        subtask_index=index,
+        attempt_number=attempt_number,
+        state=ExecutionState.CREATED,
+        cause=cause,
+        prior=prior,
     )
 
 
-def with_status(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
-    """The job is in another state, which clients are to be told."""
-    announcement = Announcement(status, cause)
-    return replace(state, status=status, cause=cause, announcements=(*state.announcements, announcement))
-
-
-def cancel_said(state: JobMasterState, execution_attempt_id: str) -> JobMasterState:
-    """CancelTask has been said."""
-    if execution_attempt_id not in state.cancellations:
-        return state
-    state = replace(state, cancellations=state.cancellations.delete(execution_attempt_id))
-    execution = state.executions[execution_attempt_id]
-    if execution.state in EXECUTION_ENDS:
-        return state
-    return _moved(state, execution, ExecutionState.CANCELING)
-
-
-def _cancel_all(state: JobMasterState, cause: int) -> JobMasterState:
-    for execution in list(state.executions.values()):
-        state = _cancel(state, execution, cause)
-    return state
-
-
-def _cancel(state: JobMasterState, execution: Execution, cause: int) -> JobMasterState:
-    if execution.state in EXECUTION_ENDS or execution.state is ExecutionState.CANCELING:
-        return state
-    return replace(state, cancellations=state.cancellations.set(execution.execution_attempt_id, cause))
-
-
-def _moved(state: JobMasterState, execution: Execution, to: ExecutionState) -> JobMasterState:
+def moved(state: JobMasterState, execution: Execution, to: ExecutionState, cause: int) -> JobMasterState:
+    """An Execution is in another state. Raises ValueError where it can't be."""
+    before = execution.state
+    execution_states.check(before, to)
     attempt = execution.execution_attempt_id
-    ends = to in EXECUTION_ENDS
-    cancellations = state.cancellations
-    if ends and attempt in cancellations:
-        cancellations = cancellations.delete(attempt)
+    executions = state.executions.set(attempt, replace(execution, state=to, cause=cause))
+    if to not in EXECUTION_ENDS:
+        return replace(state, executions=executions)
+    counts, submissions = state.counts, state.submissions
+    if before in execution_states.DEPLOYED:
+        counts = replace(
+            counts,
+            unfinished=counts.unfinished - 1,
+            finished=counts.finished + (to is ExecutionState.FINISHED),
+        )
+    elif before is ExecutionState.SCHEDULED:
+        counts = replace(counts, scheduled=counts.scheduled - 1)
+    if attempt in submissions.cancellations:
+        submissions = replace(submissions, cancellations=submissions.cancellations.delete(attempt))
+    return replace(state, executions=executions, counts=counts, submissions=submissions)
+
+
+def retried(state: JobMasterState, vertex: VertexKey, cause: int) -> JobMasterState:
+    """The ExecutionVertex gets its next attempt, SCHEDULED, in the tree in which the last one was."""
+    last = state.executions[state.current[vertex]]
+    new = created(state.job_id, vertex, last.attempt_number + 1, cause, prior=last.execution_attempt_id)
+    new = replace(new, state=execution_states.check(new.state, ExecutionState.SCHEDULED))
+    slot = state.topology.slot_of(vertex)
+    sharing = state.sharing
+    if slot in sharing.trees:
+        sharing = sharing.retry(slot, last.vertex_id, new.execution_attempt_id)
+    state = without_prior(state, last)
     return replace(
         state,
-        executions=state.executions.set(attempt, replace(execution, state=to)),
-        unfinished=state.unfinished - 1 if ends else state.unfinished,
-        cancellations=cancellations,
+        executions=state.executions.set(new.execution_attempt_id, new),
+        current=state.current.set(vertex, new.execution_attempt_id),
+        sharing=sharing,
+        counts=replace(state.counts, scheduled=state.counts.scheduled + 1),
     )
 
 
-def _vertex_name(state: JobMasterState, vertex_id: str) -> str:
-    vertices = state.graph.vertices if state.graph else ()
-    return next((vertex.name for vertex in vertices if vertex.vertex_id == vertex_id), vertex_id)
+def without_prior(state: JobMasterState, execution: Execution) -> JobMasterState:
+    """The attempt before this one is forgotten, and what is owed about it."""
+    prior = execution.prior
+    if prior is None or prior not in state.executions:
+        return state
+    submissions = state.submissions
+    if prior in submissions.cancellations:
+        submissions = replace(submissions, cancellations=submissions.cancellations.delete(prior))
+    if prior in submissions.ready:
+        submissions = replace(submissions, ready=submissions.ready.drop(prior))
+    return replace(state, executions=state.executions.delete(prior), submissions=submissions)
+
+
+def name_of(state: JobMasterState, execution: Execution) -> str:
+    """The task for people: its vertex's name, and the subtask counted from 1."""
+    vertex = state.topology.vertices.get(execution.vertex_id)
+    return f"{vertex.name if vertex else execution.vertex_id} ({execution.subtask_index + 1})"
+
+
+def in_order(state: JobMasterState, execution: Execution) -> tuple[int, int]:
+    """Sorts Executions by their vertex, sources first, and subtask."""
+    vertex = state.topology.vertices.get(execution.vertex_id)
+    return vertex.place if vertex else -1, execution.subtask_index

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from immutables import Map
 from msgspec.structs import replace
 
-from ...pipelines.graph.execution_graph import ExecutionGraph
-from ...schemas import client, dispatcher, everyone, job_master, resource_manager, task_executor
+from ...pipelines.graph.job_options import ScheduleMode
+from ...schemas import client, dispatcher, everyone, job_master, resource_manager
 from ...schemas.event import Record
 from ...schemas.types import JobStatus
+from ..configuration.role_options import JobOptions
 from ..roles import (
     CLIENT,
     DISPATCHER,
     JOB_MASTER,
     RESOURCE_MANAGER,
-    TASK_EXECUTOR,
     IllegalEvent,
     Instruction,
     Owed,
     Steps,
     Time,
-    address,
-    derive_id,
     instance_of,
     unchanged,
 )
-from . import connections, deployment, executions, slot_pool, slots
+from . import connections, deployment, ending, executions, scheduling, slots
 from .instructions import CreateChannels, DeleteChannels
 from .state import JobMasterState, Progress
+from .topology import SchedulingTopology
 
 
 class JobMaster:
@@ -52,14 +52,21 @@ class JobMaster:
             owed.append(
                 Owed(RESOURCE_MANAGER, resource_manager.RegisterJobManager(job_id=job_id), state.cause)
             )
-        owed += slots.messages(state)
-        owed += connections.answers(state)
-        owed += deployment.submissions(state)
-        owed += deployment.cancellations(state)
-        return owed + _farewells(state)
+        return [
+            *owed,
+            *slots.requests(state, now),
+            *connections.answers(state),
+            *slots.answers(state),
+            *deployment.submissions(state, now),
+            *deployment.cancellations(state),
+            *slots.returns(state, now),
+            *connections.farewells(state),
+            *_last_words(state),
+        ]
 
     def deadline(self, state: JobMasterState) -> Time | None:
-        return None
+        times = (slots.deadline(state), deployment.deadline(state))
+        return min((each for each in times if each is not None), default=None)
 
     def instructions(self, state: JobMasterState) -> Sequence[Instruction]:
         if state.graph is None:
@@ -72,54 +79,80 @@ class JobMaster:
 
 
 def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -> JobMasterState:
-    graph = body.job_graph
     if state.graph is not None:
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} was started before")
-    plan = ExecutionGraph.attach(state.job_id, graph)
-    wanted = {
-        derive_id(state.job_id, "slot", group, index): (group, index)
-        for group, count in plan.slot_sharing_groups.items()
-        for index in range(count)
-    }
+    cause = record.offset
+    topology = SchedulingTopology.of(state.job_id, body.job_graph)
+    first = [
+        executions.created(state.job_id, (vertex.vertex_id, index), 0, cause, prior=None)
+        for vertex in topology.vertices.values()
+        for index in range(vertex.parallelism)
+    ]
+    options = JobOptions.of(body.configuration)
     state = replace(
         state,
-        graph=graph,
-        started=record.offset,
+        graph=body.job_graph,
+        options=options,
+        topology=topology,
+        started=cause,
         registration=Progress.OWED,
         channels=Progress.OWED,
-        vertices=sum(vertex.parallelism for vertex in graph.vertices),
+        executions=Map({each.execution_attempt_id: each for each in first}),
+        current=Map({each.vertex: each.execution_attempt_id for each in first}),
+        assembling=options.schedule_mode is ScheduleMode.EAGER,
     )
-    return slot_pool.want(
-        executions.with_status(state, JobStatus.CREATED, record.offset), wanted, record.offset
-    )
+    return scheduling.schedule(ending.with_status(state, JobStatus.CREATED, cause), cause)
 
 
 def _cancel_asked(state: JobMasterState, record: Record, _body: job_master.CancelJob) -> JobMasterState:
-    return executions.cancelled(state, record.offset)
+    return ending.cancelled(_known(state, record), record.offset)
+
+
+def _pause_asked(state: JobMasterState, record: Record, body: job_master.SuspendJob) -> JobMasterState:
+    return ending.suspended(_known(state, record), body.reason, record.offset)
+
+
+def _resume_asked(state: JobMasterState, record: Record, _body: job_master.ResumeJob) -> JobMasterState:
+    if not ending.can_resume(state):
+        raise IllegalEvent(record, state.status.value, f"job {state.job_id} is not suspended")
+    return ending.resumed(state, record.offset)
+
+
+def _known(state: JobMasterState, record: Record) -> JobMasterState:
+    if state.graph is None:
+        raise IllegalEvent(record, state.status.value, f"job {state.job_id} was not started")
+    return state
 
 
 def _registration_asked(
     state: JobMasterState, _record: Record, _body: resource_manager.RegisterJobManager
 ) -> JobMasterState:
+    if state.registration is not Progress.OWED:
+        return state
     return replace(state, registration=Progress.SAID)
 
 
 def _registered(
     state: JobMasterState, record: Record, _body: job_master.JobManagerRegistrationSuccess
 ) -> JobMasterState:
+    if state.registration is None:
+        # The job has ended meanwhile.
+        return state
     return replace(state, registration=Progress.DONE, cause=record.offset)
 
 
 def _channels_created(
     state: JobMasterState, record: Record, _body: job_master.ChannelsCreated
 ) -> JobMasterState:
-    return replace(state, channels=Progress.DONE, cause=record.offset)
+    created = replace(_known(state, record), channels=Progress.DONE, cause=record.offset)
+    return scheduling.assembled(created, record.offset)
 
 
 def _channels_failed(
     state: JobMasterState, record: Record, body: job_master.ChannelsFailed
 ) -> JobMasterState:
-    return executions.failed(replace(state, channels=Progress.DONE), body.reason, record.offset)
+    failed = replace(_known(state, record), channels=Progress.DONE)
+    return ending.failed(failed, body.reason, record.offset)
 
 
 def _channels_deleted(
@@ -128,37 +161,33 @@ def _channels_deleted(
     return replace(state, deletion=Progress.DONE)
 
 
-def _announced(state: JobMasterState, _record: Record, _body: client.JobStatusChanged) -> JobMasterState:
-    return replace(state, announcements=state.announcements[1:])
+def _announced(state: JobMasterState, record: Record, _body: client.JobStatusChanged) -> JobMasterState:
+    left = replace(state, announcements=state.announcements[1:])
+    return left if state.graph is None else ending.settled(left, record.offset)
 
 
 def _goodbye_said(
     state: JobMasterState, _record: Record, _body: resource_manager.DisconnectJobManager
 ) -> JobMasterState:
-    return replace(state, goodbye=Progress.SAID)
+    return replace(state, goodbye=Progress.SAID) if state.goodbye is Progress.OWED else state
 
 
 def _end_said(
-    state: JobMasterState, _record: Record, _body: dispatcher.JobReachedTerminalState
+    state: JobMasterState, _record: Record, body: dispatcher.JobReachedTerminalState
 ) -> JobMasterState:
+    if state.terminal is not Progress.OWED or body.status is not state.status:
+        return state
     return replace(state, terminal=Progress.SAID)
 
 
-def _farewells(state: JobMasterState) -> list[Owed]:
-    if state.terminal is None or state.unfinished:
-        return []
+def _last_words(state: JobMasterState) -> list[Owed]:
     owed = []
-    for resource_id, _ in sorted(state.connections_owing.items(), key=lambda pair: (pair[1], pair[0])):
-        connection = state.connections[resource_id]
-        if connection.farewell is Progress.OWED:
-            body = task_executor.DisconnectJobManager(job_id=state.job_id, reason=slots.parting_words(state))
-            owed.append(Owed(address(TASK_EXECUTOR, resource_id), body, connection.cause))
     if state.terminal is Progress.OWED:
         ended = dispatcher.JobReachedTerminalState(
             job_id=state.job_id, status=state.status, reason=state.reason
         )
         owed.append(Owed(DISPATCHER, ended, state.cause))
-    if state.goodbye is Progress.OWED:
+    if state.goodbye is Progress.OWED and state.terminal is not None:
         goodbye = resource_manager.DisconnectJobManager(job_id=state.job_id, status=state.status)
         owed.append(Owed(RESOURCE_MANAGER, goodbye, state.cause))
     return owed
@@ -171,6 +200,8 @@ _STEPS: Steps[JobMasterState] = Steps(
         **deployment.STEPS,
         job_master.StartJob: _started,
         job_master.CancelJob: _cancel_asked,
+        job_master.SuspendJob: _pause_asked,
+        job_master.ResumeJob: _resume_asked,
         job_master.JobManagerRegistrationSuccess: _registered,
         job_master.ChannelsCreated: _channels_created,
         job_master.ChannelsFailed: _channels_failed,
@@ -182,5 +213,6 @@ _STEPS: Steps[JobMasterState] = Steps(
         client.JobStatusChanged: _announced,
         everyone.LeaderElected: unchanged,
         everyone.ClusterTerminated: unchanged,
+        everyone.ConfigurationChanged: unchanged,
     }
 )

@@ -1,82 +1,254 @@
-"""The SlotPool: the slots that a job wants, waits for, holds and gives back.
+"""The SlotPool: the physical slots that a job has requested, holds, and gives back (document 003).
 
-A job wants, for each slot sharing group, as many slots as the largest parallelism in it. AllocationIDs are derived
-from the job and the slot's place, so that a successor that asks again asks for the same slot.
+A request is WANTED until it is said and PENDING until a TaskExecutor offers a slot for it. The slot is then ALLOCATED
+to the tree that it was requested for; when the last subtask in it has finished it is AVAILABLE to other trees, and
+freed when nobody has wanted it for a while. AllocationIDs are derived from the job, the slot's place and a generation:
+a successor that asks again asks for the same slot, and what is said of an earlier slot is not taken for a later one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 
+import msgspec
+from immutables import Map
 from msgspec.structs import replace
 
-from .state import JobMasterState, PooledSlot, SlotStep
-
-OWING = frozenset({SlotStep.WANTED, SlotStep.OFFERED, SlotStep.RETURNING})
-
-
-def want(state: JobMasterState, allocations: Mapping[str, tuple[str, int]], cause: int) -> JobMasterState:
-    """Slots by AllocationID -> (slot sharing group, index) are wanted."""
-    for allocation_id, (group, index) in allocations.items():
-        state = put(state, PooledSlot(allocation_id, group, index, SlotStep.WANTED, cause))
-    return replace(state, missing_slots=state.missing_slots + len(allocations))
+from ...schemas.types import ResourceProfile, SlotOffer
+from ..resource_profile import matches
+from ..roles import Time
+from .agenda import Agenda, rounded_up
+from .topology import SlotKey
 
 
-def put(state: JobMasterState, slot: PooledSlot) -> JobMasterState:
-    """Stores a slot and what it owes."""
-    owing = state.slots_owing
-    if slot.step in OWING:
-        owing = owing.set(slot.allocation_id, slot.cause)
-    elif slot.allocation_id in owing:
-        owing = owing.delete(slot.allocation_id)
-    return replace(state, slots=state.slots.set(slot.allocation_id, slot), slots_owing=owing)
+class SlotStep(StrEnum):
+    """The life of a slot in the SlotPool."""
+
+    WANTED = "WANTED"
+    """RequestSlot is owed."""
+    PENDING = "PENDING"
+    ALLOCATED = "ALLOCATED"
+    AVAILABLE = "AVAILABLE"
+    RETURNING = "RETURNING"
+    """FreeSlot (or, before an offer, CancelSlotRequest) is owed."""
+    GONE = "GONE"
 
 
-def requested(state: JobMasterState, allocation_id: str) -> JobMasterState:
-    """RequestSlot has been said."""
-    return _step(state, allocation_id, SlotStep.WANTED, SlotStep.PENDING)
+NEXT: Mapping[SlotStep, frozenset[SlotStep]] = {
+    SlotStep.WANTED: frozenset({SlotStep.PENDING, SlotStep.GONE}),
+    SlotStep.PENDING: frozenset({SlotStep.ALLOCATED, SlotStep.RETURNING, SlotStep.GONE}),
+    SlotStep.ALLOCATED: frozenset({SlotStep.AVAILABLE, SlotStep.RETURNING, SlotStep.GONE}),
+    SlotStep.AVAILABLE: frozenset({SlotStep.ALLOCATED, SlotStep.RETURNING, SlotStep.GONE}),
+    SlotStep.RETURNING: frozenset({SlotStep.GONE}),
+    SlotStep.GONE: frozenset(),
+}
 
 
-def offered(state: JobMasterState, allocation_id: str, resource_id: str, cause: int) -> JobMasterState | None:
-    """A TaskExecutor offers the slot; None where the job does not want it."""
-    slot = state.slots.get(allocation_id)
-    if slot is None or slot.step not in (SlotStep.PENDING, SlotStep.OFFERED, SlotStep.ALLOCATED):
-        return None
-    if slot.resource_id not in (None, resource_id):
-        # The ResourceManager took this TaskExecutor for lost and asked another one, which was first.
-        return None
-    if slot.step is SlotStep.ALLOCATED:
-        # A TaskExecutor that restarted offers what it holds already: it is told again, and counted once.
-        state = replace(state, missing_slots=state.missing_slots + 1)
-    return put(state, replace(slot, step=SlotStep.OFFERED, resource_id=resource_id, cause=cause))
+def check(before: SlotStep, after: SlotStep) -> SlotStep:
+    """The step after. Raises ValueError where it can't follow."""
+    if after not in NEXT[before]:
+        raise ValueError(f"a slot that is {before.value} can't become {after.value}")
+    return after
 
 
-def accepted(state: JobMasterState, allocation_id: str) -> JobMasterState:
-    """SlotsAccepted has been said."""
-    slot = state.slots.get(allocation_id)
-    if slot is None or slot.step is not SlotStep.OFFERED:
-        return state
-    return replace(put(state, replace(slot, step=SlotStep.ALLOCATED)), missing_slots=state.missing_slots - 1)
+class PendingRequest(msgspec.Struct, frozen=True):
+    """A slot that is WANTED or PENDING, for the tree at `slot`; UNKNOWN profiles are None."""
+
+    allocation_id: str
+    slot: SlotKey
+    profile: ResourceProfile | None
+    cause: int
+    step: SlotStep = SlotStep.WANTED
 
 
-def give_back_all(state: JobMasterState, cause: int) -> JobMasterState:
-    """Every slot is to be freed, every request to be cancelled."""
-    for slot in list(state.slots.values()):
-        if slot.step is SlotStep.WANTED:
-            state = put(state, replace(slot, step=SlotStep.GONE))
-        elif slot.step is not SlotStep.GONE:
-            state = put(state, replace(slot, step=SlotStep.RETURNING, cause=cause))
-    return state
+class AllocatedSlot(msgspec.Struct, frozen=True):
+    """A PhysicalSlot that the job holds: ALLOCATED to the tree at `slot`, or AVAILABLE."""
+
+    allocation_id: str
+    resource_id: str
+    slot_number: int
+    profile: ResourceProfile
+    step: SlotStep
+    slot: SlotKey | None
+    cause: int
+    """The offset of the last offer."""
 
 
-def gone(state: JobMasterState, allocation_id: str) -> JobMasterState:
-    """The slot has been given back, or is lost."""
-    slot = state.slots.get(allocation_id)
-    return state if slot is None else put(state, replace(slot, step=SlotStep.GONE))
+class Returning(msgspec.Struct, frozen=True):
+    """A slot that is given back: FreeSlot is owed to its TaskExecutor, or CancelSlotRequest where there is none."""
+
+    allocation_id: str
+    resource_id: str | None
+    reason: str
+    cause: int
 
 
-def _step(state: JobMasterState, allocation_id: str, before: SlotStep, after: SlotStep) -> JobMasterState:
-    slot = state.slots.get(allocation_id)
-    if slot is None or slot.step is not before:
-        return state
-    return put(state, replace(slot, step=after))
+class SlotPool(msgspec.Struct, frozen=True):
+    """All of them by AllocationID. `of_resource`, `wanted` and `idle` index them."""
+
+    requests: Map[str, PendingRequest] = Map()
+    slots: Map[str, AllocatedSlot] = Map()
+    returning: Map[str, Returning] = Map()
+    of_resource: Map[str, Map[str, None]] = Map()
+    """ResourceID -> its slots."""
+    wanted: Agenda = Agenda()
+    """Requests that RequestSlot is owed for, from which time on; the value is their cause."""
+    idle: Agenda = Agenda()
+    """Available slots, by the time at which they are to be freed; the value is the offset that made them idle."""
+    generation: int = 0
+
+    def want(self, requests: Iterable[PendingRequest], due: Time) -> SlotPool:
+        """New requests, to be said at a time."""
+        new = {request.allocation_id: request for request in requests}
+        causes = {request.allocation_id: request.cause for request in new.values()}
+        return replace(self, requests=self.requests.update(new), wanted=self.wanted.put_all(causes, due))
+
+    def requested(self, allocation_id: str) -> SlotPool:
+        """RequestSlot has been said."""
+        request = self.requests.get(allocation_id)
+        if request is None:
+            return self
+        pool = replace(self, wanted=self.wanted.drop(allocation_id))
+        if request.step is SlotStep.PENDING:
+            return pool
+        said = replace(request, step=check(request.step, SlotStep.PENDING))
+        return replace(pool, requests=pool.requests.set(allocation_id, said))
+
+    def ask_again(self, cause: int) -> SlotPool:
+        """Whatever is PENDING may have been given a slot that is lost: RequestSlot is owed once more."""
+        again = {
+            each.allocation_id: cause
+            for each in self.requests.values()
+            if each.step is SlotStep.PENDING and each.allocation_id not in self.wanted
+        }
+        return replace(self, wanted=self.wanted.put_all(again, 0)) if again else self
+
+    def offered(self, offer: SlotOffer, resource_id: str, cause: int) -> SlotPool:
+        """A TaskExecutor offers the slot for a PENDING request: it is allocated. Raises KeyError."""
+        request = self.requests[offer.allocation_id]
+        slot = AllocatedSlot(
+            allocation_id=offer.allocation_id,
+            resource_id=resource_id,
+            slot_number=offer.slot_number,
+            profile=offer.resource_profile,
+            step=check(request.step, SlotStep.ALLOCATED),
+            slot=request.slot,
+            cause=cause,
+        )
+        return self.unrequested(offer.allocation_id)._put(slot)
+
+    def unrequested(self, allocation_id: str) -> SlotPool:
+        """The request is over."""
+        if allocation_id not in self.requests:
+            return self
+        return replace(
+            self, requests=self.requests.delete(allocation_id), wanted=self.wanted.drop(allocation_id)
+        )
+
+    def available(self, allocation_id: str, free_at: Time, cause: int) -> SlotPool:
+        """Nothing runs in the slot any more; it is freed at `free_at` unless it is used by then."""
+        slot = self.slots.get(allocation_id)
+        if slot is None:
+            return self
+        idle = replace(slot, step=check(slot.step, SlotStep.AVAILABLE), slot=None)
+        return replace(
+            self,
+            slots=self.slots.set(allocation_id, idle),
+            idle=self.idle.put(allocation_id, rounded_up(free_at), cause),
+        )
+
+    def allocate_available(self, allocation_id: str, slot: SlotKey) -> SlotPool:
+        """An available slot is used again. Raises KeyError."""
+        found = self.slots[allocation_id]
+        used = replace(found, step=check(found.step, SlotStep.ALLOCATED), slot=slot)
+        return replace(self, slots=self.slots.set(allocation_id, used), idle=self.idle.drop(allocation_id))
+
+    def idle_slots(self) -> list[AllocatedSlot]:
+        """Those that are available, the one that is idle for longest first."""
+        return sorted(
+            (self.slots[each] for each in self.idle.times),
+            key=lambda slot: (self.idle.times[slot.allocation_id], slot.allocation_id),
+        )
+
+    def gone(self, allocation_id: str) -> SlotPool:
+        """The slot is lost, or was given back."""
+        slot = self.slots.get(allocation_id)
+        if slot is None:
+            return self
+        check(slot.step, SlotStep.GONE)
+        left = self.of_resource[slot.resource_id].delete(allocation_id)
+        return replace(
+            self,
+            slots=self.slots.delete(allocation_id),
+            idle=self.idle.drop(allocation_id),
+            of_resource=self.of_resource.set(slot.resource_id, left)
+            if left
+            else self.of_resource.delete(slot.resource_id),
+        )
+
+    def give_back(self, allocation_id: str, reason: str, cause: int) -> SlotPool:
+        """FreeSlot is owed for a slot, CancelSlotRequest for a request that was said; the pool is without it."""
+        slot = self.slots.get(allocation_id)
+        if slot is not None:
+            check(slot.step, SlotStep.RETURNING)
+            return self.gone(allocation_id).returns(allocation_id, slot.resource_id, reason, cause)
+        request = self.requests.get(allocation_id)
+        if request is None:
+            return self
+        pool = self.unrequested(allocation_id)
+        if request.step is SlotStep.WANTED:
+            return pool
+        check(request.step, SlotStep.RETURNING)
+        return pool.returns(allocation_id, None, reason, cause)
+
+    def give_back_all(self, reason: str, cause: int) -> SlotPool:
+        """As `give_back` for all that is in the pool."""
+        returning = {
+            slot.allocation_id: Returning(slot.allocation_id, slot.resource_id, reason, cause)
+            for slot in self.slots.values()
+        }
+        for request in self.requests.values():
+            if request.step is SlotStep.PENDING:
+                returning[request.allocation_id] = Returning(request.allocation_id, None, reason, cause)
+        return SlotPool(returning=self.returning.update(returning), generation=self.generation)
+
+    def returns(self, allocation_id: str, resource_id: str | None, reason: str, cause: int) -> SlotPool:
+        """FreeSlot or, without a TaskExecutor, CancelSlotRequest is owed."""
+        returning = Returning(allocation_id, resource_id, reason, cause)
+        return replace(self, returning=self.returning.set(allocation_id, returning))
+
+    def returned(self, allocation_id: str) -> SlotPool:
+        """FreeSlot or CancelSlotRequest has been said, or is not owed any more."""
+        if allocation_id not in self.returning:
+            return self
+        return replace(self, returning=self.returning.delete(allocation_id))
+
+    def forget(self, resource_id: str) -> SlotPool:
+        """Nothing is to be given back to this TaskExecutor any more."""
+        returning = self.returning
+        for each in self.returning.values():
+            if each.resource_id == resource_id:
+                returning = returning.delete(each.allocation_id)
+        return replace(self, returning=returning) if returning is not self.returning else self
+
+    def at(self, resource_id: str) -> list[AllocatedSlot]:
+        """The job's slots at a TaskExecutor, by number."""
+        found = [self.slots[each] for each in self.of_resource.get(resource_id, _NO_SLOTS)]
+        return sorted(found, key=lambda slot: (slot.slot_number, slot.allocation_id))
+
+    def _put(self, slot: AllocatedSlot) -> SlotPool:
+        of_resource = self.of_resource.get(slot.resource_id, _NO_SLOTS).set(slot.allocation_id, None)
+        return replace(
+            self,
+            slots=self.slots.set(slot.allocation_id, slot),
+            of_resource=self.of_resource.set(slot.resource_id, of_resource),
+        )
+
+
+def fitting(available: Iterable[AllocatedSlot], profile: ResourceProfile | None) -> AllocatedSlot | None:
+    """The first of the available slots that offers enough."""
+    return next((each for each in available if matches(each.profile, profile)), None)
+
+
+_NO_SLOTS: Map[str, None] = Map()

@@ -8,6 +8,12 @@ import msgspec
 from immutables import Map
 
 from ...schemas.types import ExecutionState, JobGraph, JobStatus
+from ..configuration.role_options import JobOptions
+from .agenda import Agenda
+from .restart_strategies import FailureHistory
+from .slot_pool import SlotPool
+from .slot_sharing import SlotSharingManager
+from .topology import SchedulingTopology, VertexKey
 
 
 class Progress(StrEnum):
@@ -18,31 +24,6 @@ class Progress(StrEnum):
     DONE = "DONE"
 
 
-class SlotStep(StrEnum):
-    """The life of a slot in the SlotPool."""
-
-    WANTED = "WANTED"
-    """RequestSlot is owed."""
-    PENDING = "PENDING"
-    OFFERED = "OFFERED"
-    """SlotsAccepted or SlotsRejected is owed."""
-    ALLOCATED = "ALLOCATED"
-    RETURNING = "RETURNING"
-    """FreeSlot (or, before an offer, CancelSlotRequest) is owed."""
-    GONE = "GONE"
-
-
-class PooledSlot(msgspec.Struct, frozen=True):
-    """A slot of the job, by its AllocationID; `index` is its place in its slot sharing group."""
-
-    allocation_id: str
-    group: str
-    index: int
-    step: SlotStep
-    cause: int
-    resource_id: str | None = None
-
-
 class Execution(msgspec.Struct, frozen=True):
     """One attempt to run an ExecutionVertex; a retry is a new Execution of the same vertex (document 004)."""
 
@@ -50,10 +31,19 @@ class Execution(msgspec.Struct, frozen=True):
     vertex_id: str
     subtask_index: int
     attempt_number: int
-    allocation_id: str
-    resource_id: str
     state: ExecutionState
     cause: int
+    """The offset of the event that led to the state."""
+    allocation_id: str | None = None
+    """The slot that it was submitted into."""
+    resource_id: str | None = None
+    prior: str | None = None
+    """The Execution before it, if that was submitted."""
+
+    @property
+    def vertex(self) -> VertexKey:
+        """The ExecutionVertex."""
+        return self.vertex_id, self.subtask_index
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -63,14 +53,18 @@ class Connection(msgspec.Struct, frozen=True):
     registration: Progress
     cause: int
     farewell: Progress | None = None
-    """DisconnectJobManager: OWED when the job has ended, SAID after that."""
+    """DisconnectJobManager: OWED when the job has ended or the TaskExecutor is silent, SAID after that."""
+    reason: str = ""
+    """Of the farewell."""
 
 
-class Rejection(msgspec.Struct, frozen=True):
-    """SlotsRejected is owed."""
+class OfferAnswer(msgspec.Struct, frozen=True):
+    """SlotsAccepted is owed for some of the slots of an offer, SlotsRejected for others."""
 
+    resource_id: str
+    accepted: tuple[str, ...]
+    rejected: tuple[str, ...]
     reason: str
-    cause: int
 
 
 class Announcement(msgspec.Struct, frozen=True):
@@ -80,43 +74,86 @@ class Announcement(msgspec.Struct, frozen=True):
     cause: int
 
 
+DeploymentKey = tuple[str, str, int]
+"""(vertex, ResourceID, offset): subtasks of a vertex that one event made ready to be submitted to a TaskExecutor."""
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """Subtasks that share a query: `size` of them, of which `left` were not submitted yet."""
+
+    size: int
+    left: int
+
+
+class Submissions(msgspec.Struct, frozen=True):
+    """What is owed to TaskExecutors about Executions."""
+
+    ready: Agenda = Agenda()
+    """Executions that SubmitTask is owed for, from which time on; the value is the offset that made them ready."""
+    deployments: Map[DeploymentKey, Deployment] = Map()
+    cancellations: Map[str, int] = Map()
+    """Executions that CancelTask is owed for, with the offset that made it so."""
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """How many current Executions there are of a kind."""
+
+    scheduled: int = 0
+    unfinished: int = 0
+    """Submitted, and not ended."""
+    finished: int = 0
+
+
 class JobMasterState(msgspec.Struct, frozen=True):
     """The whole of it. What follows `announcements` indexes what comes before, so that deciding costs what is owed."""
 
     job_id: str
     graph: JobGraph | None = None
+    options: JobOptions = JobOptions()
+    topology: SchedulingTopology = SchedulingTopology()
     started: int = -1
     """The offset of StartJob."""
     status: JobStatus = JobStatus.INITIALIZING
     reason: str | None = None
     cause: int = -1
-    """The offset of the last event that brought the job forward: what it says next, it says because of that."""
+    """The offset of the last event that brought the job forward."""
     registration: Progress | None = None
     """At the ResourceManager: RegisterJobManager is OWED, was SAID, was answered (DONE)."""
     channels: Progress | None = None
     """OWED: to be created; DONE: they exist."""
     deletion: Progress | None = None
     """OWED: the channels are to be deleted; DONE: they are gone."""
-    slots: Map[str, PooledSlot] = Map()
-    rejections: Map[tuple[str, str], Rejection] = Map()
-    """Offered slots that the job does not want, by ResourceID and AllocationID."""
+    slots: SlotPool = SlotPool()
+    sharing: SlotSharingManager = SlotSharingManager()
+    answers: Map[int, OfferAnswer] = Map()
+    """By the offset of the offer."""
     executions: Map[str, Execution] = Map()
+    """The current Execution of each ExecutionVertex, and the one before it."""
+    current: Map[VertexKey, str] = Map()
     connections: Map[str, Connection] = Map()
-    vertices: int = 0
-    """How many ExecutionVertices the job has."""
+    lost: Map[str, int] = Map()
+    """TaskExecutors that were lost, with the offset: what they decided before they read of it counts for nothing."""
+    failures: FailureHistory = FailureHistory()
+    assembling: bool = False
+    """EAGER: nothing is submitted before all slots and channels are there."""
+    had_all_slots: bool = False
+    """Whether the job has ever had all the slots that it needs."""
+    scheduled: frozenset[str] = frozenset()
+    """Vertices whose slots were requested."""
+    producing: frozenset[str] = frozenset()
+    """Vertices of which some subtask has run."""
     terminal: Progress | None = None
     """JobReachedTerminalState is OWED to the Dispatcher, or was SAID."""
     goodbye: Progress | None = None
     """DisconnectJobManager is OWED to the ResourceManager, or was SAID."""
-
     announcements: tuple[Announcement, ...] = ()
     """JobStatusChanged events that are owed, in order."""
-    slots_owing: Map[str, int] = Map()
-    """Slots in a step that owes something, with the offset that led to it."""
+
     connections_owing: Map[str, int] = Map()
-    missing_slots: int = 0
-    """Slots that the job needs and has not got."""
-    cancellations: Map[str, int] = Map()
-    """Executions that CancelTask is owed for, with the offset that made it so."""
-    unfinished: int = 0
-    """Executions that are not terminal."""
+    submissions: Submissions = Submissions()
+    counts: Counts = Counts()
+
+    @property
+    def unfinished(self) -> int:
+        """Executions that a TaskExecutor was told to run and that have not ended."""
+        return self.counts.unfinished

@@ -11,6 +11,7 @@ from tailrace.services.resource_manager.role import ResourceManagerOptions
 from tailrace.services.roles import Owed, seal
 
 from .simulation import HARDWARE, PROFILE, SECOND, Cluster, graph
+from .simulation_jobs import configured
 
 
 def running(parallelism: int = 1) -> Cluster:
@@ -28,7 +29,8 @@ def running(parallelism: int = 1) -> Cluster:
 
 def allocation(cluster: Cluster) -> str:
     """The first AllocationID of j1."""
-    return next(iter(sorted(cluster.replica.states["job_master/j1"].slots)))
+    pool = cluster.replica.states["job_master/j1"].slots
+    return min((*pool.slots, *pool.requests))
 
 
 def test_a_slot_that_another_task_executor_offers_again_is_turned_down() -> None:
@@ -40,8 +42,8 @@ def test_a_slot_that_another_task_executor_offers_again_is_turned_down() -> None
     (rejection,) = cluster.said("SlotsRejected")
     assert rejection.header.recipient == "task_executor/te-2"
     job = cluster.replica.states["job_master/j1"]
-    assert (job.status, job.missing_slots) == (JobStatus.RUNNING, 0)
-    assert job.slots[allocation(cluster)].resource_id == "te-1"
+    assert (job.status, len(job.slots.requests)) == (JobStatus.RUNNING, 0)
+    assert job.slots.slots[allocation(cluster)].resource_id == "te-1"
 
 
 def test_a_slot_that_was_offered_in_time_is_not_lost_to_a_timeout() -> None:
@@ -57,7 +59,7 @@ def test_a_task_that_is_deployed_into_a_lost_slot_does_not_keep_the_job_from_end
     cluster.start_master()
     cluster.start_task_executor("te-1")
     cluster.settle()
-    cluster.submit("j1")
+    cluster.submit("j1", configured(graph(), {"restart-strategy.type": "none"}))
     while not cluster.said("ChannelsCreated"):
         assert cluster.step()
     job_master_state = cluster.replica.states["job_master/j1"]
@@ -67,12 +69,12 @@ def test_a_task_that_is_deployed_into_a_lost_slot_does_not_keep_the_job_from_end
     cluster.say("resource_manager", "job_master/j1", lost)
     for each in deployments:
         cluster.say("job_master/j1", each.recipient, each.body, cause=each.cause)
-    assert cluster.replica.states["job_master/j1"].status is JobStatus.FAILED
+    assert cluster.replica.states["job_master/j1"].status is JobStatus.FAILING
     cluster.on_run = lambda *_: None
     cluster.settle()
     (finished,) = cluster.said("JobFinished")
     assert finished.body.status is JobStatus.FAILED  # type: ignore[attr-defined]
-    assert finished.body.reason == "te-1 has left"  # type: ignore[attr-defined]
+    assert finished.body.reason.endswith(" (1) and 1 more on te-1: te-1 has left")  # type: ignore[attr-defined]
 
 
 def test_a_task_executor_that_does_not_answer_a_slot_request_fails_the_job_with_its_name() -> None:

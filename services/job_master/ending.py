@@ -1,0 +1,150 @@
+"""How a job comes to its end: finished, failed, cancelled or suspended (document 000).
+
+A job that is to end before it has finished winds down: its tasks are cancelled, and it ends when each of them has
+confirmed that. It does not end before its new status is announced, either: what the JobMaster had decided before it
+knew is in the log by then, so that no task is submitted and no slot requested behind the end's back. Then the slots are
+freed one by one, and the TaskExecutors, the Dispatcher and the ResourceManager are told.
+"""
+
+from __future__ import annotations
+
+from immutables import Map
+from msgspec.structs import replace
+
+from ...schemas.states import JOB_ENDS
+from ...schemas.types import ExecutionState, JobStatus
+from . import execution_states, executions, job_status, scheduling
+from .state import Announcement, JobMasterState, Progress, Submissions
+
+
+def with_status(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
+    """The job is in another state, which clients are to be told. Raises ValueError where it can't be."""
+    announcement = Announcement(status, cause)
+    return replace(
+        state,
+        status=job_status.check(state.status, status),
+        cause=cause,
+        announcements=(*state.announcements, announcement),
+    )
+
+
+def failed(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
+    """The job fails."""
+    if state.status not in job_status.ACTIVE:
+        return settled(state, cause)
+    return _wind_down(replace(state, reason=reason), JobStatus.FAILING, cause)
+
+
+def cancelled(state: JobMasterState, cause: int) -> JobMasterState:
+    """The job is cancelled, also one that is suspended; one that is ending already goes on with that."""
+    if state.status in job_status.ACTIVE or state.status is JobStatus.SUSPENDED:
+        return _wind_down(state, JobStatus.CANCELLING, cause)
+    return state
+
+
+def suspended(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
+    """The job pauses: its progress stays, and it may be resumed or cancelled; one that is ending goes on with that."""
+    if state.status not in job_status.ACTIVE:
+        return state
+    return _wind_down(replace(state, reason=reason), JobStatus.SUSPENDED, cause)
+
+
+def can_resume(state: JobMasterState) -> bool:
+    """Whether the job is suspended, and the Dispatcher has been told."""
+    return state.status is JobStatus.SUSPENDED and state.terminal is Progress.SAID
+
+
+def resumed(state: JobMasterState, cause: int) -> JobMasterState:
+    """The job starts again: what had not finished goes on, attempts counted on, in new slots."""
+    state = replace(
+        with_status(state, JobStatus.CREATED, cause),
+        reason=None,
+        registration=Progress.OWED,
+        terminal=None,
+        goodbye=None,
+    )
+    state = scheduling.unscheduled(state)
+    for vertex, attempt in sorted(state.current.items()):
+        last = state.executions[attempt]
+        if last.state in (ExecutionState.CANCELED, ExecutionState.FAILED):
+            new = executions.created(state.job_id, vertex, last.attempt_number + 1, cause, prior=attempt)
+            state = executions.without_prior(state, last)
+            state = replace(
+                state,
+                executions=state.executions.set(new.execution_attempt_id, new),
+                current=state.current.set(vertex, new.execution_attempt_id),
+            )
+    return scheduling.schedule(state, cause)
+
+
+def settled(state: JobMasterState, cause: int) -> JobMasterState:
+    """Ends the job if its last task has ended."""
+    if state.status in job_status.ACTIVE:
+        if state.counts.finished < state.topology.subtasks:
+            return state
+        if state.status is JobStatus.CREATED:
+            state = with_status(state, JobStatus.RUNNING, cause)
+        return _ended(state, JobStatus.FINISHED, cause)
+    if state.terminal is not None or state.counts.unfinished or state.announcements:
+        return state
+    end = job_status.END_OF.get(state.status)
+    return state if end is None else _ended(state, end, cause)
+
+
+def parting_words(state: JobMasterState) -> str:
+    """What a JobMaster says when it lets go of slots and TaskExecutors (document 000)."""
+    name = state.graph.name if state.graph else ""
+    return f"Stopping JobMaster for job {name}({state.job_id})."
+
+
+def _wind_down(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
+    cancellations = {
+        attempt: cause
+        for attempt in state.current.values()
+        if state.executions[attempt].state in execution_states.DEPLOYED
+        and state.executions[attempt].state is not ExecutionState.CANCELING
+    }
+    state = replace(
+        with_status(state, status, cause),
+        submissions=Submissions(cancellations=state.submissions.cancellations.update(cancellations)),
+        assembling=False,
+        terminal=None,
+    )
+    return settled(state, cause)
+
+
+def _ended(state: JobMasterState, end: JobStatus, cause: int) -> JobMasterState:
+    words = parting_words(state)
+    if end is not JobStatus.SUSPENDED:
+        state = _never_to_run(with_status(state, end, cause), cause)
+    connections = {
+        resource_id: replace(connection, farewell=Progress.OWED, reason=words, cause=cause)
+        for resource_id, connection in state.connections.items()
+    }
+    was_registered = state.registration in (Progress.SAID, Progress.DONE)
+    return replace(
+        state,
+        cause=cause,
+        slots=state.slots.give_back_all(words, cause),
+        sharing=type(state.sharing)(),
+        answers=Map(
+            {offset: replace(each, accepted=()) for offset, each in state.answers.items() if each.rejected}
+        ),
+        submissions=Submissions(cancellations=state.submissions.cancellations),
+        connections=state.connections.update(connections),
+        connections_owing=state.connections_owing.update(dict.fromkeys(connections, cause)),
+        registration=None,
+        deletion=Progress.OWED if state.channels and end in JOB_ENDS else None,
+        terminal=Progress.OWED,
+        goodbye=Progress.OWED if was_registered else state.goodbye,
+    )
+
+
+def _never_to_run(state: JobMasterState, cause: int) -> JobMasterState:
+    waiting = {
+        attempt: replace(execution, state=ExecutionState.CANCELED, cause=cause)
+        for attempt, execution in state.executions.items()
+        if execution.state in (ExecutionState.CREATED, ExecutionState.SCHEDULED)
+    }
+    counts = replace(state.counts, scheduled=0)
+    return replace(state, executions=state.executions.update(waiting), counts=counts)

@@ -1,0 +1,176 @@
+"""What follows from a failure: what is affected starts again, and nothing else (document 004; design, section 4).
+
+A task that failed starts again in its slot; what ran in a slot that is lost starts again in another one; peers run on.
+The restart strategy says when, or that the job fails. Failures of one cause count once: one event, or one decision of
+the ResourceManager, which says one event for each slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ...schemas.event import Record
+from ...schemas.types import ExecutionState
+from ..roles import RESOURCE_MANAGER, Time
+from . import ending, execution_states, executions, job_status, scheduling
+from .restart_strategies import on_failure
+from .slot_pool import AllocatedSlot, SlotStep
+from .slot_sharing import leaves
+from .state import Execution, JobMasterState
+from .topology import SlotKey
+
+
+def tasks_ended(
+    state: JobMasterState, ended: Sequence[Execution], why: str, record: Record
+) -> JobMasterState:
+    """Executions have ended that were to go on; their slots are still there."""
+    cause = record.offset
+    if state.status not in job_status.ACTIVE or not ended:
+        return ending.settled(state, cause)
+    state, due = _counted(state, record)
+    if due is None:
+        return ending.failed(state, _told(state, ended, why), cause)
+    again = []
+    for execution in sorted(ended, key=lambda each: executions.in_order(state, each)):
+        state = executions.retried(state, execution.vertex, cause)
+        again.append(state.executions[state.current[execution.vertex]])
+    in_slots = [each for each in again if state.sharing.trees[state.topology.slot_of(each.vertex)].resolved]
+    return scheduling.make_ready(state, in_slots, cause, due)
+
+
+def slots_lost(
+    state: JobMasterState,
+    slots: Sequence[AllocatedSlot],
+    why: str,
+    record: Record,
+    *,
+    free: bool = False,
+    alive: bool = True,
+) -> JobMasterState:
+    """Slots are gone, and what ran in them.
+
+    `free`: their TaskExecutor is told to free them. `alive`: it may wait for the rest of a deployment.
+    """
+    if not slots:
+        return state
+    cause = record.offset
+    affected: list[Execution] = []
+    homeless: list[SlotKey] = []
+    for slot in slots:
+        state = _without_slot(state, slot, why, cause, free=free)
+        if slot.slot is None or slot.slot not in state.sharing.trees:
+            continue
+        homeless.append(slot.slot)
+        for leaf in leaves(state.sharing.trees[slot.slot].root):
+            affected.append(state.executions[leaf.execution_attempt_id])
+    for execution in affected:
+        state = _lost(state, execution, slots, cause, alive=alive)
+    for key in homeless:
+        state = replace(state, sharing=state.sharing.assign(key, "", resolved=False))
+    if state.status not in job_status.ACTIVE:
+        return ending.settled(state, cause)
+    if not affected:
+        return state
+    state, due = _counted(state, record)
+    if due is None:
+        return ending.failed(state, _told(state, affected, why, slots[0].resource_id), cause)
+    return scheduling.find_slots(_again(state, affected, cause), homeless, cause, due)
+
+
+def request_failed(state: JobMasterState, allocation_id: str, why: str, record: Record) -> JobMasterState:
+    """There is no slot for a request that is PENDING. A job that never had all its slots fails at once."""
+    request, cause = state.slots.requests[allocation_id], record.offset
+    state = replace(state, slots=state.slots.unrequested(allocation_id))
+    if state.status not in job_status.ACTIVE:
+        return ending.settled(state, cause)
+    if not state.had_all_slots and record.header.sender == RESOURCE_MANAGER:
+        return ending.failed(state, why, cause)
+    state, due = _counted(state, record)
+    if due is None:
+        return ending.failed(state, why, cause)
+    return scheduling.find_slots(state, [request.slot], cause, due)
+
+
+def moved_elsewhere(state: JobMasterState, slots: Sequence[SlotKey], cause: int) -> JobMasterState:
+    """Trees whose slot, or whose request for one, is over although nothing failed: they get another one."""
+    if state.status not in job_status.ACTIVE:
+        return state
+    return scheduling.find_slots(state, slots, cause)
+
+
+def _counted(state: JobMasterState, record: Record) -> tuple[JobMasterState, Time | None]:
+    header = record.header
+    identity = (
+        f"{header.sender}@{header.decided_at}"
+        if header.sender == RESOURCE_MANAGER and header.decided_at is not None
+        else str(record.offset)
+    )
+    failures = on_failure(state.options.restart_strategy, state.failures, identity, header.time, state.job_id)
+    return replace(state, failures=failures), failures.restart_at
+
+
+def _without_slot(
+    state: JobMasterState, slot: AllocatedSlot, why: str, cause: int, *, free: bool
+) -> JobMasterState:
+    allocation_id = slot.allocation_id
+    pool = state.slots.give_back(allocation_id, why, cause) if free else state.slots.gone(allocation_id)
+    answers = state.answers
+    for offset, answer in state.answers.items():
+        if allocation_id in answer.accepted:
+            left = replace(answer, accepted=tuple(each for each in answer.accepted if each != allocation_id))
+            answers = answers.set(offset, left) if left.accepted or left.rejected else answers.delete(offset)
+    return replace(state, slots=pool, answers=answers)
+
+
+def _lost(
+    state: JobMasterState,
+    execution: Execution,
+    slots: Sequence[AllocatedSlot],
+    cause: int,
+    *,
+    alive: bool,
+) -> JobMasterState:
+    """An Execution in a slot that is lost fails if it was submitted; else it waits for another slot."""
+    if execution.state in execution_states.DEPLOYED:
+        return executions.moved(state, execution, ExecutionState.FAILED, cause)
+    attempt, ready = execution.execution_attempt_id, state.submissions.ready
+    if execution.state is not ExecutionState.SCHEDULED or attempt not in ready:
+        return state
+    key = state.topology.slot_of(execution.vertex)
+    slot = next(each for each in slots if each.slot == key)
+    deployment = state.submissions.deployments.get(
+        (execution.vertex_id, slot.resource_id, ready.value(attempt))
+    )
+    execution = replace(execution, allocation_id=slot.allocation_id, resource_id=slot.resource_id)
+    if not alive or deployment is None or deployment.size == 1:
+        return scheduling.unready(state, execution, slot.resource_id)
+    # The others of its deployment wait for it at the TaskExecutor: it is submitted, for nothing, into a lost slot.
+    return executions.moved(state, execution, ExecutionState.FAILED, cause)
+
+
+def _again(state: JobMasterState, affected: Sequence[Execution], cause: int) -> JobMasterState:
+    for execution in affected:
+        if state.executions[execution.execution_attempt_id].state is ExecutionState.FAILED:
+            state = executions.retried(state, execution.vertex, cause)
+    return state
+
+
+def _told(
+    state: JobMasterState, affected: Sequence[Execution], why: str, resource_id: str | None = None
+) -> str:
+    first = min(affected, key=lambda each: executions.in_order(state, each))
+    more = f" and {len(affected) - 1} more" if len(affected) > 1 else ""
+    where = first.resource_id or resource_id
+    return f"{executions.name_of(state, first)}{more} on {where}: {why}"
+
+
+def pending(state: JobMasterState) -> list[tuple[str, SlotKey]]:
+    """(AllocationID, tree) of every request that was said and has no slot yet, in the order of the trees."""
+    waiting = [
+        (each.slot, each.allocation_id)
+        for each in state.slots.requests.values()
+        if each.step is SlotStep.PENDING
+    ]
+    return [(allocation_id, slot) for slot, allocation_id in sorted(waiting)]

@@ -1,0 +1,44 @@
+"""Which status of a job follows which (Flink's JobStatus).
+
+RESTARTING is not used: tasks restart by themselves while the job stays RUNNING. SUSPENDED is no end here: a suspended
+job is started again, or cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...schemas.types import JobStatus
+
+INITIALIZING, CREATED, RUNNING = JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.RUNNING
+FAILING, FAILED = JobStatus.FAILING, JobStatus.FAILED
+CANCELLING, CANCELED = JobStatus.CANCELLING, JobStatus.CANCELED
+FINISHED, SUSPENDED, RESTARTING = JobStatus.FINISHED, JobStatus.SUSPENDED, JobStatus.RESTARTING
+
+_NONE: frozenset[JobStatus] = frozenset()
+
+NEXT: Mapping[JobStatus, frozenset[JobStatus]] = {
+    INITIALIZING: frozenset({CREATED}),
+    CREATED: frozenset({RUNNING, FAILING, CANCELLING, SUSPENDED}),
+    RUNNING: frozenset({FINISHED, FAILING, CANCELLING, SUSPENDED}),
+    FAILING: frozenset({FAILED}),
+    CANCELLING: frozenset({CANCELED}),
+    SUSPENDED: frozenset({CREATED, CANCELLING}),
+    FINISHED: _NONE,
+    FAILED: _NONE,
+    CANCELED: _NONE,
+    RESTARTING: _NONE,
+}
+
+ACTIVE = frozenset({CREATED, RUNNING})
+"""The job wants slots, and its tasks are to run."""
+
+END_OF: Mapping[JobStatus, JobStatus] = {FAILING: FAILED, CANCELLING: CANCELED, SUSPENDED: SUSPENDED}
+"""How a job ends that has been told to, once no task is left."""
+
+
+def check(before: JobStatus, after: JobStatus) -> JobStatus:
+    """The status after. Raises ValueError where it can't follow."""
+    if after not in NEXT[before]:
+        raise ValueError(f"a job that is {before.value} can't become {after.value}")
+    return after

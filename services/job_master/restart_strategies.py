@@ -1,0 +1,81 @@
+"""When a task that failed starts again, or that it does not: pure functions over what failed before (Flink's
+RestartBackoffTimeStrategy, FLIP-364 for the exponential delay).
+
+Failures that have one cause count once: `identity` says which they are. Times are those of the failures' events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from msgspec.structs import replace
+
+from ..configuration.role_options import (
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    NoRestart,
+    RestartStrategyOptions,
+)
+from ..roles import Time
+
+
+class FailureHistory(msgspec.Struct, frozen=True):
+    """What a strategy remembers."""
+
+    counted: int = 0
+    """Failures; for the exponential delay those since it was reset."""
+    identity: str | None = None
+    """The last failure's."""
+    restart_at: Time | None = None
+    """When what failed last starts again; None: never."""
+    backoff: Time = 0
+    """Exponential delay: the last one, without jitter."""
+    recent: tuple[Time, ...] = ()
+    """Failure rate: when failures happened that may count still."""
+
+
+def on_failure(
+    strategy: RestartStrategyOptions, history: FailureHistory, identity: str, time: Time, salt: str
+) -> FailureHistory:
+    """The history with one more failure; its `restart_at` is the verdict. `salt` keeps the jitter of jobs apart."""
+    if identity == history.identity:
+        return history
+    history = replace(history, identity=identity)
+    match strategy:
+        case NoRestart():
+            return replace(history, counted=history.counted + 1, restart_at=None)
+        case FixedDelay(attempts=attempts, delay=delay):
+            counted = history.counted + 1
+            return replace(history, counted=counted, restart_at=time + delay if counted <= attempts else None)
+        case FailureRate(max_failures=most, interval=interval, delay=delay):
+            recent = (*(each for each in history.recent if time - each < interval), time)
+            restart_at = time + delay if len(recent) <= most else None
+            return replace(
+                history, counted=history.counted + 1, recent=recent[-most - 1 :], restart_at=restart_at
+            )
+        case ExponentialDelay():
+            return _backed_off(strategy, history, time, f"{salt}/{identity}")
+
+
+def _backed_off(strategy: ExponentialDelay, history: FailureHistory, time: Time, salt: str) -> FailureHistory:
+    last = history.restart_at
+    if last is not None and time < last:
+        # What failed before has not started again: both restart together.
+        return history
+    if last is None or time - last >= strategy.reset_threshold:
+        counted, backoff = 1, strategy.initial
+    else:
+        counted = history.counted + 1
+        backoff = min(strategy.longest, round(history.backoff * strategy.multiplier))
+    if strategy.attempts is not None and counted > strategy.attempts:
+        return replace(history, counted=counted, restart_at=None)
+    delay = min(strategy.longest, backoff + round(backoff * strategy.jitter * _between(salt)))
+    return replace(history, counted=counted, backoff=backoff, restart_at=time + max(0, delay))
+
+
+def _between(salt: str) -> float:
+    """-1 to 1, the same for the same salt."""
+    drawn = int.from_bytes(hashlib.blake2b(salt.encode(), digest_size=7).digest(), "big")
+    return drawn / (1 << 55) - 1.0

@@ -1,0 +1,209 @@
+"""When the subtasks of a job are scheduled, and which slots they get (document 003, the Scheduler).
+
+EAGER: all at once, and none is submitted before all have their slots. LAZY_FROM_SOURCES: a vertex is scheduled when
+some subtask of each vertex that it consumes from has run, sources at once, and each subtask is submitted as soon as it
+has its slot. A slot that the job holds and does not use is used again before another one is requested.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from immutables import Map
+from msgspec.structs import replace
+
+from ...pipelines.graph.job_options import ScheduleMode
+from ...schemas.types import ExecutionState
+from ..roles import Time, derive_id
+from . import execution_states
+from .slot_pool import PendingRequest, fitting
+from .slot_sharing import MultiTaskSlot, SingleTaskSlot, SlotTree, leaves, with_leaf
+from .state import Deployment, Execution, JobMasterState, Progress
+from .topology import SchedulingVertex, SlotKey
+
+
+def schedule(state: JobMasterState, cause: int) -> JobMasterState:
+    """Every vertex whose time has come and that was not scheduled before is, with all its subtasks."""
+    eager = state.options.schedule_mode is ScheduleMode.EAGER
+    vertices = [
+        vertex
+        for vertex in state.topology.in_order
+        if vertex.vertex_id not in state.scheduled
+        and (eager or all(each in state.producing for each in vertex.producers))
+    ]
+    return _schedule(state, vertices, cause) if vertices else state
+
+
+def has_run(state: JobMasterState, vertex_id: str, cause: int) -> JobMasterState:
+    """A subtask of the vertex runs, or did: those that consume from it may be waiting for that."""
+    if state.options.schedule_mode is ScheduleMode.EAGER or vertex_id in state.producing:
+        return state
+    return schedule(replace(state, producing=state.producing | {vertex_id}), cause)
+
+
+def find_slots(state: JobMasterState, slots: Sequence[SlotKey], cause: int, due: Time = 0) -> JobMasterState:
+    """Trees without a slot get one that is available, or request one; what is to run in them runs from `due` on."""
+    pool, trees = state.slots, {}
+    idle = pool.idle_slots()
+    requests = []
+    for slot in slots:
+        profile = state.topology.profile_of(slot)
+        found = fitting(idle, profile)
+        if found is not None:
+            idle.remove(found)
+            pool = pool.allocate_available(found.allocation_id, slot)
+            trees[slot] = replace(state.sharing.trees[slot], allocation_id=found.allocation_id, resolved=True)
+            continue
+        allocation_id = derive_id(state.job_id, "slot", *slot, pool.generation)
+        requests.append(PendingRequest(allocation_id, slot, profile, cause))
+        trees[slot] = replace(state.sharing.trees[slot], allocation_id=allocation_id, resolved=False)
+    if requests:
+        pool = replace(pool.want(requests, due), generation=pool.generation + 1)
+    state = replace(state, slots=pool, sharing=state.sharing.plant(trees))
+    resolved = [slot for slot, tree in trees.items() if tree.resolved]
+    return assembled(make_ready(state, _scheduled_in(state, resolved), cause, due), cause)
+
+
+def resolved(state: JobMasterState, slots: Iterable[SlotKey], cause: int) -> JobMasterState:
+    """Trees have got their physical slots: what waits in them is ready, unless all wait for each other."""
+    return assembled(make_ready(state, _scheduled_in(state, slots), cause), cause)
+
+
+def assembled(state: JobMasterState, cause: int) -> JobMasterState:
+    """Notes that the job has all its slots, and lets its tasks go when the channels are there, too."""
+    if not state.had_all_slots and not state.slots.requests and _all_scheduled(state):
+        state = replace(state, had_all_slots=True)
+    if not state.assembling or state.slots.requests or state.channels is not Progress.DONE:
+        return state
+    state = replace(state, assembling=False)
+    current = (state.executions[each] for each in state.current.values())
+    return make_ready(state, (each for each in current if each.state is ExecutionState.SCHEDULED), cause)
+
+
+def make_ready(
+    state: JobMasterState, executions: Iterable[Execution], cause: int, due: Time = 0
+) -> JobMasterState:
+    """SCHEDULED Executions whose slots are there are to be submitted from `due` on, neighbours together."""
+    if state.assembling:
+        return state
+    ready: dict[str, int] = {}
+    sizes: Counter[tuple[str, str, int]] = Counter()
+    for execution in executions:
+        ready[execution.execution_attempt_id] = cause
+        sizes[(execution.vertex_id, resource_of(state, execution), cause)] += 1
+    if not ready:
+        return state
+    deployments = state.submissions.deployments
+    together = {}
+    for key, size in sizes.items():
+        before = deployments.get(key, Deployment(0, 0))
+        together[key] = Deployment(before.size + size, before.left + size)
+    submissions = replace(
+        state.submissions,
+        ready=state.submissions.ready.put_all(ready, due),
+        deployments=deployments.update(together),
+    )
+    return replace(state, submissions=submissions)
+
+
+def unready(state: JobMasterState, execution: Execution, resource_id: str) -> JobMasterState:
+    """SubmitTask has been said, or is not owed any more."""
+    submissions, attempt = state.submissions, execution.execution_attempt_id
+    if attempt not in submissions.ready:
+        return state
+    key = (execution.vertex_id, resource_id, submissions.ready.value(attempt))
+    deployment, deployments = submissions.deployments.get(key), submissions.deployments
+    if deployment is not None and deployment.left > 1:
+        deployments = deployments.set(key, Deployment(deployment.size, deployment.left - 1))
+    elif deployment is not None:
+        deployments = deployments.delete(key)
+    submissions = replace(submissions, ready=submissions.ready.drop(attempt), deployments=deployments)
+    return replace(state, submissions=submissions)
+
+
+def resource_of(state: JobMasterState, execution: Execution) -> str:
+    """The TaskExecutor that an Execution was, or is to be submitted to. Raises KeyError where it has no slot."""
+    if execution.resource_id is not None:
+        return execution.resource_id
+    tree = state.sharing.trees[state.topology.slot_of(execution.vertex)]
+    return state.slots.slots[tree.allocation_id].resource_id
+
+
+def _schedule(state: JobMasterState, vertices: Sequence[SchedulingVertex], cause: int) -> JobMasterState:
+    executions: dict[str, Execution] = {}
+    trees: dict[SlotKey, SlotTree] = {}
+    slotless: list[SlotKey] = []
+    in_slots: list[Execution] = []
+    newly = 0
+    for vertex in vertices:
+        for index in range(vertex.parallelism):
+            execution = state.executions[state.current[(vertex.vertex_id, index)]]
+            if execution.state is ExecutionState.FINISHED:
+                continue
+            if execution.state is ExecutionState.CREATED:
+                newly += 1
+                scheduled = execution_states.check(execution.state, ExecutionState.SCHEDULED)
+                execution = replace(execution, state=scheduled, cause=cause)
+                executions[execution.execution_attempt_id] = execution
+            slot = (vertex.group, index)
+            tree = trees.get(slot) or state.sharing.trees.get(slot)
+            if tree is None:
+                slotless.append(slot)
+            elif tree.resolved:
+                in_slots.append(execution)
+            trees[slot] = _planted(tree, vertex, execution.execution_attempt_id)
+    state = replace(
+        state,
+        scheduled=state.scheduled | {vertex.vertex_id for vertex in vertices},
+        executions=state.executions.update(executions),
+        sharing=state.sharing.plant(trees),
+        counts=replace(state.counts, scheduled=state.counts.scheduled + newly),
+    )
+    return find_slots(make_ready(state, in_slots, cause), slotless, cause)
+
+
+def _planted(tree: SlotTree | None, vertex: SchedulingVertex, payload: str) -> SlotTree:
+    leaf = SingleTaskSlot(vertex.vertex_id, payload)
+    if not vertex.shares:
+        return SlotTree("", False, leaf)
+    if tree is None:
+        tree = SlotTree("", False, MultiTaskSlot(vertex.group))
+    if isinstance(tree.root, SingleTaskSlot):
+        raise ValueError(
+            f"{vertex.name} shares its slots, but the slot of {tree.root.vertex_id} is not shared"
+        )
+    return replace(tree, root=with_leaf(tree.root, leaf, vertex.co_location_group))
+
+
+def _scheduled_in(state: JobMasterState, slots: Iterable[SlotKey]) -> list[Execution]:
+    found = []
+    for slot in slots:
+        for leaf in leaves(state.sharing.trees[slot].root):
+            execution = state.executions[leaf.execution_attempt_id]
+            if (
+                execution.state is ExecutionState.SCHEDULED
+                and execution.execution_attempt_id not in state.submissions.ready
+            ):
+                found.append(execution)
+    return found
+
+
+def _all_scheduled(state: JobMasterState) -> bool:
+    return len(state.scheduled) == len(state.topology.vertices)
+
+
+def unscheduled(state: JobMasterState) -> JobMasterState:
+    """As before anything was scheduled, for a job that starts again: what has finished stays so."""
+    finished = {
+        vertex_id
+        for (vertex_id, _), attempt in state.current.items()
+        if state.executions[attempt].state is ExecutionState.FINISHED
+    }
+    return replace(
+        state,
+        scheduled=frozenset(),
+        producing=frozenset(finished),
+        assembling=state.options.schedule_mode is ScheduleMode.EAGER,
+        submissions=replace(state.submissions, deployments=Map()),
+    )

@@ -1,0 +1,88 @@
+"""The SchedulingTopology: what of the ExecutionGraph a JobMaster needs again and again, kept in its state.
+
+The ExecutionGraph of a job of 20,000 subtasks is multiplied out once, when the job starts.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from immutables import Map
+
+from ...pipelines.graph.execution_graph import ExecutionGraph
+from ...schemas.types import JobGraph, ResourceProfile
+from ..resource_profile import merge
+
+SlotKey = tuple[str, int]
+"""(slot sharing group, index): one of the slots that the job needs; sorts."""
+VertexKey = tuple[str, int]
+"""(vertex, subtask): an ExecutionVertex."""
+
+
+class SchedulingVertex(msgspec.Struct, frozen=True):
+    """A JobVertex as the scheduler sees it; `place` is its place in topological order."""
+
+    vertex_id: str
+    name: str
+    place: int
+    parallelism: int
+    group: str
+    """Its slot sharing group; unique to it if it shares its slots with nobody."""
+    shares: bool
+    co_location_group: str | None
+    resource_profile: ResourceProfile | None
+    producers: tuple[str, ...]
+    consumers: tuple[str, ...]
+
+
+class SchedulingTopology(msgspec.Struct, frozen=True):
+    """All vertices, by id."""
+
+    vertices: Map[str, SchedulingVertex] = Map()
+    subtasks: int = 0
+    required_slots: int = 0
+    """The sum over the slot sharing groups of the largest parallelism in each (document 003)."""
+
+    @staticmethod
+    def of(job_id: str, graph: JobGraph) -> SchedulingTopology:
+        """Raises ValueError for a graph that `validation` would not let pass."""
+        plan = ExecutionGraph.attach(job_id, graph)
+        vertices = {
+            vertex.vertex_id: SchedulingVertex(
+                vertex_id=vertex.vertex_id,
+                name=vertex.job_vertex.name,
+                place=place,
+                parallelism=vertex.parallelism,
+                group=vertex.slot_sharing_group,
+                shares=bool(vertex.job_vertex.slot_sharing_group),
+                co_location_group=vertex.job_vertex.co_location_group,
+                resource_profile=vertex.job_vertex.resource_profile,
+                producers=tuple(dict.fromkeys(each.edge.source_vertex_id for each in vertex.inputs)),
+                consumers=tuple(dict.fromkeys(each.edge.target_vertex_id for each in vertex.produced)),
+            )
+            for place, vertex in enumerate(plan.vertices.values())
+        }
+        subtasks = sum(vertex.parallelism for vertex in vertices.values())
+        return SchedulingTopology(Map(vertices), subtasks, plan.required_slots())
+
+    @property
+    def in_order(self) -> list[SchedulingVertex]:
+        """The vertices, each after its producers."""
+        return sorted(self.vertices.values(), key=lambda vertex: vertex.place)
+
+    def slot_of(self, vertex: VertexKey) -> SlotKey:
+        """The slot that a subtask runs in: subtask i of each vertex of a group runs in slot i of the group."""
+        vertex_id, index = vertex
+        return self.vertices[vertex_id].group, index
+
+    def profile_of(self, slot: SlotKey) -> ResourceProfile | None:
+        """What all subtasks that will ever share the slot want together: UNKNOWN if one of them says nothing."""
+        group, index = slot
+        wanted = [
+            vertex.resource_profile
+            for vertex in self.vertices.values()
+            if vertex.group == group and index < vertex.parallelism
+        ]
+        profile = wanted[0]
+        for each in wanted[1:]:
+            profile = merge(profile, each)
+        return profile

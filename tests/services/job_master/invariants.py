@@ -1,0 +1,135 @@
+"""What holds in every state of a JobMaster: whatever it keeps twice agrees, and the trees are trees."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tailrace.schemas.states import JOB_ENDS
+from tailrace.schemas.types import ExecutionState
+from tailrace.services.job_master.agenda import Agenda
+from tailrace.services.job_master.execution_states import DEPLOYED
+from tailrace.services.job_master.job_status import ACTIVE
+from tailrace.services.job_master.slot_pool import SlotPool, SlotStep
+from tailrace.services.job_master.slot_sharing import MultiTaskSlot, SingleTaskSlot, leaves
+from tailrace.services.job_master.state import JobMasterState, Progress
+
+
+def check_job_master(state: JobMasterState) -> None:
+    """All of it. Raises AssertionError."""
+    check_agenda(state.submissions.ready)
+    check_pool(state.slots)
+    check_executions(state)
+    check_trees(state)
+    check_submissions(state)
+    owing = {
+        each.resource_id
+        for each in state.connections.values()
+        if Progress.OWED in (each.registration, each.farewell)
+    }
+    assert set(state.connections_owing) == owing
+
+
+def check_agenda(agenda: Agenda) -> None:
+    """Each key is at its time, no time is empty, and the earliest is the first."""
+    placed = {key: time for time, keys in agenda.by_time.items() for key in keys}
+    assert placed == dict(agenda.times)
+    assert all(agenda.by_time.values())
+    assert agenda.earliest == min(agenda.by_time, default=None)
+
+
+def check_pool(pool: SlotPool) -> None:
+    """An allocation is in one place only, and each index has what it should."""
+    check_agenda(pool.wanted)
+    check_agenda(pool.idle)
+    assert not set(pool.requests) & set(pool.slots)
+    assert not set(pool.returning) & {*pool.requests, *pool.slots}
+    assert set(pool.idle.times) == {
+        each.allocation_id for each in pool.slots.values() if each.step is SlotStep.AVAILABLE
+    }
+    for request in pool.requests.values():
+        assert request.step in (SlotStep.WANTED, SlotStep.PENDING)
+        assert request.step is SlotStep.PENDING or request.allocation_id in pool.wanted
+    assert set(pool.wanted.times) <= set(pool.requests)
+    of_resource: dict[str, set[str]] = {}
+    for slot in pool.slots.values():
+        assert (slot.step is SlotStep.AVAILABLE) == (slot.slot is None)
+        of_resource.setdefault(slot.resource_id, set()).add(slot.allocation_id)
+    assert {each: set(slots) for each, slots in pool.of_resource.items()} == of_resource
+
+
+def check_executions(state: JobMasterState) -> None:
+    """One current Execution for each ExecutionVertex, counted; at most one before it, which has ended."""
+    current = [state.executions[each] for each in state.current.values()]
+    assert len(current) == state.topology.subtasks
+    counts = Counter(each.state for each in current)
+    assert state.counts.scheduled == counts[ExecutionState.SCHEDULED]
+    assert state.counts.finished == counts[ExecutionState.FINISHED]
+    assert state.counts.unfinished == sum(counts[each] for each in DEPLOYED)
+    prior = {each.prior for each in current}
+    for attempt, execution in state.executions.items():
+        assert state.current[execution.vertex] == attempt or attempt in prior
+        if attempt in prior:
+            assert execution.state in (ExecutionState.FAILED, ExecutionState.CANCELED)
+
+
+def check_trees(state: JobMasterState) -> None:
+    """A subtask that is to run has its leaf, in the tree that holds its slot; co-located ones hang together."""
+    found: dict[tuple[str, int], str] = {}
+    for slot, tree in state.sharing.trees.items():
+        group, index = slot
+        inside = list(leaves(tree.root))
+        assert inside, f"the tree of {slot} is empty"
+        assert len({leaf.vertex_id for leaf in inside}) == len(inside)
+        for leaf in inside:
+            vertex = state.topology.vertices[leaf.vertex_id]
+            assert vertex.group == group
+            found[(leaf.vertex_id, index)] = leaf.execution_attempt_id
+        if isinstance(tree.root, MultiTaskSlot):
+            assert tree.root.group == group
+            for child in tree.root.children:
+                of = {state.topology.vertices[each.vertex_id].co_location_group for each in leaves(child)}
+                assert of == ({None} if isinstance(child, SingleTaskSlot) else {child.group})
+        held = state.slots.slots.get(tree.allocation_id)
+        assert tree.resolved == (held is not None and held.slot == slot)
+        requested = state.slots.requests.get(tree.allocation_id)
+        if not tree.resolved and state.status in ACTIVE:
+            assert requested is not None
+            assert requested.slot == slot
+    for vertex_id in state.scheduled:
+        if state.status in ACTIVE:
+            for index in range(state.topology.vertices[vertex_id].parallelism):
+                attempt = state.current[(vertex_id, index)]
+                ended = state.executions[attempt].state is ExecutionState.FINISHED
+                assert found.get((vertex_id, index)) == (None if ended else attempt)
+    if state.status in JOB_ENDS:
+        assert not state.sharing.trees
+        assert not state.slots.slots
+        assert not state.slots.requests
+
+
+def check_submissions(state: JobMasterState) -> None:
+    """Whatever is ready has a slot, or is submitted for nothing; whatever has a slot and is scheduled is ready."""
+    submissions = state.submissions
+    assert set(submissions.cancellations) <= set(state.executions)
+    left: Counter[tuple[str, str, int]] = Counter()
+    for attempt in submissions.ready.times:
+        execution = state.executions[attempt]
+        tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
+        if execution.state is ExecutionState.SCHEDULED:
+            assert tree is not None
+            assert tree.resolved
+            resource_id = state.slots.slots[tree.allocation_id].resource_id
+        else:
+            assert execution.state is ExecutionState.FAILED
+            assert execution.resource_id is not None
+            resource_id = execution.resource_id
+        left[(execution.vertex_id, resource_id, submissions.ready.value(attempt))] += 1
+    assert {key: each.left for key, each in submissions.deployments.items()} == left
+    if state.assembling:
+        assert not submissions.ready
+    elif state.status in ACTIVE:
+        for attempt in state.current.values():
+            execution = state.executions[attempt]
+            tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
+            if execution.state is ExecutionState.SCHEDULED and tree is not None and tree.resolved:
+                assert attempt in submissions.ready
