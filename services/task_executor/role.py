@@ -42,8 +42,8 @@ class TaskExecutor:
         return [
             *registration.slot_report(state),
             *slots.messages(state),
-            *connections.messages(state),
             *slots.failures(state, now),
+            *connections.messages(state),
             *tasks.acknowledgements(state),
             *registration.goodbye(state),
             *tasks.refusals(state),

@@ -72,6 +72,9 @@ class Slots:
         elif name == "task_executor.TaskExecutorRegistrationSuccess":
             if event.to in self._known:
                 self._known[event.to] = True
+        elif name == "task_executor.HeartbeatTimedOut":
+            if event["peer"] == "resource_manager":
+                self._known[event.by] = False
         elif name == "everyone.LeaderElected":
             # An answer to an earlier process is none to this one.
             self._known.pop(event.by, None)
