@@ -1,16 +1,17 @@
-"""The Dispatcher's shell: admits submissions, and has the programs that entry points name build their graphs."""
+"""The Dispatcher's shell: says what configuration holds, admits submissions, and has programs build their graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
 from ...pipelines.graph.errors import ProgramError
 from ...pipelines.graph.program import build
-from ...schemas import dispatcher
+from ...schemas import dispatcher, everyone
 from ...schemas.body import Body
+from ...schemas.event import EVERYONE
 from ..log.topics import LARGEST_SUBMISSION
 from ..roles import DISPATCHER, Instruction, Owed, Say
 from .role import BuildJobGraph
@@ -23,8 +24,12 @@ _BUILDERS = 2
 class DispatcherShell:
     """Runs programs in processes of their own: user code never enters the jobmanager."""
 
-    def __init__(self, say: Say, submissions: SubmissionsReader) -> None:
+    def __init__(
+        self, say: Say, submissions: SubmissionsReader, configuration: Mapping[str, str] | None = None
+    ) -> None:
+        """`configuration` is what the cluster is to go by, as ConfigurationChanged has it; None: what the log says."""
         self._say = say
+        self._configuration = configuration
         self._submissions = submissions
         self._admitting = False
         self._begun: set[str] = set()
@@ -33,6 +38,10 @@ class DispatcherShell:
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if not self._admitting and isinstance(state, DispatcherState):
             self._admitting = True
+            if self._configuration not in (None, state.configuration):
+                # Before the first submission, so that every job that is admitted here goes by it.
+                changed = everyone.ConfigurationChanged(configuration=self._configuration)
+                self._say(DISPATCHER, Owed(EVERYONE, changed, None))
             self._submissions.start(state.positions)
         for instruction in instructions:
             if instruction.key in self._begun:

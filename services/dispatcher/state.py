@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 from immutables import Map
+from msgspec.structs import replace
 
 from ...schemas.types import EntryPoint, JobGraph, JobStatus
 
 
 class Phase(StrEnum):
-    """How far the Dispatcher is with a job; each phase but RUNNING and ENDED owes something."""
+    """How far the Dispatcher is with a job; each phase but RUNNING, SUSPENDED and ENDED owes something."""
 
     BUILDING = "BUILDING"
     """An entry point's program is building its graph."""
@@ -20,13 +23,42 @@ class Phase(StrEnum):
     ACCEPTED = "ACCEPTED"
     """StartJob is owed."""
     RUNNING = "RUNNING"
-    """The JobMaster has the job."""
+    """The JobMaster has the job, and knows all that the Dispatcher has to say of it."""
     CANCEL_REQUESTED = "CANCEL_REQUESTED"
     """CancelJob is owed to the JobMaster."""
+    SUSPEND_REQUESTED = "SUSPEND_REQUESTED"
+    """SuspendJob is owed to the JobMaster."""
+    SUSPENDED = "SUSPENDED"
+    """The job waits for the cluster to start again."""
+    RESUME_REQUESTED = "RESUME_REQUESTED"
+    """ResumeJob is owed to the JobMaster."""
     TERMINATED = "TERMINATED"
     """The JobMaster has ended the job: JobFinished is owed."""
     ENDED = "ENDED"
     """The client has been told."""
+
+
+TRANSITIONS: Mapping[Phase, frozenset[Phase]] = {
+    Phase.BUILDING: frozenset({Phase.ADMITTED}),
+    Phase.ADMITTED: frozenset({Phase.ACCEPTED}),
+    Phase.ACCEPTED: frozenset({Phase.RUNNING, Phase.CANCEL_REQUESTED, Phase.SUSPEND_REQUESTED}),
+    Phase.RUNNING: frozenset(
+        {Phase.CANCEL_REQUESTED, Phase.SUSPEND_REQUESTED, Phase.SUSPENDED, Phase.TERMINATED}
+    ),
+    Phase.CANCEL_REQUESTED: frozenset({Phase.RUNNING, Phase.TERMINATED}),
+    Phase.SUSPEND_REQUESTED: frozenset({Phase.RUNNING, Phase.CANCEL_REQUESTED, Phase.TERMINATED}),
+    Phase.SUSPENDED: frozenset({Phase.CANCEL_REQUESTED, Phase.RESUME_REQUESTED}),
+    Phase.RESUME_REQUESTED: frozenset({Phase.RUNNING, Phase.CANCEL_REQUESTED, Phase.SUSPEND_REQUESTED}),
+    Phase.TERMINATED: frozenset({Phase.ENDED}),
+    Phase.ENDED: frozenset(),
+}
+"""Phase of a job -> what may follow it. A job whose program builds no valid graph is forgotten instead."""
+_SILENT = frozenset({Phase.RUNNING, Phase.SUSPENDED, Phase.ENDED})
+_NOT_LIVE = frozenset({Phase.SUSPENDED, Phase.ENDED})
+
+
+class IllegalTransition(Exception):
+    """A job can't go from one phase to another."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -43,8 +75,19 @@ class Job(msgspec.Struct, frozen=True):
     parallelism: int | None = None
     cancel: bool = False
     """Whether the job is to be cancelled as soon as its JobMaster runs, or already is being."""
+    cancellers: tuple[tuple[int, str], ...] = ()
+    """Who asked for that while the graph was being built, by the offset of the request: if it is refused, the job never
+    was, and they are told."""
+    suspend: bool = False
+    """Whether the job is to be suspended as soon as its JobMaster runs, or already is being."""
     status: JobStatus = JobStatus.INITIALIZING
     reason: str | None = None
+
+    def moved(self, to: Phase, **changes: Any) -> Job:
+        """The job in another phase. Raises IllegalTransition."""
+        if to not in TRANSITIONS[self.phase]:
+            raise IllegalTransition(f"job {self.job_id} is {self.phase.value} and can't become {to.value}")
+        return replace(self, phase=to, **changes)
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -57,23 +100,63 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The cluster is to end; `passed_on` once the ResourceManager knows."""
+    """The cluster is to end: `passed_on` once the ResourceManager knows, `over` once it has ended.
+
+    It outlives the leader under which it was asked for: the next one goes on with it, unless it is over.
+    """
 
     reason: str
     cause: int
     passed_on: bool = False
+    over: bool = False
 
 
 class DispatcherState(msgspec.Struct, frozen=True):
-    """The whole of it. `owing` and `live` index `jobs`, so that deciding costs what is owed."""
+    """The whole of it. `owing`, `live` and `suspended` index `jobs`, so that deciding costs what is owed."""
 
     jobs: Map[str, Job] = Map()
     owing: Map[str, int] = Map()
     """Jobs in a phase that owes something, with the offset that led to it."""
     live: Map[str, None] = Map()
-    """Jobs that have not ended."""
+    """Jobs that the cluster's end waits for: neither ended nor suspended."""
+    suspended: Map[str, None] = Map()
+    """Jobs in phase SUSPENDED."""
     refusals: Map[int, Refusal] = Map()
     """By the offset of the request."""
     positions: Map[int, int] = Map()
     """Partition of the submissions topic -> the next offset to admit."""
     ending: Ending | None = None
+    configuration: Mapping[str, str] | None = None
+    """What the last ConfigurationChanged said; None before the first."""
+
+    def put(self, job: Job) -> DispatcherState:
+        """The state with the job as it is now."""
+        job_id = job.job_id
+        owing = _without(self.owing, job_id)
+        return replace(
+            self,
+            jobs=self.jobs.set(job_id, job),
+            owing=owing if job.phase in _SILENT else owing.set(job_id, job.cause),
+            live=_listed(self.live, job_id, job.phase not in _NOT_LIVE),
+            suspended=_listed(self.suspended, job_id, job.phase is Phase.SUSPENDED),
+        )
+
+    def without(self, job_id: str) -> DispatcherState:
+        """The state as if the job had never been."""
+        return replace(
+            self,
+            jobs=_without(self.jobs, job_id),
+            owing=_without(self.owing, job_id),
+            live=_without(self.live, job_id),
+            suspended=_without(self.suspended, job_id),
+        )
+
+
+def _listed(index: Map[str, None], job_id: str, member: bool) -> Map[str, None]:
+    if member == (job_id in index):
+        return index
+    return index.set(job_id, None) if member else index.delete(job_id)
+
+
+def _without(index: Map[str, Any], job_id: str) -> Map[str, Any]:
+    return index.delete(job_id) if job_id in index else index

@@ -49,9 +49,12 @@ def _new_leader(
 ) -> ResourceManagerState:
     if body.role != RESOURCE_MANAGER:
         return state
-    # A cluster that has ended starts again with its next leader; so does one whose end was cut short.
+    if state.ending is None or not state.ending.over:
+        # An end that was cut short goes on.
+        return replace(state, elected=record.header.time)
+    # A cluster that has ended starts again with its next leader.
     dismissals = state.dismissals
-    for resource_id in state.dismissals if state.ending else ():
+    for resource_id in state.dismissals:
         if state.pool.state_of(resource_id) is not WorkerState.RELEASING:
             dismissals = dismissals.delete(resource_id)
     return replace(state, elected=record.header.time, ending=None, dismissals=dismissals)

@@ -1,0 +1,255 @@
+"""The jobs of a cluster from their submission to their end, as the Dispatcher hears and speaks of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ...pipelines.graph import job_options
+from ...pipelines.graph.validation import validate
+from ...schemas import client, dispatcher, job_master
+from ...schemas.body import Body
+from ...schemas.event import Record
+from ...schemas.ids import is_id
+from ...schemas.states import JOB_ENDS
+from ...schemas.types import JobStatus
+from ..configuration.role_options import job_configuration
+from ..roles import JOB_MASTER, IllegalEvent, Owed, Step, address
+from .state import TRANSITIONS, DispatcherState, Job, Phase, Refusal
+
+_REASONS = 5
+
+
+def _job(state: DispatcherState, record: Record, job_id: str, phase: Phase) -> Job:
+    job = state.jobs.get(job_id)
+    if job is None or job.phase is not phase:
+        now = "unknown" if job is None else job.phase.value
+        raise IllegalEvent(record, now, f"job {job_id} is not in phase {phase.value}")
+    return job
+
+
+def _submitted(state: DispatcherState, record: Record, body: dispatcher.SubmitJob) -> DispatcherState:
+    fault = _fault(state, body)
+    requester = record.header.sender
+    if fault is not None:
+        refusal = Refusal(requester, body.job_id, fault)
+        return replace(state, refusals=state.refusals.set(record.offset, refusal))
+    job = Job(
+        job_id=body.job_id,
+        requester=requester,
+        phase=Phase.BUILDING if body.job_graph is None else Phase.ADMITTED,
+        cause=record.offset,
+        name=body.job_graph.name if body.job_graph else "",
+        graph=body.job_graph,
+        entry_point=body.entry_point,
+        parallelism=body.parallelism,
+    )
+    return state.put(job)
+
+
+def _fault(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
+    if not is_id(body.job_id):
+        return f"job id {body.job_id[:80]!r} is not 1 to 64 letters, digits, '-' or '_': choose another"
+    if body.job_id in state.jobs:
+        status = state.jobs[body.job_id].status.value
+        return f"job {body.job_id} was submitted before and is {status}: choose another job id"
+    if state.ending is not None:
+        return f"the cluster is shutting down ({state.ending.reason}): submit again when it has been started"
+    if (body.job_graph is None) == (body.entry_point is None):
+        return "exactly one of job_graph and entry_point must be given"
+    if body.parallelism is not None and body.parallelism < 1:
+        return f"parallelism {body.parallelism} is impossible: give 1 or more"
+    if body.job_graph is not None:
+        return _some_of(validate(body.job_graph)) or None
+    if body.entry_point is not None and (faults := job_options.faults(body.entry_point.configuration)):
+        return f"configuration: {'; '.join(faults)}"
+    return None
+
+
+def _some_of(reasons: list[str]) -> str:
+    """As many reasons as people read: a graph may be wrong in more places than an answer can hold."""
+    left = len(reasons) - _REASONS
+    return "; ".join(reasons[:_REASONS]) + (f"; and {left} more" if left > 0 else "")
+
+
+def _built(state: DispatcherState, record: Record, body: dispatcher.JobGraphBuilt) -> DispatcherState:
+    job, graph = _job(state, record, body.job_id, Phase.BUILDING), body.job_graph
+    fault = _some_of(validate(graph))
+    if fault:
+        return _refused(state, record, job, fault)
+    admitted = job.moved(Phase.ADMITTED, cause=record.offset, name=graph.name, graph=graph, cancellers=())
+    return state.put(admitted)
+
+
+def _build_failed(state: DispatcherState, record: Record, body: dispatcher.JobGraphFailed) -> DispatcherState:
+    return _refused(state, record, _job(state, record, body.job_id, Phase.BUILDING), body.reason)
+
+
+def _refused(state: DispatcherState, record: Record, job: Job, reason: str) -> DispatcherState:
+    """A job that never was: its id is free again."""
+    refusals = state.refusals.set(record.offset, Refusal(job.requester, job.job_id, reason))
+    for offset, canceller in job.cancellers:
+        never_was = Refusal(canceller, job.job_id, f"job {job.job_id} was rejected: {reason}", of_cancel=True)
+        refusals = refusals.set(offset, never_was)
+    return replace(state.without(job.job_id), refusals=refusals)
+
+
+def _answered(
+    state: DispatcherState, record: Record, _body: client.JobRejected | client.CancelJobRejected
+) -> DispatcherState:
+    cause = record.header.cause
+    if cause is None or cause not in state.refusals:
+        return state
+    return replace(state, refusals=state.refusals.delete(cause))
+
+
+def _accepted(state: DispatcherState, record: Record, body: client.JobAccepted) -> DispatcherState:
+    return state.put(_job(state, record, body.job_id, Phase.ADMITTED).moved(Phase.ACCEPTED))
+
+
+def _started(state: DispatcherState, record: Record, body: job_master.StartJob) -> DispatcherState:
+    job = _job(state, record, body.job_id, Phase.ACCEPTED)
+    started = job.moved(
+        _next(job), cause=record.offset, graph=None, entry_point=None, status=JobStatus.RUNNING
+    )
+    return state.put(started)
+
+
+def _next(job: Job) -> Phase:
+    """What comes when the JobMaster has heard of the job, or of its resumption."""
+    if job.cancel:
+        return Phase.CANCEL_REQUESTED
+    return Phase.SUSPEND_REQUESTED if job.suspend else Phase.RUNNING
+
+
+def _cancel_asked(state: DispatcherState, record: Record, body: dispatcher.CancelJob) -> DispatcherState:
+    job_id = body.job_id
+    job = state.jobs.get(job_id)
+    if job is None or job.phase in (Phase.TERMINATED, Phase.ENDED):
+        what = "is unknown" if job is None else f"has ended already: {job.status.value}"
+        refusal = Refusal(record.header.sender, job_id, f"job {job_id[:80]} {what}", of_cancel=True)
+        return replace(state, refusals=state.refusals.set(record.offset, refusal))
+    if job.phase is Phase.BUILDING:
+        job = replace(job, cancellers=(*job.cancellers, (record.offset, record.header.sender)))
+        return state.put(replace(job, cancel=True))
+    return to_cancel(state, job, record.offset)
+
+
+def to_cancel(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
+    """The job is to be cancelled, at once or when its JobMaster has it."""
+    if job.cancel:
+        return state
+    if job.phase in (Phase.RUNNING, Phase.SUSPEND_REQUESTED, Phase.SUSPENDED):
+        return state.put(job.moved(Phase.CANCEL_REQUESTED, cancel=True, cause=cause))
+    return state.put(replace(job, cancel=True))
+
+
+def to_suspend(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
+    """The job is to be suspended, at once or when its JobMaster has it; one that is to be cancelled is not."""
+    if job.cancel or job.suspend:
+        return state
+    if job.phase is Phase.RUNNING:
+        return state.put(job.moved(Phase.SUSPEND_REQUESTED, suspend=True, cause=cause))
+    return state.put(replace(job, suspend=True))
+
+
+def to_resume(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
+    """A job that is suspended is to go on."""
+    return state.put(job.moved(Phase.RESUME_REQUESTED, cause=cause))
+
+
+def _said(phase: Phase) -> Step[DispatcherState]:
+    """The step of what is owed in a phase: the JobMaster has been told."""
+
+    def step(
+        state: DispatcherState,
+        record: Record,
+        body: job_master.CancelJob | job_master.SuspendJob | job_master.ResumeJob,
+    ) -> DispatcherState:
+        job = state.jobs.get(body.job_id)
+        if job is None or job.phase is not phase:
+            # The job ended, or is to be cancelled instead, since that was decided.
+            return state
+        if phase is Phase.RESUME_REQUESTED:
+            return state.put(job.moved(_next(job), cause=record.offset, status=JobStatus.RUNNING))
+        return state.put(job.moved(Phase.RUNNING))
+
+    return step
+
+
+def _terminated(
+    state: DispatcherState, record: Record, body: dispatcher.JobReachedTerminalState
+) -> DispatcherState:
+    job, status = state.jobs.get(body.job_id), body.status
+    if job is None or not (status in JOB_ENDS or status is JobStatus.SUSPENDED):
+        raise IllegalEvent(record, "any", f"job {body.job_id} can't reach {status.value}")
+    if status is JobStatus.SUSPENDED and job.cancel:
+        # The JobMaster had not heard of the cancellation yet: it will say how that ends.
+        return state
+    to = Phase.SUSPENDED if status is JobStatus.SUSPENDED else Phase.TERMINATED
+    if to not in TRANSITIONS[job.phase]:
+        raise IllegalEvent(record, job.phase.value, f"job {body.job_id} can't reach {status.value}")
+    reached = job.moved(to, cause=record.offset, status=status, reason=body.reason, suspend=False)
+    return state.put(reached)
+
+
+def _ended(state: DispatcherState, record: Record, body: client.JobFinished) -> DispatcherState:
+    return state.put(_job(state, record, body.job_id, Phase.TERMINATED).moved(Phase.ENDED))
+
+
+def answers(state: DispatcherState) -> list[tuple[tuple[int, str], Owed]]:
+    """JobRejected and CancelJobRejected, with what orders them."""
+    owed = []
+    for offset, refusal in state.refusals.items():
+        answer = client.CancelJobRejected if refusal.of_cancel else client.JobRejected
+        body = answer(job_id=refusal.job_id, reason=refusal.reason)
+        owed.append(((offset, ""), Owed(refusal.recipient, body, offset)))
+    return owed
+
+
+def messages(state: DispatcherState, job: Job) -> list[Owed]:
+    """What is owed because of the job's phase."""
+    job_master_address = address(JOB_MASTER, job.job_id)
+    match job.phase:
+        case Phase.ADMITTED | Phase.ACCEPTED:
+            accepted = Owed(job.requester, client.JobAccepted(job_id=job.job_id, name=job.name), job.cause)
+            start = Owed(job_master_address, _start(state, job), job.cause)
+            return [accepted, start] if job.phase is Phase.ADMITTED else [start]
+        case Phase.CANCEL_REQUESTED:
+            return [Owed(job_master_address, job_master.CancelJob(job_id=job.job_id), job.cause)]
+        case Phase.SUSPEND_REQUESTED:
+            reason = "the cluster is shutting down" + (f": {state.ending.reason}" if state.ending else "")
+            suspend = job_master.SuspendJob(job_id=job.job_id, reason=reason)
+            return [Owed(job_master_address, suspend, job.cause)]
+        case Phase.RESUME_REQUESTED:
+            return [Owed(job_master_address, job_master.ResumeJob(job_id=job.job_id), job.cause)]
+        case Phase.TERMINATED:
+            body = client.JobFinished(job_id=job.job_id, status=job.status, reason=job.reason)
+            return [Owed(job.requester, body, job.cause)]
+        case Phase.BUILDING | Phase.RUNNING | Phase.SUSPENDED | Phase.ENDED:
+            return []
+
+
+def _start(state: DispatcherState, job: Job) -> job_master.StartJob:
+    if job.graph is None:
+        raise AssertionError(f"job {job.job_id} is {job.phase} without a graph")
+    configuration = job_configuration(state.configuration or {}, job.graph.configuration)
+    return job_master.StartJob(job_id=job.job_id, job_graph=job.graph, configuration=configuration)
+
+
+STEPS: Mapping[type[Body], Step[DispatcherState]] = {
+    dispatcher.SubmitJob: _submitted,
+    dispatcher.CancelJob: _cancel_asked,
+    dispatcher.JobGraphBuilt: _built,
+    dispatcher.JobGraphFailed: _build_failed,
+    dispatcher.JobReachedTerminalState: _terminated,
+    client.JobAccepted: _accepted,
+    client.JobRejected: _answered,
+    client.CancelJobRejected: _answered,
+    client.JobFinished: _ended,
+    job_master.StartJob: _started,
+    job_master.CancelJob: _said(Phase.CANCEL_REQUESTED),
+    job_master.SuspendJob: _said(Phase.SUSPEND_REQUESTED),
+    job_master.ResumeJob: _said(Phase.RESUME_REQUESTED),
+}
