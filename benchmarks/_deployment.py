@@ -56,7 +56,7 @@ from tailrace.services.task_executor import TaskExecutor
 from tailrace.services.task_executor.instructions import RunTasks, StopTask
 
 SLOTS = 100
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 MIB = 1 << 20
 PROFILE = ResourceProfile(
     cpu_cores=1.0,
@@ -166,12 +166,14 @@ class Watched(Replica):
 
 
 class Tally:
-    """How many TaskExecutors have registered and how many tasks are RUNNING, and when each count was last raised."""
+    """How many TaskExecutors have registered, slots were offered, tasks are RUNNING; and when."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.registered = 0
         self.running = 0
+        self.offered = 0
+        self.first_request_s = self.last_offer_s = 0.0
         self.failure = ""
         self.wanted: tuple[str, int] = ("", 0)
 
@@ -179,6 +181,12 @@ class Tally:
         body = record.body
         if type(body) is job_master.UpdateTaskExecutionState:
             self.running += body.execution_state is ExecutionState.RUNNING
+        elif type(body) is resource_manager.RequestSlot:
+            self.first_request_s = self.first_request_s or time.perf_counter()
+            return
+        elif type(body) is job_master.OfferSlots:
+            self.offered += len(body.slots)
+            self.last_offer_s = time.perf_counter()
         elif type(body) is resource_manager.SendSlotReport:
             self.registered += 1
         elif isinstance(body, client.JobRejected | client.JobFinished):
@@ -236,7 +244,8 @@ class Deployment:
     def run(self, parallelism: int, *, shared: bool) -> dict[str, Any]:
         """Submits a job of two vertices; returns when all of its subtasks are RUNNING.
 
-        `running_s` from SubmitJob, `events` said, `master_mib` resident, seconds of CPU of each process.
+        `running_s` from SubmitJob; `slots_s` from the first RequestSlot to the last of `offered` slots; `events` said;
+        `master_mib` resident; seconds of CPU of each process.
         """
         before = self.master.cpu_s(), self.workers.cpu_s()
         result = self.master.ask(submit=parallelism, shared=shared)
@@ -297,6 +306,8 @@ def master(bootstrap_servers: str, cluster: str) -> None:
         elapsed = time.perf_counter() - start
         return {
             "running_s": elapsed,
+            "slots_s": tally.last_offer_s - tally.first_request_s,
+            "offered": tally.offered,
             "events": log.end() - begin,
             "master_mib": psutil.Process().memory_info().rss / MIB,
         }
