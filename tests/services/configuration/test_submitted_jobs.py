@@ -1,0 +1,55 @@
+"""What a submission says of its job's options: wrong ones are rejected at once, right ones hold over the cluster's."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tailrace.schemas import dispatcher
+from tailrace.schemas.client import JobRejected
+from tailrace.schemas.job_master import StartJob
+from tailrace.schemas.types import EntryPoint
+
+from ..simulation import Cluster, graph
+
+WRONG = {"restart-strategy.typ": "none"}
+
+
+def started() -> Cluster:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.settle()
+    return cluster
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        dispatcher.SubmitJob(job_id="j", job_graph=msgspec.structs.replace(graph(), configuration=WRONG)),
+        dispatcher.SubmitJob(
+            job_id="j", entry_point=EntryPoint(target="a:b", arguments=(), configuration=WRONG)
+        ),
+    ],
+    ids=["job_graph", "entry_point"],
+)
+def test_an_unknown_key_is_rejected_with_the_nearest(body: dispatcher.SubmitJob) -> None:
+    cluster = started()
+    cluster.say("client/test", "dispatcher", body)
+    cluster.settle()
+    (rejected,) = [each.body for each in cluster.said("JobRejected")]
+    assert isinstance(rejected, JobRejected)
+    assert (
+        "there is no option 'restart-strategy.typ': the nearest is restart-strategy.type" in rejected.reason
+    )
+    assert not cluster.said("StartJob")
+
+
+def test_a_job_starts_with_what_it_goes_by() -> None:
+    cluster = Cluster(configuration={"restart-strategy.type": "failure-rate", "slot.idle.timeout": "7 s"})
+    cluster.start_master()
+    cluster.submit("j", msgspec.structs.replace(graph(), configuration={"restart-strategy.type": "none"}))
+    cluster.settle()
+    (start,) = [each.body for each in cluster.said("StartJob")]
+    assert isinstance(start, StartJob)
+    assert start.configuration["restart-strategy.type"] == "none"
+    assert start.configuration["slot.idle.timeout"] == "7 s"
