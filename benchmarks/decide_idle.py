@@ -1,0 +1,149 @@
+"""What `decide`, `deadline` and `instructions` cost when nothing is owed, by how much there is in the states.
+
+A cluster of 1,000, 10,000 and 100,000 registered slots, a quarter of them (at most 20,000) taken by the running tasks
+of one job: folded in memory by the real roles. Measured is what a host does with an address that something happened
+to: one each of Dispatcher, ResourceManager and JobMaster, and a TaskExecutor with 100 slots. It has to be flat.
+"""
+
+from __future__ import annotations
+
+import timeit
+from collections.abc import Sequence
+
+from _deployment import HARDWARE, PROFILE, SLOTS, ChannelsExist, TasksRun, all_to_all
+from _report import conditions, report
+
+from tailrace.schemas import dispatcher, resource_manager
+from tailrace.schemas.body import Body
+from tailrace.schemas.event import Event, Record
+from tailrace.schemas.everyone import LeaderElected
+from tailrace.services.dispatcher import Dispatcher
+from tailrace.services.job_master import JobMaster
+from tailrace.services.leadership import role_of
+from tailrace.services.replica import Replica
+from tailrace.services.resource_manager import ResourceManager
+from tailrace.services.roles import (
+    DISPATCHER,
+    JOB_MASTER,
+    RESOURCE_MANAGER,
+    TASK_EXECUTOR,
+    Owed,
+    Shell,
+    address,
+    kind_of,
+    seal,
+)
+from tailrace.services.task_executor import TaskExecutor
+
+SIZES = {"1k": 1_000, "10k": 10_000, "100k": 100_000}
+LARGEST_JOB = 20_000
+REPEAT, NUMBER = 7, 200
+NOW = 1_700_000_000_000_000
+JOB = address(JOB_MASTER, "job")
+
+
+class InMemory:
+    """A cluster in one thread: what a role owes is folded at once; who was touched is asked next."""
+
+    def __init__(self) -> None:
+        self.replica = Replica([Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()])
+        self._dirty: dict[str, None] = {}
+        self._offset = -1
+        self._shells: dict[str, Shell] = {
+            JOB_MASTER: ChannelsExist(self.say),
+            TASK_EXECUTOR: TasksRun(self.say),
+        }
+
+    def lead(self, role: str) -> None:
+        """Somebody leads the role."""
+        body = LeaderElected(role=role, epoch=1, address="bench", session="bench")
+        self._append(
+            seal([Owed("*", body, None)], cluster="c", sender=role, epoch=1, decided_at=0, now=NOW, count=0)
+        )
+
+    def say(self, sender: str, owed: Owed) -> None:
+        """An event of a role or, without an epoch, of a client."""
+        epoch = self.replica.leadership.epoch(role_of(sender))
+        decided_at = self._offset
+        self._append(
+            seal([owed], cluster="c", sender=sender, epoch=epoch, decided_at=decided_at, now=NOW, count=0)
+        )
+
+    def settle(self) -> None:
+        """Until nobody owes anything."""
+        while self._dirty:
+            each = next(iter(self._dirty))
+            del self._dirty[each]
+            role, state = self.replica.role(each), self.replica.states[each]
+            for owed in role.decide(state, NOW):
+                self.say(each, owed)
+            shell = self._shells.get(kind_of(each))
+            if shell is not None:
+                state = self.replica.states[each]
+                shell.obey(each, role.instructions(state), state)
+
+    def _append(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self._offset += 1
+            for each in self.replica.apply(Record(self._offset, event.header, event.body)):
+                self._dirty[each] = None
+
+
+def idle(slots: int) -> tuple[Replica, int]:
+    """A cluster with nothing to do, and how many tasks run in it."""
+    cluster = InMemory()
+    for role in (DISPATCHER, RESOURCE_MANAGER, JOB_MASTER):
+        cluster.lead(role)
+    for number in range(slots // SLOTS):
+        worker = address(TASK_EXECUTOR, f"te-{number:04}")
+        cluster.lead(worker)
+        body: Body = resource_manager.RegisterTaskExecutor(
+            address="bench",
+            resource_id=f"te-{number:04}",
+            data_port=0,
+            hardware=HARDWARE,
+            number_of_slots=SLOTS,
+            default_slot_profile=PROFILE,
+        )
+        cluster.say(worker, Owed(RESOURCE_MANAGER, body, None))
+    cluster.settle()
+    graph = all_to_all(min(slots // 4, LARGEST_JOB) // 2, shared=False)
+    body = dispatcher.SubmitJob(job_id="job", job_graph=graph, entry_point=None, parallelism=None)
+    cluster.say("client/bench", Owed(DISPATCHER, body, None))
+    cluster.settle()
+    return cluster.replica, sum(vertex.parallelism for vertex in graph.vertices)
+
+
+def idle_us(replica: Replica, role_address: str) -> float:
+    """Microseconds for all that a host asks a role; the least of several, since nothing can make it faster."""
+    role, state = replica.role(role_address), replica.states[role_address]
+
+    def ask() -> object:
+        return role.decide(state, NOW), role.deadline(state), role.instructions(state)
+
+    owed = role.decide(state, NOW)
+    if owed:
+        raise RuntimeError(f"{role_address} is not idle: it owes {owed[0].body.AVRO_NAME}")
+    return min(timeit.repeat(ask, number=NUMBER, repeat=REPEAT)) / NUMBER * 1e6
+
+
+def main() -> None:
+    figures: dict[str, float] = {}
+    tasks = {}
+    for name, slots in SIZES.items():
+        replica, tasks[f"tasks_{name}"] = idle(slots)
+        each = {
+            kind_of(role_address): idle_us(replica, role_address)
+            for role_address in (DISPATCHER, RESOURCE_MANAGER, JOB, address(TASK_EXECUTOR, "te-0000"))
+        }
+        figures[f"us_{name}"] = sum(each.values())
+        figures |= {f"{kind}_us_{name}": value for kind, value in each.items()}
+    figures = dict(sorted(figures.items(), key=lambda pair: not pair[0].startswith("us_")))
+    figures["ratio_100k_1k"] = figures["us_100k"] / figures["us_1k"]
+    notes = {f"us_{name}": f"{slots:,} slots: all four roles" for name, slots in SIZES.items()}
+    notes["ratio_100k_1k"] = "aim: flat"
+    report("decide_idle", figures, conditions(**tasks, repeat=REPEAT), notes)
+
+
+if __name__ == "__main__":
+    main()
