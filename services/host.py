@@ -127,7 +127,8 @@ class Host:
         """
         epoch = self._epochs[self._led_as(role_address)]
         # Shells know no more than that: what was folded since they have not been shown.
-        return self._seal(role_address, owed, epoch, self._clock(), self._position)
+        known = max([self._position, *(each.cause for each in owed if each.cause is not None)])
+        return self._seal(role_address, owed, epoch, self._clock(), known)
 
     @property
     def position(self) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...schemas.event import EVERYONE
-from ...schemas.types import AllocatedSlotReport
 from ..configuration import Configuration
 from ..configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from ..connections import heartbeats
 from ..host import Host
+from ..job_master.reports import allocated_slot_report, missing_tasks
 from ..liveness.heartbeats import Heartbeats, Participant
 from ..liveness.job_masters import JobMasterHeartbeats
 from ..liveness.resource_manager import ResourceManagerHeartbeats
@@ -24,11 +24,7 @@ def of_masters(
 ) -> tuple[Heartbeats, ResourceManagerHeartbeats, JobMasterHeartbeats]:
     """Those of a jobmanager, not started yet; the latter two are told of states by the shells."""
     workers = ResourceManagerHeartbeats(host.say, contradicts)
-    jobs = JobMasterHeartbeats(
-        host.say,
-        lambda _state, _body: (),
-        lambda state, _: AllocatedSlotReport(job_id=state.job_id, allocated_slot_infos=()),
-    )
+    jobs = JobMasterHeartbeats(host.say, missing_tasks, allocated_slot_report)
     return _of(configuration, host, MASTERS, lambda _: True, [workers, jobs]), workers, jobs
 
 
