@@ -93,6 +93,19 @@ def request_failed(state: JobMasterState, allocation_id: str, why: str, record: 
     return scheduling.find_slots(state, [request.slot], cause, due)
 
 
+def slot_freed(state: JobMasterState, slot: AllocatedSlot, cause: int) -> JobMasterState:
+    """FreeSlot has been said of an idle slot; a tree that was given it while that was on its way gets another one."""
+    state = _without_slot(state, slot, "", cause, free=False)
+    if slot.slot is None or slot.slot not in state.sharing.trees:
+        return state
+    leaving = leaves(state.sharing.trees[slot.slot].root)
+    affected = [state.executions[leaf.execution_attempt_id] for leaf in leaving]
+    for execution in affected:
+        state = _lost(state, execution, [slot], cause, alive=True)
+    state = replace(state, sharing=state.sharing.assign(slot.slot, "", resolved=False))
+    return moved_elsewhere(_again(state, affected, cause), [slot.slot], cause)
+
+
 def moved_elsewhere(state: JobMasterState, slots: Sequence[SlotKey], cause: int) -> JobMasterState:
     """Trees whose slot, or whose request for one, is over although nothing failed: they get another one."""
     if state.status not in job_status.ACTIVE:

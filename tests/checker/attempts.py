@@ -115,7 +115,10 @@ class Attempts:
             yield f"{_shown(attempt)} is submitted while {_shown(before)} has not ended"
             before.live = False
         expected = 0 if before is None else before.number + 1
-        if attempt.number != expected:
+        # One that was not submitted before its slot was lost may have been counted.
+        lost = self._slots.lost_slot.get(event["job_id"], -1)
+        skips = attempt.number > expected and lost > (-1 if before is None else before.offset)
+        if attempt.number != expected and not skips:
             yield f"{_shown(attempt)} is submitted where attempt {expected} would be next"
         self._deployed[attempt.deployment_id] = self._deployed.get(attempt.deployment_id, 0) + 1
         self._attempts[attempt.attempt_id] = self._last[attempt.subtask] = attempt

@@ -36,6 +36,8 @@ class Slots:
         """AllocationID -> the offset at which its JobMaster lost it or gave it back."""
         self.cut: dict[tuple[str, str], int] = {}
         """(job, TaskExecutor) -> the offset of the last end of their connection by the JobMaster."""
+        self.lost_slot: dict[str, int] = {}
+        """Job -> the offset at which it lost a slot last."""
         self.ended: set[str] = set()
         self.terminated = False
         self._since: dict[Slot, int] = {}
@@ -199,6 +201,7 @@ class Slots:
     def _given_back(self, allocation_id: str, offset: int) -> None:
         self.taken.pop(allocation_id, None)
         self.gone[allocation_id] = offset
+        self.lost_slot[self.job_of.get(allocation_id, "")] = offset
 
     def _disconnected(self, job_id: str, resource_id: str, offset: int) -> None:
         for allocation_id in [each for each, where in self.taken.items() if where == resource_id]:

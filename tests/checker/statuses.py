@@ -68,7 +68,7 @@ class Statuses:
         if status != self._announced.get(job_id):
             yield f"job {job_id} ends as {status}, but its last status was {self._announced.get(job_id)}"
         before = self._ended.get(job_id)
-        if before is not None:
+        if before in ENDS:
             yield f"job {job_id} ends as {status} after it had ended as {before}"
         self._ended[job_id] = status
 

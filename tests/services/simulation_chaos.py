@@ -20,6 +20,7 @@ from tailrace.schemas.types import EntryPoint, ExecutionState
 from tailrace.services.roles import Owed
 
 from .simulation import PROFILE
+from .simulation_heartbeats import contradictions
 from .simulation_invariants import Invariants
 from .simulation_jobs import STRATEGIES, any_job
 from .world import Process, World
@@ -71,6 +72,8 @@ class Chaos:
         self.world.task_failures = draw.choice((0.0, 0.0, 0.05, 0.2))
         self.world.driver_failures = draw.choice((0.0, 0.0, 0.2))
         self.slots = draw.randint(1, 4)
+        self.lied = False
+        """Whether something was said that is not so, since all was healed last."""
         weights = dict(ALWAYS)
         for kind, weight in TROUBLE.items():
             weights[kind] = weight * draw.choice((0.0, 0.0, 0.3, 1.0, 3.0))
@@ -126,10 +129,19 @@ class Chaos:
         self.invariants.over_the_log()
 
     def rest(self) -> None:
-        """Until nobody has anything to do."""
-        self.world.settle()
-        self.invariants.always()
-        self.invariants.settled()
+        """Until nobody has anything to do, and heartbeats have healed what lies have done."""
+        for _ in range(10):
+            self.world.settle()
+            self.invariants.always()
+            self.invariants.settled()
+            found = list(contradictions(self.world))
+            if not found:
+                self.lied = False
+                return
+            assert self.lied, f"heartbeats contradict the log, though all is at rest: {found[0][2].body}"
+            for process, address, fact in found:
+                process.mean_to_say(address, fact)
+        raise AssertionError(f"heartbeats contradict the log without end: {found[0][2].body}")
 
     def everybody_returns(self) -> None:
         """A master leads, and every TaskExecutor lives or is known to be lost."""
@@ -343,6 +355,7 @@ class Chaos:
 
     def tasks_contradicted(self) -> None:
         """A TaskExecutor is said not to run what it was to run, truly or not."""
+        self.lied = True
         submitted = [each for each in self.world.log[-300:] if isinstance(each.body, SubmitTask)]
         master = self.world.master
         if master is None or not submitted:
@@ -357,6 +370,7 @@ class Chaos:
 
     def slots_contradicted(self) -> None:
         """A JobMaster is said to believe in other slots than its TaskExecutor holds, truly or not."""
+        self.lied = True
         process = self._worker()
         taken = [
             each
@@ -374,6 +388,7 @@ class Chaos:
 
     def report_contradicted(self) -> None:
         """A SlotReport that the ResourceManager has not got, or an old one that it takes for new."""
+        self.lied = True
         master = self.world.master
         reports = [
             each.body

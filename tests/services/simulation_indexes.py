@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from tailrace.schemas.types import ExecutionState
-from tailrace.services.job_master.state import JobMasterState
 from tailrace.services.resource_manager.registered_slots import RegisteredSlots
 from tailrace.services.resource_manager.slot_requests import SlotRequests
 from tailrace.services.resource_manager.state import ResourceManagerState
@@ -49,10 +48,6 @@ def check_task_executor(state: TaskExecutorState) -> None:
         for deployment in connection.deployments.values():
             assert deployment.runnable <= set(tasks)
     assert set(state.jobs_owing) == owing
-
-
-def check_job_master(state: JobMasterState) -> None:
-    """SlotPool and Executions."""
 
 
 def check_resource_manager(state: ResourceManagerState) -> None:

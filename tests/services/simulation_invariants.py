@@ -19,8 +19,9 @@ from tailrace.services.task_executor.task_slot_table import TaskSlotState
 
 from ..checker import Violation, check
 from ..checker.events import Event, event
+from .job_master.invariants import check_job_master
 from .simulation import new_replica
-from .simulation_indexes import check_job_master, check_resource_manager, check_task_executor
+from .simulation_indexes import check_resource_manager, check_task_executor
 from .world import World, lines, owed
 
 INDEXES: dict[type[Any], Callable[[Any], None]] = {

@@ -1,0 +1,72 @@
+"""What heartbeats would say if everybody were heard now: the contradictions that shells would tell.
+
+When nobody has anything to do, there are none, unless somebody has lied; then telling them heals what the lie has done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tailrace.schemas import job_master, resource_manager, task_executor
+from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot
+from tailrace.services.job_master.reports import allocated_slot_report, missing_tasks
+from tailrace.services.resource_manager.reports import contradicts
+from tailrace.services.roles import Owed
+from tailrace.services.task_executor.contradictions import slot_contradictions
+
+from .world import Process, World
+
+
+def contradictions(world: World) -> Iterator[tuple[Process, str, Owed]]:
+    """(who finds out, as which role, what it says), of every TaskExecutor that is alive and registered."""
+    master, position = world.master, len(world.log) - 1
+    if master is None:
+        return
+    for resource_id, process in world.workers.items():
+        state = process.states.get(process.leads[0])
+        if state is None or state.registration is None or state.registration.instance_id is None:
+            continue
+        instance_id, slots = state.registration.instance_id, state.slots.report(resource_id)
+        beat = resource_manager.HeartbeatFromTaskManager(
+            resource_id=resource_id, instance_id=instance_id, position=position, slots=slots
+        )
+        if contradicts(master.states["resource_manager"], beat):
+            report = resource_manager.SlotReportContradicted(
+                resource_id=resource_id, instance_id=instance_id, slots=slots
+            )
+            yield master, "resource_manager", Owed("resource_manager", report, None)
+        for job_id in state.jobs:
+            yield from _of_job(master, process, resource_id, job_id, position)
+
+
+def _of_job(
+    master: Process, process: Process, resource_id: str, job_id: str, position: int
+) -> Iterator[tuple[Process, str, Owed]]:
+    own, address = process.leads[0], f"job_master/{job_id}"
+    job = master.states.get(address)
+    connection = None if job is None else job.connections.get(resource_id)
+    if job is None or connection is None or connection.farewell is not None:
+        return
+    beat = task_executor.HeartbeatFromJobManager(
+        position=position, allocated_slot_report=allocated_slot_report(job, resource_id)
+    )
+    missing, surplus = slot_contradictions(process.states[own], beat)
+    if missing or surplus:
+        slots = task_executor.AllocatedSlotsContradicted(job_id=job_id, missing=missing, surplus=surplus)
+        yield process, own, Owed(own, slots, None)
+    snapshots = tuple(
+        AccumulatorSnapshot(job_id=job_id, execution_attempt_id=attempt)
+        for attempt, task in process.running.items()
+        if task[0] == job_id
+    )
+    answer = job_master.HeartbeatFromTaskManager(
+        job_id=job_id,
+        resource_id=resource_id,
+        position=position,
+        accumulator_report=AccumulatorReport(accumulator_snapshots=snapshots),
+    )
+    if attempts := missing_tasks(job, answer):
+        tasks = job_master.TasksContradicted(
+            resource_id=resource_id, execution_attempt_ids=attempts, reason="it does not run them"
+        )
+        yield master, address, Owed(address, tasks, None)
