@@ -63,14 +63,13 @@ class _Floor:
 
     def __init__(self, slots: RegisteredSlots, placement: Placement) -> None:
         self._slots = slots
-        self._placement = placement
+        self._spread = placement is Placement.SPREAD
         self._uniform = len(slots.profiles) == 1
-        self._total: dict[str, int] = {}
         self._left: dict[str, int] = {}
+        """ResourceID -> free slots that are left, where some were handed out."""
         self._unused: dict[tuple[str, ProfileKey], list[int]] = {}
         self._offers: dict[ProfileKey, tuple[ProfileKey, ...]] = {}
         self._heaps: dict[ProfileKey, list[_Rank]] = {}
-        self._hosts: dict[ProfileKey, frozenset[str]] = {}
 
     def admits(self, request: SlotRequest) -> bool:
         """Whether a slot for such a request may be left; prepares for `take`."""
@@ -81,14 +80,10 @@ class _Floor:
             offers = sorted(
                 each for each in slots.free if matches(slots.profiles[each].profile, request.profile)
             )
-            hosts = {resource_id for each in offers for resource_id in slots.free[each]}
-            for resource_id in hosts:
-                if resource_id not in self._total:
-                    worker = slots.workers[resource_id]
-                    self._total[resource_id], self._left[resource_id] = len(worker.slots), len(worker.free)
+            hosts = dict.fromkeys(resource_id for each in offers for resource_id in slots.free[each])
             heap = [self._rank(resource_id) for resource_id in hosts]
             heapq.heapify(heap)
-            self._offers[key], self._hosts[key], self._heaps[key] = tuple(offers), frozenset(hosts), heap
+            self._offers[key], self._heaps[key] = tuple(offers), heap
         return bool(self._heaps[key])
 
     def take(self, key: ProfileKey) -> tuple[SlotKey, str] | None:
@@ -101,14 +96,16 @@ class _Floor:
                 # Slots of it were given away since: it stands in the heap once more, where it belongs now.
                 continue
             number = self._number(resource_id, key)
-            if number is not None:
-                reason = self._reason(resource_id)
-                self._left[resource_id] -= 1
-                now = self._rank(resource_id)
-                for each, others in self._heaps.items():
-                    if resource_id in self._hosts[each]:
-                        heapq.heappush(others, now)
-                return (resource_id, number), reason
+            if number is None:
+                continue
+            reason = self._reason(resource_id)
+            worker = self._slots.workers[resource_id]
+            self._left[resource_id] = self._left.get(resource_id, len(worker.free)) - 1
+            now = self._rank(resource_id)
+            for others in self._heaps.values():
+                # Where it has nothing that is enough, it is passed over.
+                heapq.heappush(others, now)
+            return (resource_id, number), reason
         return None
 
     def _number(self, resource_id: str, key: ProfileKey) -> int | None:
@@ -117,7 +114,9 @@ class _Floor:
             if numbers is None:
                 worker = self._slots.workers[resource_id]
                 numbers = [
-                    each for each in reversed(worker.free) if self._uniform or worker.slots[each].key == offer
+                    each
+                    for each in reversed(worker.free)
+                    if self._uniform or worker.slots[each].key == offer
                 ]
                 self._unused[(resource_id, offer)] = numbers
             if numbers:
@@ -125,14 +124,19 @@ class _Floor:
         return None
 
     def _rank(self, resource_id: str) -> _Rank:
-        left, total = self._left[resource_id], self._total[resource_id]
-        if self._placement is Placement.SPREAD:
+        worker = self._slots.workers[resource_id]
+        total = len(worker.slots)
+        left = self._left.get(resource_id, -1)
+        if left < 0:
+            left = len(worker.free)
+        if self._spread:
             return (total - left) / total, -total, resource_id
         return (0, left, resource_id) if left < total else (1, -left, resource_id)
 
     def _reason(self, resource_id: str) -> str:
-        left, total = self._left[resource_id], self._total[resource_id]
-        if self._placement is Placement.SPREAD:
+        worker = self._slots.workers[resource_id]
+        total, left = len(worker.slots), self._left.get(resource_id, len(worker.free))
+        if self._spread:
             return f"spread: {resource_id} has the lowest load ({total - left} of {total} slots)"
         if left < total:
             return f"pack: {resource_id} is in use and has the fewest free slots ({left} of {total})"
