@@ -90,12 +90,7 @@ def _connection_ended(
         return connect(state, replace(connection, farewell=Progress.SAID))
     # The TaskExecutor reads this and frees all slots of the job: also what it was given for requests since.
     state = failover.slots_lost(state, state.slots.at(resource_id), body.reason, record, alive=False)
-    if state.status in ACTIVE:
-        waiting = failover.pending(state)
-        for allocation_id, _ in waiting:
-            pool = state.slots.give_back(allocation_id, body.reason, record.offset)
-            state = replace(state, slots=pool)
-        state = failover.moved_elsewhere(state, [slot for _, slot in waiting], record.offset)
+    state = failover.requested_anew(state, body.reason, record.offset)
     if connection is not None and connection.registration is Progress.OWED:
         return connect(state, replace(connection, farewell=None))
     return _disconnect(state, resource_id)

@@ -31,7 +31,7 @@ def _submitted(state: JobMasterState, record: Record, body: task_executor.Submit
     if execution is None:
         return state
     resource_id, cause = instance_of(record.header.recipient), record.offset
-    state = scheduling.unready(state, execution, resource_id)
+    state = scheduling.unready(state, execution, resource_id, submitted=True)
     if execution.state is not ExecutionState.SCHEDULED:
         return state
     there = replace(execution, allocation_id=body.allocation_id, resource_id=resource_id)

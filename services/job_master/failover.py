@@ -18,7 +18,7 @@ from . import ending, execution_states, executions, job_status, scheduling
 from .restart_strategies import on_failure
 from .slot_pool import AllocatedSlot, SlotStep
 from .slot_sharing import leaves
-from .state import Execution, JobMasterState
+from .state import DeploymentKey, Execution, JobMasterState
 from .topology import SlotKey
 
 
@@ -67,6 +67,7 @@ def slots_lost(
             affected.append(state.executions[leaf.execution_attempt_id])
     for execution in affected:
         state = _lost(state, execution, slots, cause, alive=alive)
+    state = _spared(state)
     for key in homeless:
         state = replace(state, sharing=state.sharing.assign(key, "", resolved=False))
     if state.status not in job_status.ACTIVE:
@@ -93,24 +94,32 @@ def request_failed(state: JobMasterState, allocation_id: str, why: str, record: 
     return scheduling.find_slots(state, [request.slot], cause, due)
 
 
-def slot_freed(state: JobMasterState, slot: AllocatedSlot, cause: int) -> JobMasterState:
-    """FreeSlot has been said of an idle slot; a tree that was given it while that was on its way gets another one."""
-    state = _without_slot(state, slot, "", cause, free=False)
-    if slot.slot is None or slot.slot not in state.sharing.trees:
-        return state
-    leaving = leaves(state.sharing.trees[slot.slot].root)
-    affected = [state.executions[leaf.execution_attempt_id] for leaf in leaving]
-    for execution in affected:
-        state = _lost(state, execution, [slot], cause, alive=True)
-    state = replace(state, sharing=state.sharing.assign(slot.slot, "", resolved=False))
-    return moved_elsewhere(_again(state, affected, cause), [slot.slot], cause)
-
-
-def moved_elsewhere(state: JobMasterState, slots: Sequence[SlotKey], cause: int) -> JobMasterState:
-    """Trees whose slot, or whose request for one, is over although nothing failed: they get another one."""
+def requested_anew(state: JobMasterState, why: str, cause: int) -> JobMasterState:
+    """Requests that are PENDING are cancelled, and others made in their place."""
     if state.status not in job_status.ACTIVE:
         return state
-    return scheduling.find_slots(state, slots, cause)
+    waiting = sorted(
+        (each.slot, each.allocation_id)
+        for each in state.slots.requests.values()
+        if each.step is SlotStep.PENDING
+    )
+    for _, allocation_id in waiting:
+        state = replace(state, slots=state.slots.give_back(allocation_id, why, cause))
+    return scheduling.find_slots(state, [slot for slot, _ in waiting], cause)
+
+
+def freed(state: JobMasterState, slot: AllocatedSlot, cause: int) -> JobMasterState:
+    """A slot was idle, and used again while FreeSlot was on its way: what waits in it gets another one."""
+    key = slot.slot
+    if key is None or key not in state.sharing.trees:
+        return state
+    due = 0
+    for leaf in leaves(state.sharing.trees[key].root):
+        execution = state.executions[leaf.execution_attempt_id]
+        due = max(due, state.submissions.ready.times.get(leaf.execution_attempt_id, 0))
+        state = scheduling.unready(state, execution, slot.resource_id)
+    state = replace(state, sharing=state.sharing.assign(key, "", resolved=False))
+    return scheduling.find_slots(state, [key], cause, due) if state.status in job_status.ACTIVE else state
 
 
 def _counted(state: JobMasterState, record: Record) -> tuple[JobMasterState, Time | None]:
@@ -163,6 +172,25 @@ def _lost(
     return executions.moved(state, execution, ExecutionState.FAILED, cause)
 
 
+def _spared(state: JobMasterState) -> JobMasterState:
+    """Of a deployment that is submitted for nothing as a whole, nothing is submitted."""
+    ready = state.submissions.ready
+    members: dict[DeploymentKey, list[Execution]] = {}
+    doomed = [each for each in ready.times if state.executions[each].state is ExecutionState.FAILED]
+    if not doomed:
+        return state
+    for attempt in ready.times:
+        execution = state.executions[attempt]
+        resource_id = scheduling.resource_of(state, execution)
+        members.setdefault((execution.vertex_id, resource_id, ready.value(attempt)), []).append(execution)
+    for key, together in members.items():
+        deployment = state.submissions.deployments[key]
+        if len(together) == deployment.size and all(each.state is ExecutionState.FAILED for each in together):
+            for execution in together:
+                state = scheduling.unready(state, execution, key[1])
+    return state
+
+
 def _again(state: JobMasterState, affected: Sequence[Execution], cause: int) -> JobMasterState:
     for execution in affected:
         if state.executions[execution.execution_attempt_id].state is ExecutionState.FAILED:
@@ -177,13 +205,3 @@ def _told(
     more = f" and {len(affected) - 1} more" if len(affected) > 1 else ""
     where = first.resource_id or resource_id
     return f"{executions.name_of(state, first)}{more} on {where}: {why}"
-
-
-def pending(state: JobMasterState) -> list[tuple[str, SlotKey]]:
-    """(AllocationID, tree) of every request that was said and has no slot yet, in the order of the trees."""
-    waiting = [
-        (each.slot, each.allocation_id)
-        for each in state.slots.requests.values()
-        if each.step is SlotStep.PENDING
-    ]
-    return [(allocation_id, slot) for slot, allocation_id in sorted(waiting)]

@@ -91,7 +91,8 @@ def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -
     options = JobOptions.of(body.configuration)
     state = replace(
         state,
-        graph=body.job_graph,
+        # What the job goes by is also what its tasks go by: TaskExecutors are given the graph.
+        graph=replace(body.job_graph, configuration={**body.job_graph.configuration, **body.configuration}),
         options=options,
         topology=topology,
         started=cause,

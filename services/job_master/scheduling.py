@@ -107,15 +107,18 @@ def make_ready(
     return replace(state, submissions=submissions)
 
 
-def unready(state: JobMasterState, execution: Execution, resource_id: str) -> JobMasterState:
-    """SubmitTask has been said, or is not owed any more."""
+def unready(
+    state: JobMasterState, execution: Execution, resource_id: str, *, submitted: bool = False
+) -> JobMasterState:
+    """SubmitTask has been said, or is not owed any more: then the others of its deployment are fewer."""
     submissions, attempt = state.submissions, execution.execution_attempt_id
     if attempt not in submissions.ready:
         return state
     key = (execution.vertex_id, resource_id, submissions.ready.value(attempt))
     deployment, deployments = submissions.deployments.get(key), submissions.deployments
     if deployment is not None and deployment.left > 1:
-        deployments = deployments.set(key, Deployment(deployment.size, deployment.left - 1))
+        size = deployment.size if submitted else deployment.size - 1
+        deployments = deployments.set(key, Deployment(size, deployment.left - 1))
     elif deployment is not None:
         deployments = deployments.delete(key)
     submissions = replace(submissions, ready=submissions.ready.drop(attempt), deployments=deployments)

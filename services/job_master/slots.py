@@ -98,8 +98,8 @@ def _request_cancelled(
 def _slot_freed(state: JobMasterState, record: Record, body: task_executor.FreeSlot) -> JobMasterState:
     allocation_id = body.allocation_id
     slot = state.slots.slots.get(allocation_id)
-    state = replace(state, slots=state.slots.returned(allocation_id))
-    return state if slot is None else failover.slot_freed(state, slot, record.offset)
+    state = replace(state, slots=state.slots.returned(allocation_id).gone(allocation_id))
+    return state if slot is None else failover.freed(state, slot, record.offset)
 
 
 def _slots_taken(state: JobMasterState, record: Record, _body: task_executor.SlotsAccepted) -> JobMasterState:
