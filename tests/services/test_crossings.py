@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tailrace.schemas import dispatcher, job_master, resource_manager
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import JobStatus, Origin, SlotOffer
-from tailrace.services.resource_manager.role import ResourceManagerOptions
+from tailrace.services.configuration.role_options import ResourceManagerOptions
 from tailrace.services.roles import Owed, seal
 
 from .simulation import HARDWARE, PROFILE, SECOND, Cluster, graph
