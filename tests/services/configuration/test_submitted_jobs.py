@@ -5,9 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tailrace.pipelines.graph.job_options import ExecutionMode
+from tailrace.pipelines.runtime.settings import Settings
 from tailrace.schemas import dispatcher
 from tailrace.schemas.client import JobRejected
 from tailrace.schemas.job_master import StartJob
+from tailrace.schemas.task_executor import JobManagerRegistrationSuccess
 from tailrace.schemas.types import EntryPoint
 
 from ..simulation import Cluster, graph
@@ -45,11 +48,21 @@ def test_an_unknown_key_is_rejected_with_the_nearest(body: dispatcher.SubmitJob)
 
 
 def test_a_job_starts_with_what_it_goes_by() -> None:
-    cluster = Cluster(configuration={"restart-strategy.type": "failure-rate", "slot.idle.timeout": "7 s"})
+    cluster = Cluster(
+        configuration={
+            "restart-strategy.type": "failure-rate",
+            "slot.idle.timeout": "7 s",
+            "execution.mode": "micro-batch",
+        }
+    )
     cluster.start_master()
+    cluster.start_task_executor("te-1", slots=2)
     cluster.submit("j", msgspec.structs.replace(graph(), configuration={"restart-strategy.type": "none"}))
     cluster.settle()
     (start,) = [each.body for each in cluster.said("StartJob")]
     assert isinstance(start, StartJob)
     assert start.configuration["restart-strategy.type"] == "none"
     assert start.configuration["slot.idle.timeout"] == "7 s"
+    given = cluster.said("JobManagerRegistrationSuccess")[-1].body
+    assert isinstance(given, JobManagerRegistrationSuccess)
+    assert Settings.of(given.job_graph.configuration).mode is ExecutionMode.MICRO_BATCH
