@@ -21,10 +21,12 @@ from .task_slot_table import MOST_SLOTS
 
 
 def register_again(state: TaskExecutorState, cause: int) -> TaskExecutorState:
-    """RegisterTaskExecutor is owed once more, unless the TaskExecutor has not registered yet or leaves."""
-    if state.registration is None or state.leaving is not None:
+    """The registration is void. RegisterTaskExecutor is owed once more, unless the TaskExecutor leaves anyway."""
+    if state.registration is None:
         return state
-    registration = replace(state.registration, owed=True, cause=cause, instance_id=None, reported=False)
+    registration = replace(
+        state.registration, owed=state.leaving is None, cause=cause, instance_id=None, reported=False
+    )
     return replace(state, registration=registration)
 
 

@@ -1,0 +1,147 @@
+"""The TaskSlotTable: what each step makes of a slot in each state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.services.task_executor.allocation_times import AllocationTimes
+from tailrace.services.task_executor.task_slot_table import (
+    TRANSITIONS,
+    IllegalTransition,
+    TaskSlot,
+    TaskSlotState,
+    TaskSlotTable,
+)
+
+from ..simulation import PROFILE
+
+FREE, ALLOCATED, ACTIVE, RELEASING = TaskSlotState
+
+
+@pytest.mark.parametrize("before", TaskSlotState)
+@pytest.mark.parametrize("after", TaskSlotState)
+def test_a_slot_moves_as_the_table_says_and_not_otherwise(
+    before: TaskSlotState, after: TaskSlotState
+) -> None:
+    slot = TaskSlot(0, PROFILE, before)
+    if after in TRANSITIONS[before]:
+        assert slot.moved(after).state is after
+    else:
+        with pytest.raises(
+            IllegalTransition, match=f"slot 0 is {before.value} and can't become {after.value}"
+        ):
+            slot.moved(after)
+
+
+def test_every_state_is_in_the_table_and_leads_to_every_other() -> None:
+    assert set(TRANSITIONS) == set(TaskSlotState)
+    for state in TaskSlotState:
+        reached = {state}
+        for _ in TaskSlotState:
+            reached |= {after for before in reached for after in TRANSITIONS[before]}
+        assert reached == set(TaskSlotState)
+
+
+def table(state: TaskSlotState, *, busy: bool = False) -> TaskSlotTable:
+    """Slot 0 in a state, held by allocation "a" of job "j" unless it is free; `busy` with a task."""
+    slots = TaskSlotTable().sized(1, PROFILE)
+    if state is FREE:
+        return slots
+    held = slots.allocate(0, "j", "a")
+    assert held is not None
+    slots = held.wait("a", 7)
+    if busy:
+        slots = slots.add_task("a", "t") or slots
+    if state is not ALLOCATED:
+        slots = slots.activate("a")
+    return slots.release("a") if state is RELEASING else slots
+
+
+STEPS: dict[str, Callable[[TaskSlotTable], TaskSlotTable | None]] = {
+    "allocate": lambda slots: slots.allocate(0, "j2", "b"),
+    "wait": lambda slots: slots.wait("a", 9),
+    "activate": lambda slots: slots.activate("a"),
+    "release": lambda slots: slots.release("a"),
+    "vacate": lambda slots: slots.vacate("a"),
+    "add_task": lambda slots: slots.add_task("a", "t2"),
+}
+BECOMES: dict[tuple[TaskSlotState, str], TaskSlotState | None] = {
+    (FREE, "allocate"): ALLOCATED,
+    (ALLOCATED, "allocate"): None,
+    (ACTIVE, "allocate"): None,
+    (RELEASING, "allocate"): None,
+    (ALLOCATED, "activate"): ACTIVE,
+    (ALLOCATED, "release"): RELEASING,
+    (ACTIVE, "release"): RELEASING,
+    (RELEASING, "vacate"): FREE,
+    (FREE, "add_task"): None,
+    (RELEASING, "add_task"): None,
+}
+"""What a step makes of a slot; None: refused. In all other states it stays as it is."""
+
+
+@pytest.mark.parametrize("before", TaskSlotState)
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_takes_a_slot_from_state_to_state(before: TaskSlotState, step: str) -> None:
+    slots = STEPS[step](table(before))
+    assert (None if slots is None else slots.slots[0].state) == BECOMES.get((before, step), before)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("before", TaskSlotState)
+def test_a_slot_waits_for_its_job_master_while_it_is_allocated(before: TaskSlotState, step: str) -> None:
+    slots = STEPS[step](table(before))
+    if slots is not None and step != "allocate":
+        assert slots.waiting.oldest == (7 if slots.slots[0].state is ALLOCATED else None)
+
+
+def test_a_slot_is_not_free_while_a_task_runs_in_it() -> None:
+    slots = table(RELEASING, busy=True)
+    assert slots.vacate("a") is slots
+    (status,) = slots.report("te")
+    assert (status.allocation_id, status.job_id) == ("a", "j")
+    slots = slots.remove_task("a", "t").vacate("a")
+    assert slots == TaskSlotTable().sized(1, PROFILE)
+
+
+def test_a_slot_that_does_not_exist_is_not_allocated() -> None:
+    assert table(FREE).allocate(1, "j", "a") is None
+
+
+def test_a_table_that_is_sized_anew_keeps_what_is_held() -> None:
+    slots = TaskSlotTable().sized(3, PROFILE).allocate(1, "j", "a")
+    assert slots is not None
+    assert sorted(slots.sized(1, PROFILE).slots) == [0, 1]
+    assert sorted(slots.sized(5, PROFILE).slots) == [0, 1, 2, 3, 4]
+    assert [each.allocation_id for each in slots.report("te")] == [None, "a", None]
+
+
+# Since when slots wait
+
+ID = st.sampled_from("abcdef")
+WAITS = st.tuples(st.just("add"), ID, st.integers(0, 9)) | st.tuples(st.just("remove"), ID, st.just(0))
+
+
+@given(steps=st.lists(WAITS, max_size=40), time=st.integers(-1, 10))
+def test_times_are_those_of_a_plain_mapping_where_nobody_waits_longer_than_who_came_before(
+    steps: list[tuple[str, str, int]], time: int
+) -> None:
+    times, plain, latest = AllocationTimes(), dict[str, int](), 0
+    for what, allocation_id, now in steps:
+        if what == "remove":
+            times = times.remove(allocation_id)
+            plain.pop(allocation_id, None)
+            latest = latest if plain else 0
+        else:
+            times = times.add(allocation_id, now)
+            if allocation_id not in plain:
+                latest = plain[allocation_id] = max(latest, now)
+        assert times.oldest == next(iter(plain.values()), None)
+    assert times.until(time) == [each for each, since in plain.items() if since <= time]
+    again = times.again(5)
+    assert again.until(5) == list(plain)
+    assert again.until(4) == []
