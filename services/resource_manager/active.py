@@ -158,13 +158,13 @@ def _missing(state: ResourceManagerState, placed: Collection[str]) -> int:
     options, pool, manager = state.options, state.pool, state.slot_manager
     if options.mode is not ResourceManagerMode.ACTIVE or state.ending is not None:
         return 0
-    requests, profiles = manager.requests, manager.slots.profiles
+    requests = manager.requests
     waiting = 0
     for queue in requests.waiting.values():
         first = queue.first
         wanted = requests.known[first[0]].profile if first else None
-        # Workers are alike: where none that is there has a slot that is enough, another one would not either.
-        if not profiles or any(matches(each.profile, wanted) for each in profiles.values()):
+        # The driver's workers are alike: where the last one's slots are not enough, another one's would not be either.
+        if pool.profile is None or matches(pool.profile, wanted):
             waiting += len(queue)
     missing = waiting - len(placed) - pool.expected
     count = max(0, -(-missing // options.slots_per_worker))

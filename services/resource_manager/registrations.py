@@ -86,11 +86,13 @@ def _worker_registers(
         expected=0 if known else max(0, body.number_of_slots),
         address=body.address,
     )
-    rejections = state.rejections
+    rejections, pool = state.rejections, replace(state.pool.put(worker), failed=None)
+    if worker.driven:
+        pool = replace(pool, profile=body.default_slot_profile)
     state = replace(
         state,
         workers=state.workers.set(resource_id, registration),
-        pool=replace(state.pool.put(worker), failed=None),
+        pool=pool,
         unanswered_workers=state.unanswered_workers.set(resource_id, offset),
         rejections=rejections.delete(resource_id) if resource_id in rejections else rejections,
     )

@@ -14,6 +14,7 @@ import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
+from ...schemas.types import ResourceProfile
 from .timeline import Timeline
 
 
@@ -101,6 +102,8 @@ class WorkerPool(msgspec.Struct, frozen=True):
     expected: int = 0
     numbered: int = 0
     """How many workers were ever requested: what the next one is called after."""
+    profile: ResourceProfile | None = None
+    """What each slot of the last worker of the driver's offers; None: none has registered yet."""
     failed: int | None = None
     """The time at which a worker last ended before it had registered; None once one has registered since."""
     failure: str = ""

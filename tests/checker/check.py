@@ -67,6 +67,7 @@ def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
             continue
         if event.event_id in ids:
             causes.heard(event)
+            slots.echo(event)
             continue
         ids.add(event.event_id)
         for invariant in invariants:

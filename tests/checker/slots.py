@@ -54,6 +54,11 @@ class Slots:
         lost, cut = self.lost.get(resource_id, -1), self.cut.get((job_id, resource_id), -1)
         return max(lost, cut, self.gone.get(allocation_id, -1))
 
+    def echo(self, event: Event) -> None:
+        """An event that is there once more."""
+        if event.name == "resource_manager.RegisterTaskExecutor":
+            self._known[event["resource_id"]] = False
+
     def see(self, event: Event) -> Iterator[str]:
         name = event.name
         if name in ("resource_manager.RequestSlot", "task_executor.RequestSlot"):
