@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.event import Record
 from ...schemas.types import AccumulatorReport, AccumulatorSnapshot, SlotStatus
-from ..roles import JOB_MASTER, RESOURCE_MANAGER, Owed, Say, address
+from ..roles import JOB_MASTER, RESOURCE_MANAGER, Owed, Say, address, kind_of
 from ..task_executor.state import TaskExecutorState
 from .contradictions import Contradictions
 from .handover import Handover
@@ -52,6 +52,7 @@ class TaskExecutorHeartbeats:
         self._masters: frozenset[Master] = frozenset()
         self._reports: Contradictions[str] = Contradictions()
         self._epochs: dict[str, int] = {}
+        """Of masters, by kind: all JobMasters are led together."""
 
     def follow(self, state: TaskExecutorState) -> None:
         """The newest state; from the host's thread."""
@@ -111,11 +112,11 @@ class TaskExecutorHeartbeats:
             body, task_executor.HeartbeatFromResourceManager | task_executor.HeartbeatFromJobManager
         ):
             return None
-        epoch = record.header.sender_epoch
-        if epoch < self._epochs.get(sender, 0) or Master(sender) not in self._masters:
+        epoch, kind = record.header.sender_epoch, kind_of(sender)
+        if epoch < self._epochs.get(kind, 0) or Master(sender) not in self._masters:
             # Deposed, or a master that is not waited for.
             return None
-        self._epochs[sender] = epoch
+        self._epochs[kind] = epoch
         if isinstance(body, task_executor.HeartbeatFromJobManager):
             job_id = body.allocated_slot_report.job_id
             if sender != address(JOB_MASTER, job_id):

@@ -9,16 +9,31 @@ from typing import Any
 
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 
-from tailrace.schemas import resource_manager, task_executor
+from tailrace.schemas import job_master, resource_manager, task_executor
 from tailrace.schemas.event import Event, Record
-from tailrace.schemas.types import HardwareDescription
+from tailrace.schemas.types import (
+    AccumulatorReport,
+    AccumulatorSnapshot,
+    AllocatedSlotInfo,
+    AllocatedSlotReport,
+    HardwareDescription,
+    JobGraph,
+    ResourceProfile,
+)
+from tailrace.services.configuration.role_options import TaskExecutorOptions
+from tailrace.services.job_master.state import Connection, JobMasterState, Progress
 from tailrace.services.liveness.heartbeats import Heartbeats, Monitor, Target
+from tailrace.services.liveness.job_masters import JobMasterHeartbeats
 from tailrace.services.liveness.memory import MemoryHeartbeats
 from tailrace.services.liveness.resource_manager import ResourceManagerHeartbeats
+from tailrace.services.liveness.task_executor import TaskExecutorHeartbeats
 from tailrace.services.liveness.topic import MASTERS, TASK_EXECUTORS
 from tailrace.services.resource_manager.state import ResourceManagerState, WorkerRegistration
 from tailrace.services.roles import RESOURCE_MANAGER, Owed, seal
+from tailrace.services.task_executor.state import JobConnection, Registration, TaskExecutorState
+from tailrace.services.task_executor.task_slot_table import TaskSlotTable
 
 SECOND = 1_000_000
 INTERVAL, TIMEOUT = 10 * SECOND, 50 * SECOND
@@ -212,6 +227,198 @@ def test_reports_of_two_registrations_are_not_two_in_a_row() -> None:
     master.others.send([beat("te", "2")])
     master.bench.round()
     assert master.said == []
+
+
+GRAPH = JobGraph(name="j", vertices=(), edges=())
+PROFILE = ResourceProfile(
+    cpu_cores=1.0, heap_memory_mb=1, direct_memory_mb=0, native_memory_mb=0, network_memory_mb=0,
+    managed_memory_mb=0,
+)  # fmt: skip
+REGISTRATION = Registration(
+    resource_manager.RegisterTaskExecutor(
+        address="h:te", resource_id="te", data_port=0, hardware=HARDWARE, number_of_slots=2,
+        default_slot_profile=PROFILE,
+    ),
+    TaskExecutorOptions(),
+    instance_id="te-1",
+)  # fmt: skip
+CONNECTED = JobConnection("j", 4, greeted=True, answered=True, graph=GRAPH)
+CONNECTION = Connection("te", Progress.DONE, 4)
+
+
+class Job:
+    """A JobMaster's heartbeats and those of a TaskExecutor that it is connected to, each in a process of its own."""
+
+    def __init__(self) -> None:
+        self.said: Said = []
+        self.missing: set[str] = set()
+        self.wrong_slots: tuple[list[str], list[str]] = ([], [])
+        self.running: list[str] = ["attempt"]
+        kafka = MemoryHeartbeats()
+        self.job = JobMasterHeartbeats(self.say, lambda *_: tuple(self.missing), report)
+        self.te = TaskExecutorHeartbeats(
+            self.say,
+            "task_executor/te",
+            slot_report=lambda state: state.slots.report("te"),
+            running=lambda _: [snapshot(each) for each in self.running],
+            slot_contradictions=lambda *_: self.wrong_slots,
+        )
+        self.master = Bench(kafka, MASTERS, self.job, "job_master/j")
+        self.worker = Bench(kafka, TASK_EXECUTORS, self.te, "task_executor/te")
+        self.job.follow("job_master/j", JobMasterState(job_id="j", connections=Map({"te": CONNECTION})))
+        self.state = TaskExecutorState(
+            resource_id="te",
+            registration=REGISTRATION,
+            slots=TaskSlotTable().sized(2, PROFILE),
+            jobs=Map({"j": CONNECTED}),
+        )
+        self.te.follow(self.state)
+        self.heard: list[Record] = []
+
+    def say(self, sender: str, owed: Owed) -> None:
+        assert owed.recipient == sender
+        self.said.append((sender, owed.body))
+
+    def passes(self, seconds: int, *, master: bool = True, worker: bool = True) -> None:
+        """Time passes; who does not beat stands still."""
+        for _ in range(seconds):
+            for bench, alive in ((self.worker, worker), (self.master, master)):
+                bench.now += SECOND
+                if alive:
+                    bench.round()
+
+
+def report(state: JobMasterState, resource_id: str) -> AllocatedSlotReport:
+    assert resource_id == "te"
+    infos = (AllocatedSlotInfo(slot_index=1, allocation_id="slot"),)
+    return AllocatedSlotReport(job_id=state.job_id, allocated_slot_infos=infos)
+
+
+def snapshot(attempt: str) -> AccumulatorSnapshot:
+    return AccumulatorSnapshot(job_id="j", execution_attempt_id=attempt, user_accumulators={"n": 2.0})
+
+
+def test_a_task_executor_sends_its_slots_to_the_resource_manager_and_its_tasks_to_each_job() -> None:
+    job = Job()
+    job.running = ["attempt"]
+    ((sender, owed),) = beats_of(job.worker)
+    assert sender == "task_executor/te"
+    to_resource_manager, to_job = owed
+    assert (to_resource_manager.recipient, to_job.recipient) == ("resource_manager", "job_master/j")
+    assert to_resource_manager.body == resource_manager.HeartbeatFromTaskManager(
+        resource_id="te", instance_id="te-1", position=7, slots=job.state.slots.report("te")
+    )
+    assert to_job.body == job_master.HeartbeatFromTaskManager(
+        job_id="j",
+        resource_id="te",
+        position=7,
+        accumulator_report=AccumulatorReport(accumulator_snapshots=(snapshot("attempt"),)),
+    )
+
+
+def test_a_job_master_sends_each_task_executor_the_slots_that_it_holds_there() -> None:
+    job = Job()
+    ((sender, (owed,)),) = beats_of(job.master)
+    assert (sender, owed.recipient) == ("job_master/j", "task_executor/te")
+    body = owed.body
+    assert isinstance(body, task_executor.HeartbeatFromJobManager)
+    assert body.position == 7
+    assert body.allocated_slot_report.allocated_slot_infos[0].allocation_id == "slot"
+
+
+def beats_of(bench: Bench) -> list[tuple[str, Sequence[Owed]]]:
+    bench.round()
+    return list(bench.participant.beats(bench.position))
+
+
+def test_a_job_and_its_task_executor_that_hear_each_other_say_nothing() -> None:
+    job = Job()
+    job.te.follow(replace(job.state, registration=None))
+    job.passes(300)
+    assert job.said == []
+
+
+def test_a_task_executor_that_is_silent_is_missed_by_the_job() -> None:
+    job = Job()
+    job.passes(20)
+    job.passes(52, worker=False)
+    ((sender, body),) = job.said
+    assert sender == "job_master/j"
+    assert isinstance(body, job_master.HeartbeatTimedOut)
+    assert body.resource_id == "te"
+    assert body.reason.startswith("no heartbeat for 5")
+
+
+def test_masters_that_are_silent_are_missed_by_the_task_executor_each_by_itself() -> None:
+    job = Job()
+    job.passes(20)
+    job.passes(52, master=False)
+    assert [(sender, body.peer) for sender, body in job.said] == [
+        ("task_executor/te", "resource_manager"),
+        ("task_executor/te", "job_master/j"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"registration": replace(REGISTRATION, instance_id=None), "jobs": Map()},
+        {"registration": None, "jobs": Map({"j": replace(CONNECTED, answered=False)})},
+        {"left": True},
+    ],
+    ids=["not registered", "not answered by the job", "left"],
+)
+def test_who_has_not_answered_yet_is_not_missed(changed: dict[str, Any]) -> None:
+    job = Job()
+    job.te.follow(replace(job.state, **changed))
+    job.passes(120, master=False)
+    assert job.said == []
+
+
+def test_a_connection_that_is_being_ended_is_not_waited_for() -> None:
+    job = Job()
+    parting = replace(CONNECTION, farewell=Progress.SAID)
+    job.passes(20)
+    job.job.follow("job_master/j", JobMasterState(job_id="j", connections=Map({"te": parting})))
+    job.passes(120, worker=False)
+    job.job.follow("job_master/j", JobMasterState(job_id="j"))
+    job.passes(120, worker=False)
+    assert job.said == []
+    assert list(job.job.beats(7)) == []
+
+
+def test_a_heartbeat_of_a_deposed_master_is_none() -> None:
+    job = Job()
+    job.te.follow(replace(job.state, jobs=Map()))
+    beat_of_master = task_executor.HeartbeatFromResourceManager()
+
+    def of_epoch(epoch: int) -> list[Event]:
+        owed = [Owed("*", beat_of_master, None)]
+        return seal(owed, cluster="c", sender="resource_manager", epoch=epoch, decided_at=0, now=0, count=0)
+
+    job.master.topic.send(of_epoch(2))
+    for _ in range(6):
+        job.passes(10, master=False)
+        job.master.topic.send(of_epoch(1))
+    assert [body.peer for _, body in job.said] == ["resource_manager"]
+
+
+def test_tasks_that_two_reports_in_a_row_lack_are_missed() -> None:
+    job = Job()
+    for missing in ({"a", "b"}, {"b", "c"}, {"a"}, set()):
+        job.missing = missing
+        job.passes(10)
+    ((_, body),) = [each for each in job.said if isinstance(each[1], job_master.TasksContradicted)]
+    assert (body.resource_id, body.execution_attempt_ids) == ("te", ("b",))
+
+
+def test_slots_that_two_reports_in_a_row_contradict_are_said() -> None:
+    job = Job()
+    for missing, surplus in ((["a", "b"], ["c"]), (["b"], ["c", "a"]), ([], [])):
+        job.wrong_slots = missing, surplus
+        job.passes(10)
+    facts = [body for _, body in job.said if isinstance(body, task_executor.AllocatedSlotsContradicted)]
+    assert [(fact.job_id, fact.missing, fact.surplus) for fact in facts] == [("j", ("b",), ("c",))]
 
 
 class Silent:
