@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import random
 import re
+import sys
 from collections.abc import Callable, Sequence
 
 import msgspec
+import structlog
 
 from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Record
@@ -392,6 +394,8 @@ def _short(value: object) -> str:
 
 def main() -> None:
     """Everything that is said in every scenario and some walks, down to the ids."""
+    # Warnings tell the time.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     for name, story in SCENARIOS.items():
         print(name, *story().log, sep="\n")
     for seed in range(6):

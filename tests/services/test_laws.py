@@ -19,6 +19,7 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.catalog import EVENTS
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.resource_manager import RegisterTaskExecutor
 from tailrace.services.log import Codec
 from tailrace.services.replica import Replica
 from tailrace.services.roles import IllegalEvent, kind_of
@@ -126,7 +127,9 @@ def test_when_all_is_said_nothing_is_owed(name: str | int) -> None:
     states, now = states_along(name)[-1]
     for address, state in states.items():
         if address.startswith("task_executor") or name != "the_task_executor_is_there_first":
-            assert quiet().role(address).decide(state, now) == []
+            owed = [each.body for each in quiet().role(address).decide(state, now)]
+            # One that is lost and dead would register again; a process that is started does so by itself.
+            assert [each for each in owed if not isinstance(each, RegisterTaskExecutor)] == []
 
 
 @pytest.mark.parametrize("name", LOGS)
