@@ -31,15 +31,17 @@ def _submitted(state: JobMasterState, record: Record, body: task_executor.Submit
     if execution is None:
         return state
     resource_id, cause = instance_of(record.header.recipient), record.offset
-    state = scheduling.unready(state, execution, resource_id, submitted=True)
     if execution.state is not ExecutionState.SCHEDULED:
-        return state
+        return scheduling.unready(state, execution, resource_id, submitted=True)
     there = replace(execution, allocation_id=body.allocation_id, resource_id=resource_id)
     tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
     if tree is None or not tree.resolved or tree.allocation_id != body.allocation_id:
-        # The slot was lost while this was on its way: nobody runs this attempt.
+        # The slot was lost while this was on its way: nobody runs this attempt, here or where it was to be next.
+        if tree is not None and tree.resolved:
+            state = scheduling.unready(state, execution, scheduling.resource_of(state, execution))
         state = executions.moved(state, there, ExecutionState.FAILED, cause)
         return _elsewhere(state, there, cause)
+    state = scheduling.unready(state, execution, resource_id, submitted=True)
     state = executions.moved(state, there, ExecutionState.DEPLOYING, cause)
     counts = replace(
         state.counts, scheduled=state.counts.scheduled - 1, unfinished=state.counts.unfinished + 1
