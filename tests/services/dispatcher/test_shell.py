@@ -1,0 +1,54 @@
+"""The Dispatcher's shell: what it says when its process has become the leader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tailrace.schemas.everyone import ConfigurationChanged
+from tailrace.services.dispatcher.shell import DispatcherShell
+from tailrace.services.dispatcher.state import DispatcherState
+from tailrace.services.roles import Owed
+
+OURS = {"slot.idle.timeout": "7 s"}
+
+
+class Submissions:
+    """Notes from where it was started."""
+
+    def __init__(self) -> None:
+        self.started: list[Mapping[int, int]] = []
+
+    def start(self, positions: Mapping[int, int]) -> None:
+        self.started.append(positions)
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("logged", "ours", "said"),
+    [
+        (None, OURS, [OURS]),
+        ({"slot.idle.timeout": "8 s"}, OURS, [OURS]),
+        ({}, OURS, [OURS]),
+        (OURS, OURS, []),
+        (None, {}, [{}]),
+        (OURS, None, []),
+    ],
+)
+def test_a_leader_says_by_what_configuration_it_goes_unless_the_log_has_it(
+    logged: Mapping[str, str] | None, ours: Mapping[str, str] | None, said: list[Mapping[str, str]]
+) -> None:
+    heard: list[Owed] = []
+    submissions: Any = Submissions()
+    shell = DispatcherShell(lambda _, owed: heard.append(owed), submissions, ours)
+    try:
+        for _ in range(2):
+            shell.obey("dispatcher", [], DispatcherState(configuration=logged))
+    finally:
+        shell.close()
+    assert [each.body for each in heard] == [ConfigurationChanged(configuration=each) for each in said]
+    assert [each.recipient for each in heard] == ["*"] * len(said)
+    assert len(submissions.started) == 1
