@@ -114,9 +114,7 @@ class _Floor:
             if numbers is None:
                 worker = self._slots.workers[resource_id]
                 numbers = [
-                    each
-                    for each in reversed(worker.free)
-                    if self._uniform or worker.slots[each].key == offer
+                    each for each in reversed(worker.free) if self._uniform or worker.slots[each].key == offer
                 ]
                 self._unused[(resource_id, offer)] = numbers
             if numbers:

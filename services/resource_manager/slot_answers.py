@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ...schemas import job_master, task_executor
-from ...schemas.types import SlotID
+from ...schemas.types import ResourceProfile, SlotID
 from ..configuration.options import ResourceManagerMode
 from ..resource_profile import describe, matches
 from ..roles import JOB_MASTER, TASK_EXECUTOR, Owed, Time, address
@@ -119,15 +119,24 @@ def _started_up(state: ResourceManagerState) -> Time:
 
 
 def _unmatched(state: ResourceManagerState) -> Iterator[Timeline]:
-    """The queues of requests that no registered slot is enough for; where there are none, jobs are short."""
-    profiles, requests = state.slot_manager.slots.profiles, state.slot_manager.requests
-    if not profiles:
+    """The queues of requests that no slot is enough for; where there are no slots at all, jobs are short."""
+    requests, offered = state.slot_manager.requests, _offered(state)
+    if not offered:
         return
     for key in sorted(key for key in requests.waiting if key):
         queue = requests.waiting[key]
         wanted = requests.known[next(iter(queue))].profile
-        if not any(matches(each.profile, wanted) for each in profiles.values()):
+        if not any(matches(each, wanted) for each in offered):
             yield queue
+
+
+def _offered(state: ResourceManagerState) -> list[ResourceProfile]:
+    """What slots that are registered offer, and those of workers that may be started, where that is known."""
+    profiles, pool = state.slot_manager.slots.profiles, state.pool
+    offered = [profiles[key].profile for key in sorted(profiles)]
+    if state.options.mode is ResourceManagerMode.ACTIVE:
+        return [*offered, pool.profile] if pool.profile is not None else []
+    return offered
 
 
 def _unmatched_since(state: ResourceManagerState, allocation_id: str) -> Time:
@@ -147,11 +156,11 @@ def _too_many(state: ResourceManagerState, request: SlotRequest) -> str:
 
 
 def _too_large(state: ResourceManagerState, request: SlotRequest) -> str:
-    profiles = state.slot_manager.slots.profiles
-    offered = " or ".join(describe(profiles[key].profile) for key in sorted(profiles)[:3])
+    offered = dict.fromkeys(describe(each) for each in _offered(state))
     return (
-        f"{_within(state.options.unfulfillable_timeout)}: the job wants a slot with {describe(request.profile)}, but "
-        f"those that are registered have {offered}; start TaskExecutors with larger slots or ask for less"
+        f"{_within(state.options.unfulfillable_timeout)}: the job wants a slot with {describe(request.profile)}, "
+        f"but those that are there have {' or '.join([*offered][:3])}; start TaskExecutors with larger slots or ask "
+        "for less"
     )
 
 

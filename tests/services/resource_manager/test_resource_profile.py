@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tailrace.schemas.types import ResourceProfile
 from tailrace.services.resource_profile import (
@@ -124,17 +125,11 @@ def test_keys_agree_with_equality(one: Profile, two: Profile) -> None:
 
 
 def test_an_extended_resource_of_zero_is_none() -> None:
-    nothing = merge(ZERO, ResourceProfile(**{**fields(ZERO), "extended_resources": {"gpu": 0.0}}))
+    nothing = merge(ZERO, replace(ZERO, extended_resources={"gpu": 0.0}))
     assert same(nothing, ZERO)
 
 
 def test_profiles_are_described_for_people() -> None:
-    profile = ResourceProfile(
-        **{**fields(ZERO), "cpu_cores": 0.5, "managed_memory_mb": 64, "extended_resources": {"gpu": 1.0}}
-    )
+    profile = replace(ZERO, cpu_cores=0.5, managed_memory_mb=64, extended_resources={"gpu": 1.0})
     described = [describe(each) for each in (profile, ZERO, ANY, UNKNOWN)]
     assert described == ["0.5 CPU, 64 MiB managed, 1 gpu", "ZERO", "ANY", "UNKNOWN"]
-
-
-def fields(profile: ResourceProfile) -> dict[str, object]:
-    return {name: getattr(profile, name) for name in profile.__struct_fields__}
