@@ -64,7 +64,12 @@ def start(
 
 
 @app.command()
-def stop(home: Home = None) -> int:
+def stop(
+    suspend: Annotated[
+        bool, typer.Option("--suspend", help="Suspend the jobs instead: they go on with the next start.")
+    ] = False,
+    home: Home = None,
+) -> int:
     """Cancel the jobs, let the processes leave in order, then stop Kafka. What the log holds stays."""
     from .local import LocalCluster
 
@@ -74,7 +79,7 @@ def stop(home: Home = None) -> int:
         if local is None:
             say(f"no cluster runs in {found.home}: nothing to stop")
             return ExitCode.OK
-        local.stop()
+        local.stop(suspend=suspend)
     where = f"in {local.kafka_dir}" if local.kafka is not None else "on its Kafka"
     tell(f"cluster {local.configuration.cluster_id} has stopped; its log stays {where}")
     tell("`tailrace cluster start` goes on from there")

@@ -64,9 +64,12 @@ class Client:
         """Asks for a job to be cancelled."""
         self._request(dispatcher.CancelJob(job_id=job_id))
 
-    def shut_down(self, reason: str) -> None:
-        """Asks for the cluster to end: jobs are cancelled, TaskExecutors and jobmanager leave."""
-        self._request(dispatcher.ShutDownCluster(reason=reason))
+    def shut_down(self, reason: str, *, suspend: bool = False) -> None:
+        """Asks for the cluster to end: jobs are cancelled, TaskExecutors and jobmanager leave.
+
+        With `suspend` jobs are suspended instead, and go on when the cluster is started again.
+        """
+        self._request(dispatcher.ShutDownCluster(reason=reason, suspend=suspend))
 
     def conversation(self) -> Conversation:
         """What the log will say to this client, from its present end on."""

@@ -163,10 +163,13 @@ class LocalCluster:
                 raise
         return True
 
-    def stop(self, reason: str = "asked for on the command line") -> None:
-        """Ends the cluster in order, and by force what does not end; then Kafka, where it is the embedded one."""
+    def stop(self, reason: str = "asked for on the command line", *, suspend: bool = False) -> None:
+        """Ends the cluster in order, and by force what does not end; then Kafka, where it is the embedded one.
+
+        With `suspend` jobs are not cancelled: they go on when the cluster is started again.
+        """
         with locked(self.home):
-            self._end_in_order(reason)
+            self._end_in_order(reason, suspend=suspend)
             self._end_by_force()
             self._stop_kafka()
             shutil.rmtree(self.home / "scratch", ignore_errors=True)
@@ -279,7 +282,7 @@ class LocalCluster:
         else:
             remove_record(self.home)
 
-    def _end_in_order(self, reason: str) -> None:
+    def _end_in_order(self, reason: str, *, suspend: bool = False) -> None:
         master = self._processes.get(JOBMANAGER)
         alive = self._running()
         if not alive:
@@ -290,7 +293,7 @@ class LocalCluster:
         try:
             with Client(self.configuration, name="stop", timeout=10.0) as client:
                 with client.conversation() as conversation:
-                    client.shut_down(reason)
+                    client.shut_down(reason, suspend=suspend)
                     over = conversation.wait_for(_terminated, STOP_TIMEOUT_S)
         except LogUnavailable as error:
             self._progress(f"the cluster can't be asked to end: {error}")
@@ -299,6 +302,8 @@ class LocalCluster:
             self._progress(f"the cluster did not end within {STOP_TIMEOUT_S:.0f} s")
             return
         self._progress(f"the cluster has ended: {printable(over.reason)}")
+        for line in over.remains:
+            self._progress(printable(line))
         _wait_until_gone(alive, TERMINATE_TIMEOUT_S)
 
     def _end_by_force(self) -> None:
