@@ -23,7 +23,7 @@ from ..roles import (
 )
 from . import ending, execution_states, executions, failover, scheduling
 from .job_status import ACTIVE
-from .state import Execution, JobMasterState, Progress
+from .state import Counts, DeploymentKey, Execution, JobMasterState, Progress
 
 
 def _submitted(state: JobMasterState, record: Record, body: task_executor.SubmitTask) -> JobMasterState:
@@ -31,22 +31,25 @@ def _submitted(state: JobMasterState, record: Record, body: task_executor.Submit
     if execution is None:
         return state
     resource_id, cause = instance_of(record.header.recipient), record.offset
+    state = scheduling.unready(state, execution, resource_id, submitted=True)
     if execution.state is not ExecutionState.SCHEDULED:
-        return scheduling.unready(state, execution, resource_id, submitted=True)
+        return state
     there = replace(execution, allocation_id=body.allocation_id, resource_id=resource_id)
     tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
     if tree is None or not tree.resolved or tree.allocation_id != body.allocation_id:
-        # The slot was lost while this was on its way: nobody runs this attempt, here or where it was to be next.
-        if tree is not None and tree.resolved:
-            state = scheduling.unready(state, execution, scheduling.resource_of(state, execution))
+        # The slot was lost while this was on its way: nobody runs this attempt.
         state = executions.moved(state, there, ExecutionState.FAILED, cause)
         return _elsewhere(state, there, cause)
-    state = scheduling.unready(state, execution, resource_id, submitted=True)
-    state = executions.moved(state, there, ExecutionState.DEPLOYING, cause)
-    counts = replace(
-        state.counts, scheduled=state.counts.scheduled - 1, unfinished=state.counts.unfinished + 1
+    deployed = execution_states.check(execution.state, ExecutionState.DEPLOYING)
+    counts = state.counts
+    counts = Counts(counts.scheduled - 1, counts.unfinished + 1, counts.finished)
+    state = replace(
+        state,
+        executions=state.executions.set(
+            there.execution_attempt_id, replace(there, state=deployed, cause=cause)
+        ),
+        counts=counts,
     )
-    state = replace(state, counts=counts)
     if state.status not in ACTIVE:
         # The job was cancelled or failed while this was on its way.
         return _to_cancel(state, there.execution_attempt_id, cause)
@@ -148,11 +151,11 @@ def submissions(state: JobMasterState, now: Time) -> list[Owed]:
         (cause, executions.in_order(state, state.executions[attempt]), attempt)
         for attempt, cause in state.submissions.ready.due(now)
     ]
-    ids: dict[tuple[str, str, int], tuple[str, int]] = {}
+    ids: dict[DeploymentKey, tuple[str, int]] = {}
     owed = []
     for cause, _, attempt in sorted(ready):
         execution = state.executions[attempt]
-        resource_id = scheduling.resource_of(state, execution)
+        allocation_id, resource_id = scheduling.slot_of(state, execution)
         key = (execution.vertex_id, resource_id, cause)
         if key not in ids:
             ids[key] = (
@@ -166,18 +169,12 @@ def submissions(state: JobMasterState, now: Time) -> list[Owed]:
             subtask_index=execution.subtask_index,
             attempt_number=execution.attempt_number,
             execution_attempt_id=attempt,
-            allocation_id=_allocation_of(state, execution),
+            allocation_id=allocation_id,
             deployment_id=deployment_id,
             deployment_size=size,
         )
         owed.append(Owed(address(TASK_EXECUTOR, resource_id), body, cause))
     return owed
-
-
-def _allocation_of(state: JobMasterState, execution: Execution) -> str:
-    if execution.allocation_id is not None:
-        return execution.allocation_id
-    return state.sharing.trees[state.topology.slot_of(execution.vertex)].allocation_id
 
 
 def cancellations(state: JobMasterState) -> list[Owed]:

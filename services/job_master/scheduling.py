@@ -18,7 +18,7 @@ from ...schemas.types import ExecutionState
 from ..roles import Time, derive_id
 from . import execution_states
 from .slot_pool import PendingRequest, fitting
-from .slot_sharing import MultiTaskSlot, SingleTaskSlot, SlotTree, leaves, with_leaf
+from .slot_sharing import SlotTree, allocate_shared_slot, allocate_single_slot, leaves
 from .state import Deployment, Execution, JobMasterState, Progress
 from .topology import SchedulingVertex, SlotKey
 
@@ -91,7 +91,7 @@ def make_ready(
     sizes: Counter[tuple[str, str, int]] = Counter()
     for execution in executions:
         ready[execution.execution_attempt_id] = cause
-        sizes[(execution.vertex_id, resource_of(state, execution), cause)] += 1
+        sizes[(execution.vertex_id, slot_of(state, execution)[1], cause)] += 1
     if not ready:
         return state
     deployments = state.submissions.deployments
@@ -125,12 +125,12 @@ def unready(
     return replace(state, submissions=submissions)
 
 
-def resource_of(state: JobMasterState, execution: Execution) -> str:
-    """The TaskExecutor that an Execution was, or is to be submitted to. Raises KeyError where it has no slot."""
-    if execution.resource_id is not None:
-        return execution.resource_id
-    tree = state.sharing.trees[state.topology.slot_of(execution.vertex)]
-    return state.slots.slots[tree.allocation_id].resource_id
+def slot_of(state: JobMasterState, execution: Execution) -> tuple[str, str]:
+    """(AllocationID, ResourceID) of the slot that an Execution was, or is to be submitted into. Raises KeyError."""
+    if execution.allocation_id is not None and execution.resource_id is not None:
+        return execution.allocation_id, execution.resource_id
+    allocation_id = state.sharing.trees[state.topology.slot_of(execution.vertex)].allocation_id
+    return allocation_id, state.slots.slots[allocation_id].resource_id
 
 
 def _schedule(state: JobMasterState, vertices: Sequence[SchedulingVertex], cause: int) -> JobMasterState:
@@ -155,7 +155,12 @@ def _schedule(state: JobMasterState, vertices: Sequence[SchedulingVertex], cause
                 slotless.append(slot)
             elif tree.resolved:
                 in_slots.append(execution)
-            trees[slot] = _planted(tree, vertex, execution.execution_attempt_id)
+            payload = execution.execution_attempt_id
+            trees[slot] = (
+                allocate_shared_slot(tree, vertex, payload)
+                if vertex.shares
+                else allocate_single_slot(vertex, payload)
+            )
     state = replace(
         state,
         scheduled=state.scheduled | {vertex.vertex_id for vertex in vertices},
@@ -164,19 +169,6 @@ def _schedule(state: JobMasterState, vertices: Sequence[SchedulingVertex], cause
         counts=replace(state.counts, scheduled=state.counts.scheduled + newly),
     )
     return find_slots(make_ready(state, in_slots, cause), slotless, cause)
-
-
-def _planted(tree: SlotTree | None, vertex: SchedulingVertex, payload: str) -> SlotTree:
-    leaf = SingleTaskSlot(vertex.vertex_id, payload)
-    if not vertex.shares:
-        return SlotTree("", False, leaf)
-    if tree is None:
-        tree = SlotTree("", False, MultiTaskSlot(vertex.group))
-    if isinstance(tree.root, SingleTaskSlot):
-        raise ValueError(
-            f"{vertex.name} shares its slots, but the slot of {tree.root.vertex_id} is not shared"
-        )
-    return replace(tree, root=with_leaf(tree.root, leaf, vertex.co_location_group))
 
 
 def _scheduled_in(state: JobMasterState, slots: Iterable[SlotKey]) -> list[Execution]:

@@ -124,19 +124,31 @@ class SlotPool(msgspec.Struct, frozen=True):
         }
         return replace(self, wanted=self.wanted.put_all(again, 0)) if again else self
 
-    def offered(self, offer: SlotOffer, resource_id: str, cause: int) -> SlotPool:
-        """A TaskExecutor offers the slot for a PENDING request: it is allocated. Raises KeyError."""
-        request = self.requests[offer.allocation_id]
-        slot = AllocatedSlot(
-            allocation_id=offer.allocation_id,
-            resource_id=resource_id,
-            slot_number=offer.slot_number,
-            profile=offer.resource_profile,
-            step=check(request.step, SlotStep.ALLOCATED),
-            slot=request.slot,
-            cause=cause,
+    def offered(self, offers: Iterable[SlotOffer], resource_id: str, cause: int) -> SlotPool:
+        """A TaskExecutor offers slots for PENDING requests: they are allocated. Raises KeyError."""
+        requests, slots = self.requests.mutate(), self.slots.mutate()
+        of_resource, wanted = self.of_resource.get(resource_id, _NO_SLOTS).mutate(), self.wanted
+        for offer in offers:
+            allocation_id = offer.allocation_id
+            request = requests.pop(allocation_id)
+            wanted = wanted.drop(allocation_id)
+            slots[allocation_id] = AllocatedSlot(
+                allocation_id=allocation_id,
+                resource_id=resource_id,
+                slot_number=offer.slot_number,
+                profile=offer.resource_profile,
+                step=check(request.step, SlotStep.ALLOCATED),
+                slot=request.slot,
+                cause=cause,
+            )
+            of_resource[allocation_id] = None
+        return replace(
+            self,
+            requests=requests.finish(),
+            slots=slots.finish(),
+            wanted=wanted,
+            of_resource=self.of_resource.set(resource_id, of_resource.finish()),
         )
-        return self.unrequested(offer.allocation_id)._put(slot)
 
     def unrequested(self, allocation_id: str) -> SlotPool:
         """The request is over."""
@@ -236,14 +248,6 @@ class SlotPool(msgspec.Struct, frozen=True):
         """The job's slots at a TaskExecutor, by number."""
         found = [self.slots[each] for each in self.of_resource.get(resource_id, _NO_SLOTS)]
         return sorted(found, key=lambda slot: (slot.slot_number, slot.allocation_id))
-
-    def _put(self, slot: AllocatedSlot) -> SlotPool:
-        of_resource = self.of_resource.get(slot.resource_id, _NO_SLOTS).set(slot.allocation_id, None)
-        return replace(
-            self,
-            slots=self.slots.set(slot.allocation_id, slot),
-            of_resource=self.of_resource.set(slot.resource_id, of_resource),
-        )
 
 
 def fitting(available: Iterable[AllocatedSlot], profile: ResourceProfile | None) -> AllocatedSlot | None:

@@ -48,22 +48,6 @@ class SlotSharingManager(msgspec.Struct, frozen=True):
 
     trees: Map[SlotKey, SlotTree] = Map()
 
-    def allocate_shared_slot(
-        self, slot: SlotKey, vertex: SchedulingVertex, payload: str
-    ) -> SlotSharingManager:
-        """A subtask of a vertex that shares its slots gets its leaf in a tree that is there."""
-        tree = self.trees[slot]
-        if isinstance(tree.root, SingleTaskSlot):
-            raise ValueError(f"slot {slot} is shared with nobody, not with {vertex.vertex_id}")
-        root = with_leaf(tree.root, SingleTaskSlot(vertex.vertex_id, payload), vertex.co_location_group)
-        return self._put(slot, replace(tree, root=root))
-
-    def allocate_single_slot(
-        self, slot: SlotKey, leaf: SingleTaskSlot, allocation_id: str
-    ) -> SlotSharingManager:
-        """A subtask that shares with nobody gets a tree of its own."""
-        return self._put(slot, SlotTree(allocation_id, False, leaf))
-
     def plant(self, trees: Mapping[SlotKey, SlotTree]) -> SlotSharingManager:
         """New trees, many at a time."""
         return SlotSharingManager(self.trees.update(trees))
@@ -89,6 +73,25 @@ class SlotSharingManager(msgspec.Struct, frozen=True):
 
     def _put(self, slot: SlotKey, tree: SlotTree) -> SlotSharingManager:
         return SlotSharingManager(self.trees.set(slot, tree))
+
+
+def allocate_shared_slot(tree: SlotTree | None, vertex: SchedulingVertex, payload: str) -> SlotTree:
+    """A subtask of a vertex that shares its slots gets a leaf in the tree; None: in a new one, without a slot so far.
+
+    Raises ValueError where a subtask of the vertex has one already, and for the tree of one that shares with nobody.
+    """
+    tree = tree or SlotTree("", False, MultiTaskSlot(vertex.group))
+    if isinstance(tree.root, SingleTaskSlot):
+        raise ValueError(
+            f"the subtask of {tree.root.vertex_id} shares its slot with nobody, not with {vertex.name}"
+        )
+    leaf = SingleTaskSlot(vertex.vertex_id, payload)
+    return replace(tree, root=with_leaf(tree.root, leaf, vertex.co_location_group))
+
+
+def allocate_single_slot(vertex: SchedulingVertex, payload: str) -> SlotTree:
+    """A subtask that shares with nobody gets a tree of its own, without a slot so far."""
+    return SlotTree("", False, SingleTaskSlot(vertex.vertex_id, payload))
 
 
 def with_leaf(root: MultiTaskSlot, leaf: SingleTaskSlot, co_location_group: str | None) -> MultiTaskSlot:

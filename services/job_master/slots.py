@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
+from ...schemas.types import SlotOffer
 from ..roles import (
     RESOURCE_MANAGER,
     TASK_EXECUTOR,
@@ -21,7 +22,6 @@ from . import connections, failover, scheduling
 from .job_status import ACTIVE
 from .slot_pool import SlotStep
 from .state import Connection, JobMasterState, OfferAnswer, Progress
-from .topology import SlotKey
 
 
 def _no_slot(state: JobMasterState, record: Record, body: job_master.SlotAllocationFailed) -> JobMasterState:
@@ -53,29 +53,32 @@ def _slots_offered(state: JobMasterState, record: Record, body: job_master.Offer
     connection = state.connections.get(resource_id)
     wanted = state.status in ACTIVE and (connection is None or connection.farewell is None)
     accepted, rejected = [], []
-    taken: list[SlotKey] = []
+    taken: list[SlotOffer] = []
     for offer in body.slots:
         held, request = pool.slots.get(offer.allocation_id), pool.requests.get(offer.allocation_id)
         if held is not None and held.resource_id == resource_id:
             # A TaskExecutor that restarted offers what it holds already: it is told again.
             accepted.append(offer.allocation_id)
         elif wanted and request is not None and request.step is SlotStep.PENDING:
-            pool = pool.offered(offer, resource_id, cause)
             accepted.append(offer.allocation_id)
-            taken.append(request.slot)
+            taken.append(offer)
         else:
             rejected.append(offer.allocation_id)
-    sharing = state.sharing
-    for slot in taken:
-        sharing = sharing.assign(slot, sharing.trees[slot].allocation_id, resolved=True)
+    trees = {
+        slot: replace(state.sharing.trees[slot], resolved=True)
+        for slot in (pool.requests[offer.allocation_id].slot for offer in taken)
+    }
     answer = OfferAnswer(
         resource_id, tuple(accepted), tuple(rejected), f"job {state.job_id} does not want it"
     )
-    state = replace(state, slots=pool, sharing=sharing, answers=state.answers.set(cause, answer))
-    if taken and connection is None:
+    state = replace(state, answers=state.answers.set(cause, answer))
+    if not taken:
+        return state
+    state = replace(state, slots=pool.offered(taken, resource_id, cause), sharing=state.sharing.plant(trees))
+    if connection is None:
         # It was disconnected when it had no slots; it has been given one since.
         state = connections.connect(state, Connection(resource_id, Progress.DONE, cause))
-    return scheduling.resolved(state, taken, cause) if taken else state
+    return scheduling.resolved(state, trees, cause)
 
 
 def _slot_asked_for(

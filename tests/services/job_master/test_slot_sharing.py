@@ -1,0 +1,161 @@
+"""Laws of the trees in which subtasks share slots, and of how many slots that takes."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tailrace.schemas.types import JobGraph
+from tailrace.services.job_master.scheduling import find_slots
+from tailrace.services.job_master.slot_sharing import (
+    MultiTaskSlot,
+    SingleTaskSlot,
+    leaves,
+    with_leaf,
+    without_leaf,
+)
+from tailrace.services.job_master.topology import SchedulingTopology
+from tailrace.services.resource_profile import merge
+
+from ...graphs import edge, job_graph, source, vertex
+from ..simulation import PROFILE
+from .driver import Job
+
+NAMES = tuple("abcdefgh")
+GROUPS = ("", "default", "other")
+PROFILES = (None, PROFILE, replace(PROFILE, cpu_cores=2.5, extended_resources={"gpu": 1.0}))
+
+
+@st.composite
+def job_graphs(draw: st.DrawFn) -> JobGraph:
+    """Sources and what consumes from them, in any groups, co-located or not, as large as they like."""
+    count = draw(st.integers(1, len(NAMES)))
+    vertices, edges = [], []
+    for place, name in enumerate(NAMES[:count]):
+        group = draw(st.sampled_from(GROUPS))
+        together = draw(st.none() | st.sampled_from(("x", "y"))) if group else None
+        co_location_group = together and f"{together} of {group}"
+        vertices.append(
+            vertex(
+                name,
+                parallelism=draw(st.integers(1, 4)),
+                slot_sharing_group=group,
+                co_location_group=co_location_group,
+                resource_profile=draw(st.sampled_from(PROFILES)),
+            )
+        )
+        if place and draw(st.booleans()):
+            edges.append(edge(draw(st.sampled_from(NAMES[:place])), name))
+    return job_graph(*vertices, *edges)
+
+
+def needed(graph: JobGraph) -> int:
+    """Slots: the sum over sharing groups of the maximum parallelism; each subtask that does not share needs its own."""
+    groups: dict[str, int] = {}
+    for each in graph.vertices:
+        name = each.slot_sharing_group or f"alone {each.vertex_id}"
+        groups[name] = max(groups.get(name, 0), each.parallelism)
+    return sum(groups.values())
+
+
+@given(graph=job_graphs())
+def test_a_job_requests_as_many_slots_as_its_groups_need_and_each_subtask_has_its_place(
+    graph: JobGraph,
+) -> None:
+    job = Job(graph)
+    assert SchedulingTopology.of("j", graph).required_slots == needed(graph)
+    assert len(job.state.slots.requests) == len(job.state.sharing.trees) == needed(graph)
+    for (_, index), tree in job.state.sharing.trees.items():
+        for leaf in leaves(tree.root):
+            assert job.state.current[(leaf.vertex_id, index)] == leaf.execution_attempt_id
+
+
+@given(graph=job_graphs())
+def test_co_located_subtasks_are_in_one_slot_below_one_node(graph: JobGraph) -> None:
+    job = Job(graph)
+    together = {each.vertex_id: each.co_location_group for each in graph.vertices if each.co_location_group}
+    places: dict[tuple[str, int], set[tuple[str, int]]] = {}
+    for slot, tree in job.state.sharing.trees.items():
+        if isinstance(tree.root, MultiTaskSlot):
+            groups = [child.group for child in tree.root.children if isinstance(child, MultiTaskSlot)]
+            assert len(groups) == len(set(groups))
+        for leaf in leaves(tree.root):
+            if leaf.vertex_id in together:
+                places.setdefault((together[leaf.vertex_id], slot[1]), set()).add(slot)
+    assert all(len(slots) == 1 for slots in places.values())
+
+
+@given(graph=job_graphs())
+def test_a_request_wants_what_all_that_share_the_slot_want_together(graph: JobGraph) -> None:
+    job = Job(graph)
+    for request in job.state.slots.requests.values():
+        inside = leaves(job.state.sharing.trees[request.slot].root)
+        by_id = {each.vertex_id: each.resource_profile for each in graph.vertices}
+        profiles = [by_id[leaf.vertex_id] for leaf in inside]
+        if None in profiles:
+            assert request.profile is None
+        else:
+            wanted = profiles[0]
+            for each in profiles[1:]:
+                wanted = merge(wanted, each)
+            assert request.profile == wanted
+
+
+LEAVES = st.lists(
+    st.tuples(st.sampled_from(NAMES), st.none() | st.sampled_from(("x", "y"))), unique_by=lambda p: p[0]
+)
+
+
+@given(which=LEAVES, order=st.randoms(use_true_random=False))
+def test_a_tree_is_released_from_its_leaves_up(which: list[tuple[str, str | None]], order: object) -> None:
+    root = MultiTaskSlot("default")
+    for name, group in which:
+        root = with_leaf(root, SingleTaskSlot(name, f"attempt of {name}"), group)
+    assert {leaf.vertex_id for leaf in leaves(root)} == {name for name, _ in which}
+    left: MultiTaskSlot | SingleTaskSlot | None = root
+    names = [name for name, _ in which]
+    order.shuffle(names)  # type: ignore[attr-defined]
+    for place, name in enumerate(names):
+        assert left is not None
+        left = without_leaf(left, name)
+        remaining = set(names[place + 1 :])
+        assert ({leaf.vertex_id for leaf in leaves(left)} if left else set()) == remaining
+        assert not _empty_nodes(left)
+    assert not which or left is None
+
+
+def _empty_nodes(node: MultiTaskSlot | SingleTaskSlot | None) -> bool:
+    return isinstance(node, MultiTaskSlot) and (
+        not node.children or any(_empty_nodes(each) for each in node.children)
+    )
+
+
+def test_a_slot_holds_one_subtask_of_a_vertex() -> None:
+    root = with_leaf(MultiTaskSlot("default"), SingleTaskSlot("a", "1"), "x")
+    try:
+        with_leaf(root, SingleTaskSlot("a", "2"), None)
+    except ValueError as error:
+        assert "a" in str(error)
+    else:
+        raise AssertionError("it holds two")
+
+
+def test_an_available_slot_is_used_again_if_it_offers_enough() -> None:
+    graph = job_graph(
+        source(parallelism=2, slot_sharing_group="first"),
+        vertex("sink", slot_sharing_group="second", resource_profile=replace(PROFILE, cpu_cores=2.0)),
+        edge("source", "sink"),
+    )
+    job = Job(graph)
+    job.assemble()
+    pool = job.state.slots
+    (small, other, large) = sorted(pool.slots, key=lambda each: pool.slots[each].slot or ("", 0))
+    assert pool.slots[large].slot == ("second", 0)
+    pool = pool.available(small, 100, 1).available(other, 100, 1)
+    wanting = replace(job.state, slots=pool.gone(large))
+    assert find_slots(wanting, [("second", 0)], 9).sharing.trees[("second", 0)].resolved is False
+    bigger = replace(pool.slots[small], profile=replace(PROFILE, cpu_cores=4.0))
+    wanting = replace(wanting, slots=replace(wanting.slots, slots=wanting.slots.slots.set(small, bigger)))
+    tree = find_slots(wanting, [("second", 0)], 9).sharing.trees[("second", 0)]
+    assert (tree.allocation_id, tree.resolved) == (small, True)

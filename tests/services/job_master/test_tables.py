@@ -1,0 +1,135 @@
+"""The state machines of a JobMaster, every pair of each: a step that is not in a table raises, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tailrace.schemas import job_master
+from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
+from tailrace.schemas.types import ExecutionState, JobStatus
+from tailrace.services.job_master import execution_states, job_status, slot_pool
+from tailrace.services.job_master.slot_pool import SlotStep
+from tailrace.services.roles import IllegalEvent
+
+from ...graphs import job_graph, source
+from .driver import Job, running
+
+MACHINES: dict[
+    str, tuple[type[Any], Mapping[Any, frozenset[Any]], Callable[[Any, Any], Any], frozenset[Any]]
+] = {
+    "Execution": (ExecutionState, execution_states.NEXT, execution_states.check, EXECUTION_ENDS),
+    "job": (JobStatus, job_status.NEXT, job_status.check, JOB_ENDS | {JobStatus.RESTARTING}),
+    "slot": (SlotStep, slot_pool.NEXT, slot_pool.check, frozenset({SlotStep.GONE})),
+}
+PAIRS = [
+    (name, before, after)
+    for name, (states, _, _, _) in MACHINES.items()
+    for before in states
+    for after in states
+]
+
+
+@pytest.mark.parametrize(("name", "before", "after"), PAIRS)
+def test_every_step_is_in_the_table_or_refused(name: str, before: Any, after: Any) -> None:
+    _, table, check, _ = MACHINES[name]
+    if after in table[before]:
+        assert check(before, after) is after
+    else:
+        with pytest.raises(ValueError, match=f"that is {before.value} can't become {after.value}"):
+            check(before, after)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_state_has_its_row_and_ends_have_none(name: str) -> None:
+    states, table, _, ends = MACHINES[name]
+    assert set(table) == set(states)
+    assert {state for state, after in table.items() if not after} == ends
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_every_state_but_an_unused_one_is_reached_and_leads_to_an_end(name: str) -> None:
+    states, table, _, ends = MACHINES[name]
+    first = next(iter(states))
+    reached = {first}
+    while more := {after for state in reached for after in table[state]} - reached:
+        reached |= more
+    assert reached == set(states) - {JobStatus.RESTARTING}
+    for state in reached:
+        on = {state}
+        while more := {after for each in on for after in table[each]} - on:
+            on |= more
+        assert on & ends
+
+
+def test_what_a_task_executor_may_report_may_follow() -> None:
+    for state in ExecutionState:
+        assert execution_states.REPORTED[state] <= execution_states.NEXT[state]
+        assert (state in execution_states.DEPLOYED) == bool(execution_states.REPORTED[state])
+
+
+# The table in the role: what a TaskExecutor reports of an Execution in each state.
+
+HOW: dict[ExecutionState, tuple[ExecutionState, ...]] = {
+    ExecutionState.DEPLOYING: (),
+    ExecutionState.INITIALIZING: (ExecutionState.INITIALIZING,),
+    ExecutionState.RUNNING: (ExecutionState.RUNNING,),
+    ExecutionState.CANCELING: (ExecutionState.CANCELING,),
+    ExecutionState.FINISHED: (ExecutionState.FINISHED,),
+    ExecutionState.CANCELED: (ExecutionState.CANCELED,),
+    ExecutionState.FAILED: (ExecutionState.FAILED,),
+}
+
+
+def job_with(state: ExecutionState) -> Job:
+    """A job of two subtasks; the first one's Execution is in a state, and current or the last before that."""
+    job = Job(job_graph(source(parallelism=2)))
+    if state is ExecutionState.SCHEDULED:
+        return job
+    job.assemble()
+    job.report(job.execution("source", 1), ExecutionState.RUNNING)
+    if state is ExecutionState.CANCELING:
+        job.tell("dispatcher", job_master.CancelJob(job_id="j"))
+        job.say()
+        return job
+    for each in HOW[state]:
+        job.report(job.execution("source"), each)
+    return job
+
+
+@pytest.mark.parametrize("before", [ExecutionState.SCHEDULED, *HOW])
+@pytest.mark.parametrize("after", list(ExecutionState))
+def test_a_report_is_a_step_or_illegal(before: ExecutionState, after: ExecutionState) -> None:
+    job = job_with(before)
+    attempt = min(
+        (each for each in job.state.executions.values() if each.subtask_index == 0),
+        key=lambda each: each.attempt_number,
+    )
+    assert attempt.state is before
+    known = job.state
+    if after in execution_states.REPORTED[before]:
+        job.report(attempt, after)
+        assert job.state.executions[attempt.execution_attempt_id].state is after
+    elif before is ExecutionState.CANCELING and after in execution_states.TOO_LATE:
+        job.report(attempt, after)
+        assert job.state == known
+    else:
+        with pytest.raises(IllegalEvent, match=attempt.execution_attempt_id):
+            job.report(attempt, after)
+        assert job.state is known
+
+
+def test_a_report_of_an_attempt_before_the_last_is_of_an_unknown_one() -> None:
+    job = running(
+        job_graph(source()),
+        {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "9"},
+    )
+    first = job.execution("source")
+    for _ in range(2):
+        job.report(job.execution("source"), ExecutionState.FAILED, "broken")
+        job.tick(60)
+    assert len(job.state.executions) == 2
+    with pytest.raises(IllegalEvent, match="there is no Execution"):
+        job.report(first, ExecutionState.FINISHED)
