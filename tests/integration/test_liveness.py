@@ -196,8 +196,7 @@ def test_a_cluster_without_task_executors_starts_what_a_job_needs_and_stops_it_w
     assert isinstance(was_started.body, resource_manager.WorkerStarted)
     assert was_started.body.address == record.address
     assert wanted.body.resource_id in active.ok("cluster", "status").stdout
-    for _ in range(3):
-        said.until(job_master.UpdateTaskExecutionState, runs)
+    said.until(job_master.UpdateTaskExecutionState, runs)
 
     # The jobmanager's death is not the worker's.
     kill(active, "jobmanager")
