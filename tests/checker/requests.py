@@ -152,7 +152,7 @@ class Requests:
         self._answer("slot", event.by, event["allocation_id"])
 
     def _task_executor_RequestSlot(self, event: Event) -> None:
-        if event.read(self._slots.lost.get(event.to, -1)):
+        if event.read(max(self._slots.lost.get(event.to, -1), self._slots.left.get(event.to, -1))):
             what = f"the request for slot {event['slot_id']['slot_number']}"
             self._ask(event, ("requested", event["job_id"], str(event.offset)), what, event.to)
 

@@ -41,8 +41,8 @@ class Slots:
         self.ended: set[str] = set()
         self.terminated = False
         self._since: dict[Slot, int] = {}
-        self._known: dict[str, bool] = {}
-        """TaskExecutors whose processes have asked for their registration, and whether it was answered."""
+        self._known: dict[str, int | None] = {}
+        """TaskExecutors whose processes have asked for their registration, and where it was answered."""
 
     def is_late(self, event: Event) -> bool:
         """Whether a TaskExecutor says this without having read of its own loss or leaving."""
@@ -57,9 +57,9 @@ class Slots:
     def echo(self, event: Event) -> None:
         """An event that is there once more."""
         if event.name == "resource_manager.RegisterTaskExecutor":
-            self._known[event["resource_id"]] = False
+            self._known[event["resource_id"]] = None
         elif event.name == "task_executor.HeartbeatTimedOut" and event["peer"] == "resource_manager":
-            self._known[event.by] = False
+            self._known[event.by] = None
 
     def see(self, event: Event) -> Iterator[str]:
         name = event.name
@@ -75,15 +75,15 @@ class Slots:
             if not self.is_late(event):
                 yield from self._reported(event)
         elif name == "resource_manager.RegisterTaskExecutor":
-            self._known[event["resource_id"]] = False
+            self._known[event["resource_id"]] = None
             if not self.is_late(event):
                 self.alive.add(event["resource_id"])
         elif name == "task_executor.TaskExecutorRegistrationSuccess":
             if event.to in self._known:
-                self._known[event.to] = True
+                self._known[event.to] = event.offset
         elif name == "task_executor.HeartbeatTimedOut":
             if event["peer"] == "resource_manager":
-                self._known[event.by] = False
+                self._known[event.by] = None
         elif name == "everyone.LeaderElected":
             # An answer to an earlier process is none to this one.
             self._known.pop(event.by, None)
@@ -167,7 +167,8 @@ class Slots:
             self._hold(slot, allocation_id, event.offset)
 
     def _has_none(self, event: Event) -> Iterator[str]:
-        if not self._known.get(event.by):
+        known = self._known.get(event.by)
+        if known is None or not event.read(known):
             # Nobody can be told of single slots before the registration; the report that follows it says it all.
             return
         for slot, allocation_id in self.holder.items():
