@@ -46,7 +46,7 @@ def heartbeats(configuration: Configuration, *, reads: int, wanted: Callable[[st
         Codec(topic, registry(configuration)),
         reads=reads,
         wanted=wanted,
-        patience=configuration.get(HEARTBEAT_INTERVAL) / 1e6,
+        patience=max(1.0, configuration.get(HEARTBEAT_INTERVAL) / 1e6),
     )
 
 

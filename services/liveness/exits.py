@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import selectors
 import socket
 import threading
@@ -121,9 +122,19 @@ class Exits(Generic[K]):
 
     def _tell(self, key: K) -> None:
         with self._lock:
-            if self._closed or not self._take(key):
+            watched = self._watched.get(key)
+            # The number of a descriptor that was closed a moment ago may be that of another process by now.
+            if self._closed or (isinstance(watched, int) and not _is_readable(watched)):
+                return
+            if not self._take(key):
                 return
         try:
             self._on_exit(key)
         except Exception:
             _log.exception("the end of a process could not be told")
+
+
+def _is_readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

@@ -23,6 +23,8 @@ from .topic import HeartbeatTopic
 
 _LONGEST_WAIT_S = 0.25
 _PAUSE_S = 1.0
+_SHORTEST_STALL = 1_000_000
+"""Microseconds: shorter pauses are in the nature of a thread."""
 _log = structlog.get_logger(__name__)
 
 Target = Hashable
@@ -85,7 +87,7 @@ class Heartbeats:
         self._position = position
         self._ready = ready
         self._clock = clock
-        self._monitor: Monitor = HeartbeatMonitor(timeout=timeout, stall=interval)
+        self._monitor: Monitor = HeartbeatMonitor(timeout=timeout, stall=max(interval, _SHORTEST_STALL))
         self._due = 0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from ...schemas.event import Event, Record
 from ..log import Codec, LogUnavailable, Undecodable
-from ..log.clients import client, patiently, reader
+from ..log.clients import LARGEST_MESSAGE, client, patiently, reader
 from ..log.kafka import RECIPIENT, SENDER, TYPE
 
 _BATCH = 10_000
@@ -56,6 +56,7 @@ class KafkaHeartbeats:
                 # Soft state: the next one comes soon, and one that comes late says nothing.
                 acks=1,
                 linger_ms=_LINGER_MS,
+                message_max_bytes=LARGEST_MESSAGE,
                 message_timeout_ms=max(1_000, int(patience * 1000)),
             )
         )

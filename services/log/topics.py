@@ -45,7 +45,12 @@ def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.
         [
             NewTopic(log_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
             NewTopic(submissions_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_SUBMISSION)),
-            NewTopic(heartbeats_topic(cluster), HEARTBEAT_PARTITIONS, -1, config=HEARTBEAT_RETENTION),
+            NewTopic(
+                heartbeats_topic(cluster),
+                HEARTBEAT_PARTITIONS,
+                -1,
+                config=HEARTBEAT_RETENTION | _at_most(LARGEST_MESSAGE),
+            ),
             NewTopic(dead_letters_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
         ],
         timeout,
