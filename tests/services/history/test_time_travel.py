@@ -72,8 +72,9 @@ def test_the_hash_is_the_same_in_another_process(cluster: Cluster) -> None:
 
 def test_states_are_json_with_sorted_keys(cluster: Cluster) -> None:
     data = json.loads(msgspec.json.encode(moment(cluster.replica)))
-    slots = data["roles"]["resource_manager"]["slots"]["slots"]
-    assert list(slots) == ["te-1/0", "te-1/1", "te-2/0"]
+    registered = data["roles"]["resource_manager"]["slot_manager"]["slots"]["workers"]
+    assert list(registered) == ["te-1", "te-2"]
+    assert list(registered["te-1"]["slots"]) == ["0", "1"]
     assert list(data["roles"]) == sorted(data["roles"])
     assert data["roles"]["dispatcher"]["jobs"]["job-a"]["status"] == "RUNNING"
     assert data["leaders"]["dispatcher"]["epoch"] == 1
