@@ -1,9 +1,8 @@
 """TaskExecutors that are lost.
 
 WorkerLost is what the shell has seen; TaskExecutorLost is the decision, which everybody folds alike, whatever happened
-in between: the total order of the log makes that consistent. A JobMaster finds out by itself which of its tasks it has
-lost. But a slot that its TaskExecutor had allocated may not have been offered yet, so that only the ResourceManager
-knows where it was: the JobMaster is told of each allocation by FailSlot.
+in between: the total order of the log makes that consistent. A JobMaster finds out by itself what it has lost, and
+requests again what may have been allocated there without having been offered: no FailSlot is said for each slot.
 """
 
 from __future__ import annotations

@@ -40,7 +40,8 @@ def drop(state: ResourceManagerState, resource_id: str, reason: str, record: Rec
         unanswered_workers=unanswered.delete(resource_id) if resource_id in unanswered else unanswered,
     )
     without = manager.without(resource_id, record.header.time)
-    return slots_lost(state, without, resource_id, gone, reason, record)
+    # Whoever held one of its slots reads of the loss as well: the log tells everyone.
+    return slots_lost(state, without, resource_id, gone, reason, record, told=True)
 
 
 def stop(pool: WorkerPool, worker: Worker, reason: str, record: Record) -> WorkerPool:
@@ -76,10 +77,13 @@ def slots_lost(
     gone: Iterable[str],
     reason: str,
     record: Record,
+    *,
+    told: bool = False,
 ) -> ResourceManagerState:
     """The allocations `gone` of a TaskExecutor are no longer in `after`.
 
-    Requests that only waited for such a slot wait again; JobMasters that held one are owed the news.
+    Requests that only waited for such a slot wait again; JobMasters that held one are owed the news, unless they are
+    `told` by the same event.
     """
     before = state.slot_manager.allocations_of(resource_id)
     lost, offset, time = state.lost, record.offset, record.header.time
@@ -96,7 +100,7 @@ def slots_lost(
             waiting.append((request.cause if request else -1, allocation_id, key))
             continue
         after = after.forget(allocation_id, time)
-        if slot.job_id in state.job_masters:
+        if not told and slot.job_id in state.job_masters:
             lost = lost.set(allocation_id, LostSlot(slot.job_id or "", reason, offset))
     requests = after.requests
     for _, allocation_id, key in sorted(waiting):

@@ -131,5 +131,7 @@ def check_submissions(state: JobMasterState) -> None:
         for attempt in state.current.values():
             execution = state.executions[attempt]
             tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
-            if execution.state is ExecutionState.SCHEDULED and tree is not None and tree.resolved:
+            # One of a job that was resumed may be SCHEDULED from before, and wait for its inputs anew.
+            due = execution.state is ExecutionState.SCHEDULED and execution.vertex_id in state.scheduled
+            if due and tree is not None and tree.resolved:
                 assert attempt in submissions.ready

@@ -53,11 +53,11 @@ def test_a_worker_that_is_lost_is_declared_so_to_everybody() -> None:
     assert manager.state.pool.state_of("te-1") is WorkerState.ABSENT
 
 
-def test_what_only_waited_for_a_lost_slot_waits_again_and_what_was_allocated_is_told_to_its_job() -> None:
+def test_what_only_waited_for_a_lost_slot_waits_again_and_who_held_one_is_told_by_the_loss_itself() -> None:
     manager, instance_id = cluster()
     manager.lost("te-1", instance_id)
     said = manager.settle()
-    assert [each.allocation_id for each in of(job_master.FailSlot, said)] == ["a"]
+    assert of(job_master.FailSlot, said) == []
     manager.register("te-2", 2)
     assert asked(manager.settle()) == [("b", "te-2")]
     manager.request("a2")
@@ -136,7 +136,10 @@ def test_one_that_leaves_with_slots_of_jobs_is_declared_lost_one_that_leaves_wit
     manager.leave("te-1", "SIGTERM")
     said = manager.settle()
     assert losses(said) == [("te-1", instance_id)]
-    assert [each.reason for each in of(job_master.FailSlot, said)] == ["TaskExecutor te-1 has left: SIGTERM"]
+    assert [each.reason for each in of(everyone.TaskExecutorLost, said)] == [
+        "TaskExecutor te-1 has left: SIGTERM"
+    ]
+    assert of(job_master.FailSlot, said) == []
 
 
 def test_a_new_registration_supersedes_and_reports_count_for_their_own_registration_only() -> None:
