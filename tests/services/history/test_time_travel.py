@@ -94,6 +94,6 @@ def test_jobs_and_taskexecutors_are_read_off_the_states(cluster: Cluster) -> Non
     assert job.submitted == cluster.said("SubmitJob")[0].header.time
     assert job.ended is None
     assert [(w.resource_id, w.slots, w.free_slots) for w in workers(fold.replica)] == [
-        ("te-1", 2, 2),
-        ("te-2", 1, 0),
+        ("te-1", 2, 1),
+        ("te-2", 1, 1),
     ]
