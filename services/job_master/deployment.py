@@ -31,7 +31,10 @@ def _submitted(state: JobMasterState, record: Record, body: task_executor.Submit
     if execution is None:
         return state
     resource_id, cause = instance_of(record.header.recipient), record.offset
-    state = scheduling.unready(state, execution, resource_id, submitted=True)
+    if execution.execution_attempt_id in state.submissions.ready:
+        allocation_id, expected = scheduling.slot_of(state, execution)
+        as_expected = allocation_id == body.allocation_id
+        state = scheduling.unready(state, execution, expected, submitted=as_expected)
     if execution.state is not ExecutionState.SCHEDULED:
         return state
     there = replace(execution, allocation_id=body.allocation_id, resource_id=resource_id)

@@ -66,14 +66,19 @@ def resumed(state: JobMasterState, cause: int) -> JobMasterState:
     state = scheduling.unscheduled(state)
     for vertex, attempt in sorted(state.current.items()):
         last = state.executions[attempt]
+        number, prior = last.attempt_number, last.prior
         if last.state in (ExecutionState.CANCELED, ExecutionState.FAILED):
-            new = executions.created(state.job_id, vertex, last.attempt_number + 1, cause, prior=attempt)
+            number, prior = number + 1, attempt
             state = executions.without_prior(state, last)
-            state = replace(
-                state,
-                executions=state.executions.set(new.execution_attempt_id, new),
-                current=state.current.set(vertex, new.execution_attempt_id),
-            )
+        elif last.state is not ExecutionState.SCHEDULED:
+            continue
+        new = executions.created(state.job_id, vertex, number, cause, prior)
+        state = replace(
+            state,
+            executions=state.executions.set(new.execution_attempt_id, new),
+            current=state.current.set(vertex, new.execution_attempt_id),
+        )
+    state = replace(state, counts=replace(state.counts, scheduled=0))
     return scheduling.schedule(state, cause)
 
 

@@ -58,13 +58,14 @@ class Job:
         return self.role.decide(self.state, self.now)
 
     def say(self, owed: list[Owed] | None = None) -> list[Owed]:
-        """Says it, and what follows from it, until it owes nothing; returns all that was said."""
-        said = []
-        while owed := owed if owed is not None else self.owed():
-            for each in owed:
+        """Says what it owes, or owed before, and what follows, until it owes nothing; returns all that was said."""
+        said: list[Owed] = []
+        now = self.owed() if owed is None else owed
+        while now or owed is not None:
+            for each in now:
                 self.tell(JOB, each.body, recipient=each.recipient, cause=each.cause)
-            said += owed
-            owed = None
+            said += now
+            now, owed = self.owed(), None
             assert len(said) < 10_000, "it talks without end"
         return said
 

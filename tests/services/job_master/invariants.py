@@ -11,7 +11,7 @@ from tailrace.services.job_master.execution_states import DEPLOYED
 from tailrace.services.job_master.job_status import ACTIVE
 from tailrace.services.job_master.slot_pool import SlotPool, SlotStep
 from tailrace.services.job_master.slot_sharing import MultiTaskSlot, SingleTaskSlot, leaves
-from tailrace.services.job_master.state import JobMasterState, Progress
+from tailrace.services.job_master.state import Execution, JobMasterState, Progress
 
 
 def check_job_master(state: JobMasterState) -> None:
@@ -97,14 +97,25 @@ def check_trees(state: JobMasterState) -> None:
             assert requested.slot == slot
     for vertex_id in state.scheduled:
         if state.status in ACTIVE:
+            assert all(each.state is not ExecutionState.CREATED for each in current_of(state, vertex_id))
             for index in range(state.topology.vertices[vertex_id].parallelism):
                 attempt = state.current[(vertex_id, index)]
                 ended = state.executions[attempt].state is ExecutionState.FINISHED
                 assert found.get((vertex_id, index)) == (None if ended else attempt)
+    for vertex_id in state.topology.vertices:
+        if state.status in ACTIVE and vertex_id not in state.scheduled:
+            waiting = {each.state for each in current_of(state, vertex_id)}
+            assert waiting <= {ExecutionState.CREATED, ExecutionState.FINISHED}
     if state.status in JOB_ENDS:
         assert not state.sharing.trees
         assert not state.slots.slots
         assert not state.slots.requests
+
+
+def current_of(state: JobMasterState, vertex_id: str) -> list[Execution]:
+    """The current Executions of a vertex."""
+    parallelism = state.topology.vertices[vertex_id].parallelism
+    return [state.executions[state.current[(vertex_id, index)]] for index in range(parallelism)]
 
 
 def check_submissions(state: JobMasterState) -> None:
@@ -131,7 +142,5 @@ def check_submissions(state: JobMasterState) -> None:
         for attempt in state.current.values():
             execution = state.executions[attempt]
             tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
-            # One of a job that was resumed may be SCHEDULED from before, and wait for its inputs anew.
-            due = execution.state is ExecutionState.SCHEDULED and execution.vertex_id in state.scheduled
-            if due and tree is not None and tree.resolved:
+            if execution.state is ExecutionState.SCHEDULED and tree is not None and tree.resolved:
                 assert attempt in submissions.ready
