@@ -282,6 +282,7 @@ START_WORKER_RETRY_INTERVAL = ConfigOption(
     key="resourcemanager.start-worker.retry-interval",
     type=DURATION,
     default=3 * SECOND,
+    at_least=MILLISECOND,
     doc="How long after a failed start the ResourceManager tries to start a TaskExecutor again.",
     scopes=_MASTER,
 )
