@@ -14,15 +14,10 @@ from tailrace.services.job_master.reports import allocated_slot_report, missing_
 from tailrace.services.job_master.state import Progress
 from tailrace.services.roles import IllegalEvent, Owed
 
-from ...graphs import edge, job_graph, source, vertex
+from . import moments
 from .driver import JOB, Job, bodies, running
+from .moments import GRAPH
 
-GRAPH = job_graph(source(parallelism=2), vertex("sink", parallelism=2), edge("source", "sink"))
-DELAY = {
-    "restart-strategy.type": "fixed-delay",
-    "restart-strategy.fixed-delay.attempts": "9",
-    "restart-strategy.fixed-delay.delay": "2 s",
-}
 CANCEL = job_master.CancelJob(job_id="j")
 SUSPEND = job_master.SuspendJob(job_id="j", reason="maintenance")
 RESUME = job_master.ResumeJob(job_id="j")
@@ -77,49 +72,13 @@ def test_a_cancelled_job_ends_with_the_last_confirmation_and_not_before() -> Non
     assert bodies(said, dispatcher.JobReachedTerminalState)[0].status is JobStatus.CANCELED
 
 
-def before_registration() -> Job:
-    return Job(GRAPH)
-
-
-def waiting_for_slots() -> Job:
-    job = Job(GRAPH)
-    job.assemble(())
-    return job
-
-
-def about_to_be_deployed() -> Job:
-    job = waiting_for_slots()
-    job.tell("task_executor/te-1", job_master.RegisterTaskManager(job_id="j", resource_id="te-1"))
-    job.offer("te-1", *sorted(job.state.slots.requests))
-    return job
-
-
-def deployed() -> Job:
-    job = Job(GRAPH)
-    job.assemble()
-    return job
-
-
-def waiting_for_a_restart() -> Job:
-    job = running(GRAPH, DELAY)
-    job.report(job.execution("sink"), ExecutionState.FAILED, "broken")
-    return job
-
-
-def waiting_for_another_slot() -> Job:
-    job = running(GRAPH, DELAY, ("te-1", "te-2"))
-    job.lose("te-1")
-    job.tick(2)
-    return job
-
-
 MOMENTS = [
-    before_registration,
-    waiting_for_slots,
-    about_to_be_deployed,
-    deployed,
-    waiting_for_a_restart,
-    waiting_for_another_slot,
+    moments.before_registration,
+    moments.waiting_for_slots,
+    moments.about_to_be_deployed,
+    moments.deployed,
+    moments.waiting_for_a_restart,
+    moments.waiting_for_another_slot,
 ]
 
 

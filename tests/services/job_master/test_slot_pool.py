@@ -1,0 +1,115 @@
+"""A SlotPool, whatever is done to it in whatever order: an allocation is in one place, and moves along its table."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tailrace.schemas.types import SlotOffer
+from tailrace.services.job_master.slot_pool import NEXT, PendingRequest, SlotPool, SlotStep
+
+from ..simulation import PROFILE
+from .invariants import check_pool
+
+RESOURCE_IDS = st.sampled_from(("te-1", "te-2"))
+
+
+def step_of(pool: SlotPool, allocation_id: str) -> SlotStep:
+    """Where the allocation is."""
+    if allocation_id in pool.returning:
+        return SlotStep.RETURNING
+    found = pool.slots.get(allocation_id) or pool.requests.get(allocation_id)
+    return SlotStep.GONE if found is None else found.step
+
+
+class Pools(RuleBasedStateMachine):
+    """Every rule takes any allocation that there ever was, also where that makes no sense."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = SlotPool()
+        self.steps: dict[str, SlotStep] = {}
+
+    def any(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from(sorted(self.steps) or ["unknown"]))
+
+    @rule(due=st.integers(0, 5))
+    def want(self, due: int) -> None:
+        allocation_id = f"a{len(self.steps):03}"
+        request = PendingRequest(allocation_id, ("default", len(self.steps)), None, 1)
+        self.pool = self.pool.want([request], due)
+        self.steps[allocation_id] = SlotStep.WANTED
+
+    @rule(data=st.data())
+    def requested(self, data: st.DataObject) -> None:
+        self.pool = self.pool.requested(self.any(data))
+
+    @rule()
+    def ask_again(self) -> None:
+        self.pool = self.pool.ask_again(3)
+
+    @rule(data=st.data(), resource_id=RESOURCE_IDS)
+    def offered(self, data: st.DataObject, resource_id: str) -> None:
+        allocation_id = self.any(data)
+        if step_of(self.pool, allocation_id) is SlotStep.PENDING:
+            offer = SlotOffer(allocation_id=allocation_id, slot_number=0, resource_profile=PROFILE)
+            self.pool = self.pool.offered([offer], resource_id, 4)
+            assert self.pool.slots[allocation_id].slot is not None
+
+    @rule(data=st.data(), free_at=st.integers(0, 10**6))
+    def available(self, data: st.DataObject, free_at: int) -> None:
+        allocation_id = self.any(data)
+        if step_of(self.pool, allocation_id) is SlotStep.ALLOCATED:
+            self.pool = self.pool.available(allocation_id, free_at, 5)
+
+    @rule()
+    def allocate_available(self) -> None:
+        idle = self.pool.idle_slots()
+        if idle:
+            times = [self.pool.idle.times[each.allocation_id] for each in idle]
+            assert times == sorted(times)
+            self.pool = self.pool.allocate_available(idle[0].allocation_id, ("default", 99))
+
+    @rule(data=st.data())
+    def give_back(self, data: st.DataObject) -> None:
+        self.pool = self.pool.give_back(self.any(data), "not needed", 6)
+
+    @rule()
+    def give_back_all(self) -> None:
+        self.pool = self.pool.give_back_all("over", 7)
+        assert not self.pool.slots
+        assert not self.pool.requests
+
+    @rule(data=st.data())
+    def returned(self, data: st.DataObject) -> None:
+        self.pool = self.pool.returned(self.any(data))
+
+    @rule(data=st.data())
+    def gone(self, data: st.DataObject) -> None:
+        self.pool = self.pool.gone(self.any(data))
+
+    @rule(resource_id=RESOURCE_IDS)
+    def forget(self, resource_id: str) -> None:
+        self.pool = self.pool.forget(resource_id)
+        assert resource_id not in {each.resource_id for each in self.pool.returning.values()}
+
+    @invariant()
+    def it_is_sound(self) -> None:
+        check_pool(self.pool)
+        for resource_id in ("te-1", "te-2"):
+            at = self.pool.at(resource_id)
+            assert {each.allocation_id for each in at} == {
+                each.allocation_id for each in self.pool.slots.values() if each.resource_id == resource_id
+            }
+
+    @invariant()
+    def every_allocation_has_moved_along_the_table(self) -> None:
+        for allocation_id, before in self.steps.items():
+            after = step_of(self.pool, allocation_id)
+            assert after is before or after in NEXT[before], f"{allocation_id}: {before} -> {after}"
+            self.steps[allocation_id] = after
+
+
+Pools.TestCase.settings = settings(max_examples=80, deadline=None)
+test_pools = Pools.TestCase
