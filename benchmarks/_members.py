@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -19,8 +20,8 @@ class Member:
     It ends when its standard input does. With PROFILE=PATH in the environment cProfile writes PATH.FIRST-ARGUMENT.
     """
 
-    def __init__(self, program: str, *arguments: object) -> None:
-        command = [sys.executable, program, *map(str, arguments)]
+    def __init__(self, program: str | Path, *arguments: object) -> None:
+        command = [sys.executable, str(program), *map(str, arguments)]
         profile = os.environ.get("PROFILE")
         if profile:
             command[1:1] = ["-m", "cProfile", "-o", f"{profile}.{arguments[0]}"]
@@ -61,5 +62,6 @@ class Member:
 
 
 def say(**said: object) -> None:
-    """In a member: what the benchmark hears next."""
-    print(json.dumps(said), flush=True)
+    """In a member: what the benchmark hears next. Whatever else is printed there comes out as an error's text."""
+    sys.stdout = sys.stderr
+    print(json.dumps(said), flush=True, file=sys.__stdout__)

@@ -13,16 +13,16 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tailrace.services.log import Codec
-from tailrace.services.log.clients import reader, writer
+from tailrace.services.log.clients import client, reader, writer
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
 
 BATCH = 10_000
 
 
-def messages(bootstrap_servers: str, topic: str, count: int) -> Iterator[Message]:
-    """The first `count` messages of the topic, as they come."""
+def messages(bootstrap_servers: str, topic: str, count: int, *, partition: int = 0) -> Iterator[Message]:
+    """The first `count` messages of the partition, as they come."""
     consumer = Consumer(reader(bootstrap_servers, auto_offset_reset="error", queued_min_messages=50_000))
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, partition, 0)])
     seen = 0
     while seen < count:
         for message in consumer.consume(BATCH, 0.01):
@@ -41,7 +41,7 @@ def raw_s(bootstrap_servers: str, cluster: str, readers: int) -> tuple[float, in
         copies: list[tuple[bytes, Any]] = [
             (message.value() or b"", message.headers()) for message in messages(bootstrap_servers, log, end)
         ]
-        ensure_cluster_topics(AdminClient({"bootstrap.servers": bootstrap_servers}), again)
+        ensure_cluster_topics(AdminClient(client(bootstrap_servers)), again)
         members = [
             Member(__file__, "reader", bootstrap_servers, log_topic(again), end) for _ in range(readers)
         ]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import timeit
 from collections.abc import Sequence
 
-from _deployment import HARDWARE, PROFILE, SLOTS, ChannelsExist, TasksRun, all_to_all
 from _report import conditions, report
+from _simulated import HARDWARE, PROFILE, SLOTS, ChannelsExist, TasksRun, all_to_all
 
 from tailrace.schemas import dispatcher, resource_manager
 from tailrace.schemas.body import Body

@@ -11,9 +11,10 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from _deployment import SLOTS, Deployment
+from _deployment import Deployment
 from _raw_log import raw_s
 from _report import conditions, median, report
+from _simulated import SLOTS
 
 from tailrace.infra.kafka import EmbeddedKafka
 

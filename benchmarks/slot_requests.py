@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Iterable
 
-from _deployment import PROFILE, SLOTS, Deployment, new_log
+from _deployment import Deployment
 from _members import Member, say
+from _processes import new_log
 from _report import conditions, median, report
+from _simulated import PROFILE, SLOTS
 from confluent_kafka.admin import AdminClient
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -21,6 +23,7 @@ from tailrace.schemas import job_master, resource_manager, task_executor
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import SlotID, SlotOffer
+from tailrace.services.log.clients import client
 from tailrace.services.log.topics import ensure_cluster_topics
 from tailrace.services.roles import (
     JOB_MASTER,
@@ -84,7 +87,7 @@ def sealed(sender: str, owed: Iterable[Owed], count: int) -> list[Event]:
 
 def raw_per_s(bootstrap_servers: str, cluster: str) -> float:
     """Requests a second through three bare hops: the ResourceManager and the TaskExecutor are relays."""
-    ensure_cluster_topics(AdminClient({"bootstrap.servers": bootstrap_servers}), cluster)
+    ensure_cluster_topics(AdminClient(client(bootstrap_servers)), cluster)
     members = [
         Member(__file__, "relay", bootstrap_servers, cluster, reads, REQUESTS)
         for reads in (RESOURCE_MANAGER, WORKER, JOB)

@@ -1,0 +1,254 @@
+"""The two processes of a `_deployment`: the masters, and all of its TaskExecutors.
+
+Each prints a line of JSON when it has something to say, obeys lines on its standard input, and ends with it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import psutil
+from _hearts import Hearts, beating_of
+from _members import say
+from _simulated import HARDWARE, PROFILE, ChannelsExist, Follower, TasksRun, all_to_all
+
+from tailrace.schemas import client, dispatcher, job_master, resource_manager, task_executor
+from tailrace.schemas.event import Event, Record
+from tailrace.schemas.types import ExecutionState, Header
+from tailrace.services.configuration import Configuration
+from tailrace.services.dispatcher import Dispatcher
+from tailrace.services.entrypoints import liveness
+from tailrace.services.host import Host
+from tailrace.services.job_master import JobMaster
+from tailrace.services.liveness.heartbeats import Heartbeats
+from tailrace.services.log import Codec
+from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topics import log_topic
+from tailrace.services.replica import Replica
+from tailrace.services.resource_manager import ResourceManager
+from tailrace.services.roles import (
+    DISPATCHER,
+    JOB_MASTER,
+    RESOURCE_MANAGER,
+    TASK_EXECUTOR,
+    Owed,
+    Shell,
+    address,
+    instance_of,
+)
+from tailrace.services.task_executor import TaskExecutor
+
+PATIENCE_S = 300.0
+MIB = 1 << 20
+TIMEOUTS = (resource_manager.WorkerLost, job_master.HeartbeatTimedOut, task_executor.HeartbeatTimedOut)
+CONTRADICTIONS = (
+    resource_manager.SlotReportContradicted,
+    job_master.TasksContradicted,
+    task_executor.AllocatedSlotsContradicted,
+)
+
+
+class Watched(Replica):
+    """Counts, as events are folded, what a benchmark waits for."""
+
+    def __init__(self, roles: Iterable[Any], watch: Callable[[Record], object], **more: Any) -> None:
+        super().__init__(roles, **more)
+        self._watch = watch
+
+    def apply(self, record: Record) -> list[str]:
+        changed = super().apply(record)
+        self._watch(record)
+        return changed
+
+
+class Tally:
+    """How many TaskExecutors have registered, slots were offered, tasks are RUNNING; and when."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.registered = 0
+        self.running = 0
+        self.offered = 0
+        self.first_request_s = self.last_offer_s = 0.0
+        self.timeouts = self.contradictions = 0
+        self.failure = ""
+        self.wanted: tuple[str, int] = ("", 0)
+
+    def __call__(self, record: Record) -> None:
+        body = record.body
+        if type(body) is job_master.UpdateTaskExecutionState:
+            self.running += body.execution_state is ExecutionState.RUNNING
+        elif type(body) is resource_manager.RequestSlot:
+            self.first_request_s = self.first_request_s or time.perf_counter()
+            return
+        elif type(body) is job_master.OfferSlots:
+            self.offered += len(body.slots)
+            self.last_offer_s = time.perf_counter()
+        elif type(body) is resource_manager.SendSlotReport:
+            self.registered += 1
+        elif isinstance(body, TIMEOUTS):
+            self.timeouts += 1
+        elif isinstance(body, CONTRADICTIONS):
+            self.contradictions += 1
+        elif isinstance(body, client.JobRejected | client.JobFinished):
+            self.failure = str(body)
+        else:
+            return
+        name, count = self.wanted
+        if self.failure or (count and getattr(self, name) >= count):
+            with self.changed:
+                self.changed.notify_all()
+
+    def wait(self, name: str, count: int) -> None:
+        """Until there are so many. Raises TimeoutError; RuntimeError when the job ended."""
+        with self.changed:
+            self.wanted = (name, count)
+            there = self.changed.wait_for(lambda: self.failure or getattr(self, name) >= count, PATIENCE_S)
+            if self.failure:
+                raise RuntimeError(self.failure)
+            if not there:
+                raise TimeoutError(f"{getattr(self, name)} of {count} {name} after {PATIENCE_S:.0f} s")
+
+
+def new_log(bootstrap_servers: str, cluster: str) -> KafkaEventLog:
+    """A connection to the cluster's log."""
+    topic = log_topic(cluster)
+    return KafkaEventLog(bootstrap_servers, topic, Codec(topic))
+
+
+def _run_host(
+    host: Host, shells: dict[str, Shell], stop: threading.Event, beating: Heartbeats | None
+) -> None:
+    try:
+        if beating is not None:
+            beating.start()
+        host.run(stop, shells)
+    finally:
+        stop.set()
+        if beating is not None:
+            beating.close()
+        host.close()
+
+
+def _configuration(bootstrap_servers: str, cluster: str) -> Configuration:
+    return Configuration({"cluster.id": cluster, "bootstrap.servers": bootstrap_servers})
+
+
+def master(bootstrap_servers: str, cluster: str, *, heartbeats: bool) -> None:
+    """The process of the masters: obeys `wait`, `submit` and `count`."""
+    log = new_log(bootstrap_servers, cluster)
+    tally = Tally()
+    host = Host(
+        log,
+        Watched([Dispatcher(), ResourceManager(), JobMaster()], tally),
+        cluster=cluster,
+        leads=(DISPATCHER, RESOURCE_MANAGER, JOB_MASTER),
+        process_address="bench",
+        session="master",
+    )
+    stop = threading.Event()
+    beating = None
+    shells: dict[str, Shell] = {JOB_MASTER: ChannelsExist(host.say)}
+    if heartbeats:
+        beating, workers, jobs = liveness.of_masters(_configuration(bootstrap_servers, cluster), host)
+        shells = {
+            RESOURCE_MANAGER: Follower(lambda _, state: workers.follow(state)),
+            JOB_MASTER: ChannelsExist(host.say, jobs.follow),
+        }
+
+    def obey() -> None:
+        host.leading.wait(PATIENCE_S)
+        say(leading=True)
+        try:
+            for line in sys.stdin:
+                match json.loads(line):
+                    case {"wait": name, "count": count}:
+                        tally.wait(name, count)
+                        say(there=count)
+                    case {"submit": parallelism, "shared": shared}:
+                        say(**_submitted(log, tally, parallelism, shared=shared))
+                    case _:
+                        say(timeouts=tally.timeouts, contradictions=tally.contradictions)
+        finally:
+            stop.set()
+
+    threading.Thread(target=obey, daemon=True).start()
+    _run_host(host, shells, stop, beating)
+
+
+def _submitted(log: KafkaEventLog, tally: Tally, parallelism: int, *, shared: bool) -> dict[str, object]:
+    begin, running = log.end(), tally.running
+    graph = all_to_all(parallelism, shared=shared)
+    body = dispatcher.SubmitJob(job_id=f"job-{begin}", job_graph=graph, entry_point=None, parallelism=None)
+    now = time.time_ns() // 1000
+    header = Header(event_id="s", time=now, sender="client/bench", sender_epoch=0, recipient=DISPATCHER)
+    start = time.perf_counter()
+    log.append([Event(header, body)])
+    tally.wait("running", running + sum(vertex.parallelism for vertex in graph.vertices))
+    elapsed = time.perf_counter() - start
+    return {
+        "running_s": elapsed,
+        "slots_s": tally.last_offer_s - tally.first_request_s,
+        "offered": tally.offered,
+        "events": log.end() - begin,
+        "master_mib": psutil.Process().memory_info().rss / MIB,
+    }
+
+
+def task_executors(bootstrap_servers: str, cluster: str, count: int, slots: int, *, heartbeats: bool) -> None:
+    """The process of the TaskExecutors: registers them, and runs them."""
+    log = new_log(bootstrap_servers, cluster)
+    own = [address(TASK_EXECUTOR, f"te-{number:04}") for number in range(count)]
+    served = frozenset(own)
+    host = Host(
+        log,
+        Replica([TaskExecutor()], only=served.__contains__),
+        cluster=cluster,
+        leads=own,
+        process_address="bench",
+        session="task executors",
+        concerns=own,
+    )
+    stop = threading.Event()
+    beating = None
+    shell = TasksRun(host.say)
+    if heartbeats:
+        hearts = Hearts(host, own)
+        beating = beating_of(_configuration(bootstrap_servers, cluster), host, hearts)
+        shell = TasksRun(host.say, hearts.follow)
+
+    def register() -> None:
+        host.leading.wait(PATIENCE_S)
+        for each in own:
+            body = resource_manager.RegisterTaskExecutor(
+                address="bench",
+                resource_id=instance_of(each),
+                data_port=0,
+                hardware=HARDWARE,
+                number_of_slots=slots,
+                default_slot_profile=PROFILE,
+            )
+            host.say(each, Owed(RESOURCE_MANAGER, body, None))
+        say(leading=True)
+        try:
+            sys.stdin.read()
+        finally:
+            stop.set()
+
+    threading.Thread(target=register, daemon=True).start()
+    _run_host(host, {TASK_EXECUTOR: shell}, stop, beating)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["master", servers, cluster_id, beats]:
+            master(servers, cluster_id, heartbeats=beats == "True")
+        case ["task_executors", servers, cluster_id, beats, number, slot_count]:
+            task_executors(servers, cluster_id, int(number), int(slot_count), heartbeats=beats == "True")
+        case other:
+            raise SystemExit(f"no part of a deployment: {other}")

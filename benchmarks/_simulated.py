@@ -1,0 +1,145 @@
+"""The world around the roles, simulated: a graph, topics that exist at once, tasks that run when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tailrace.pipelines.api import StreamExecutionEnvironment, TumblingProcessingTimeWindows
+from tailrace.schemas import job_master
+from tailrace.schemas.body import Body
+from tailrace.schemas.states import EXECUTION_ENDS
+from tailrace.schemas.types import (
+    AccumulatorSnapshot,
+    ExecutionState,
+    HardwareDescription,
+    JobGraph,
+    ResourceProfile,
+)
+from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
+from tailrace.services.roles import JOB_MASTER, Instruction, Owed, Say, address
+from tailrace.services.task_executor.instructions import RunTasks, StopTask
+from tailrace.services.task_executor.state import TaskExecutorState
+
+SLOTS = 100
+Follow = Callable[[str, Any], object]
+"""Told of each address and state, as the heartbeats of a real shell are."""
+
+PROFILE = ResourceProfile(
+    cpu_cores=1.0,
+    heap_memory_mb=256,
+    direct_memory_mb=0,
+    native_memory_mb=0,
+    network_memory_mb=0,
+    managed_memory_mb=0,
+)
+HARDWARE = HardwareDescription(
+    cpu_cores=SLOTS, physical_memory=1 << 38, jvm_heap=SLOTS * 256 << 20, managed_memory=0
+)
+
+
+def all_to_all(parallelism: int, *, shared: bool) -> JobGraph:
+    """A source of one subtask, then two vertices joined all to all; these in one slot sharing group or in two."""
+    environment = StreamExecutionEnvironment(max_parallelism=1 << 15)
+    groups = ["default", "default"] if shared else ["first", "second"]
+    stream = environment.socket_text_stream("localhost", 9999).slot_sharing_group(groups[0])
+    pairs = stream.map(_pair, tuple[str, int]).slot_sharing_group(groups[0]).set_parallelism(1)
+    for group in groups:
+        windows = pairs.key_by(0).window(TumblingProcessingTimeWindows.of(seconds=5))
+        pairs = windows.reduce(_later).set_parallelism(parallelism).slot_sharing_group(group)
+    pairs.print().set_parallelism(parallelism).slot_sharing_group(groups[1])
+    return environment.get_job_graph(f"2 x {parallelism}")
+
+
+def _pair(line: str) -> tuple[str, int]:
+    return line, 1
+
+
+def _later(_one: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
+    return other
+
+
+class ChannelsExist:
+    """The JobMaster's shell where topics cost nothing."""
+
+    def __init__(self, say: Say, follow: Follow = lambda *_: None) -> None:
+        self._say = say
+        self._follow = follow
+        self._begun: set[str] = set()
+
+    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self._follow(role_address, state)
+        for instruction in instructions:
+            if instruction.key in self._begun:
+                continue
+            self._begun.add(instruction.key)
+            body: Body
+            match instruction:
+                case CreateChannels(job_id=job_id, cause=cause):
+                    body = job_master.ChannelsCreated(job_id=job_id)
+                case DeleteChannels(job_id=job_id, cause=cause):
+                    body = job_master.ChannelsDeleted(job_id=job_id)
+                case _:
+                    raise TypeError(f"not simulated: {instruction!r}")
+            self._say(role_address, Owed(role_address, body, cause))
+
+    def close(self) -> None:
+        pass
+
+
+class TasksRun:
+    """The shell of many TaskExecutors whose tasks run as soon as they are asked for."""
+
+    def __init__(self, say: Say, follow: Follow = lambda *_: None) -> None:
+        self._say = say
+        self._follow = follow
+        self._begun: set[str] = set()
+
+    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self._follow(role_address, state)
+        for instruction in instructions:
+            if instruction.key in self._begun:
+                continue
+            self._begun.add(instruction.key)
+            match instruction:
+                case RunTasks(job_id=job_id, tasks=tasks):
+                    for task in tasks:
+                        for reached in (ExecutionState.INITIALIZING, ExecutionState.RUNNING):
+                            self._report(role_address, job_id, task.execution_attempt_id, reached, task.cause)
+                case StopTask(execution_attempt_id=attempt, job_id=job_id, cause=cause):
+                    self._report(role_address, job_id, attempt, ExecutionState.CANCELED, cause)
+                case _:
+                    raise TypeError(f"not simulated: {instruction!r}")
+
+    def _report(
+        self, role_address: str, job_id: str, attempt: str, state: ExecutionState, cause: int
+    ) -> None:
+        body = job_master.UpdateTaskExecutionState(
+            job_id=job_id, execution_attempt_id=attempt, execution_state=state
+        )
+        self._say(role_address, Owed(address(JOB_MASTER, job_id), body, cause))
+
+    def close(self) -> None:
+        pass
+
+
+class Follower:
+    """A shell that obeys nothing: the ResourceManager's, where workers are started by hand."""
+
+    def __init__(self, follow: Follow) -> None:
+        self._follow = follow
+
+    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self._follow(role_address, state)
+
+    def close(self) -> None:
+        pass
+
+
+def running(state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
+    """What a runtime that does all that it is asked for has."""
+    for attempt, task in state.tasks.items():
+        if task.state not in EXECUTION_ENDS:
+            yield AccumulatorSnapshot(
+                job_id=task.job_id, execution_attempt_id=attempt, user_accumulators={"records": 1.0}
+            )
