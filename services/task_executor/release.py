@@ -51,7 +51,7 @@ def vacate(state: TaskExecutorState, allocation_id: str, cause: int) -> TaskExec
     slots = state.slots.vacate(allocation_id)
     if slot is None or slots is state.slots:
         return state
-    freed = state.freed.set(slot.number, FreedSlot(slot.number, allocation_id, cause))
+    freed = state.freed.set(allocation_id, FreedSlot(slot.number, allocation_id, cause))
     state = replace(state, slots=slots, freed=freed)
     connection = state.jobs.get(slot.job_id or "")
     return state if connection is None else connect(state, replace(connection, cause=cause))

@@ -48,6 +48,10 @@ def _slot_requested(
         answer = SlotAnswer(body.allocation_id, number, f"slot {number} of {state.resource_id} {what}")
         return replace(state, slot_answers=state.slot_answers.set(record.offset, answer))
     connection = state.jobs.get(body.job_id) or JobConnection(body.job_id, record.offset)
+    freed = state.freed.get(body.allocation_id)
+    if freed is not None and freed.slot_number == number:
+        # Given again for the same allocation before it could be said that it was free: it is not.
+        state = replace(state, freed=state.freed.delete(body.allocation_id))
     state = replace(
         state,
         slots=slots,
@@ -112,10 +116,9 @@ def _slot_failed(state: TaskExecutorState, record: Record, body: job_master.Fail
 def _freedom_notified(
     state: TaskExecutorState, _record: Record, body: resource_manager.NotifySlotAvailable
 ) -> TaskExecutorState:
-    freed = state.freed.get(body.slot_id.slot_number)
-    if freed is None or freed.allocation_id != body.old_allocation_id:
+    if body.old_allocation_id not in state.freed:
         return state
-    return replace(state, freed=state.freed.delete(body.slot_id.slot_number))
+    return replace(state, freed=state.freed.delete(body.old_allocation_id))
 
 
 def _job_manager_leaves(
@@ -199,10 +202,10 @@ def notifications(state: TaskExecutorState) -> list[Owed]:
     if registration is None or registration.instance_id is None:
         return []
     owed = []
-    for number, freed in sorted(state.freed.items()):
+    for freed in sorted(state.freed.values(), key=lambda each: (each.cause, each.slot_number)):
         body = resource_manager.NotifySlotAvailable(
             instance_id=registration.instance_id,
-            slot_id=SlotID(resource_id=state.resource_id, slot_number=number),
+            slot_id=SlotID(resource_id=state.resource_id, slot_number=freed.slot_number),
             old_allocation_id=freed.allocation_id,
         )
         owed.append(Owed(RESOURCE_MANAGER, body, freed.cause))

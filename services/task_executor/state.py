@@ -117,8 +117,8 @@ class TaskExecutorState(msgspec.Struct, frozen=True):
 
     slot_answers: Map[int, SlotAnswer] = Map()
     """By the offset of the request."""
-    freed: Map[int, FreedSlot] = Map()
-    """By slot number."""
+    freed: Map[str, FreedSlot] = Map()
+    """By AllocationID: a slot may be freed, given and freed again before that can be said."""
     failed_slots: Map[str, Failure] = Map()
     """By AllocationID: FailSlot is owed."""
     unacknowledged: Map[str, int] = Map()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.schemas import job_master, task_executor
+from tailrace.schemas import job_master, resource_manager, task_executor
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.roles import RESOURCE_MANAGER
 from tailrace.services.task_executor.task_slot_table import TaskSlotState
@@ -158,6 +158,28 @@ def test_a_slot_that_is_allocated_while_the_last_one_is_given_back_keeps_the_job
     assert "RegisterTaskManager" in names(talk.settle())
     talk.answer()
     assert names(talk.settle()) == ["OfferSlots"]
+
+
+def test_every_allocation_that_a_slot_has_had_is_told_of() -> None:
+    talk = Talk(1)
+    talk.hold("a")
+    talk.free("a")
+    talk.allocate("b")
+    talk.free("b")
+    talk.allocate("a")
+    talk.free("a")
+    freed = [
+        each.body for each in talk.settle() if isinstance(each.body, resource_manager.NotifySlotAvailable)
+    ]
+    assert [each.old_allocation_id for each in freed] == ["b", "a"]
+
+
+def test_a_slot_that_is_given_again_for_the_same_allocation_is_not_free() -> None:
+    talk = Talk(1)
+    talk.hold("a")
+    talk.free("a")
+    talk.allocate("a")
+    assert "NotifySlotAvailable" not in names(talk.settle())
 
 
 # Requests
