@@ -27,7 +27,7 @@ from tailrace.services.job_master import JobMaster
 from tailrace.services.log.clients import reader
 from tailrace.services.log.event_log import EventLog, read_to_end
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
-from tailrace.services.replica import Replica
+from tailrace.services.replica import Replica, spare_the_collector
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.task_executor import TaskExecutor
 
@@ -105,6 +105,7 @@ def replayed(log: EventLog) -> float:
 
 def main() -> None:
     records = conversation()
+    spare_the_collector()
     with EmbeddedKafka() as kafka:
         servers = kafka.bootstrap_servers
         configuration = Configuration({"cluster.id": "bench", "bootstrap.servers": servers})

@@ -10,7 +10,6 @@ leads once it has read its claim back unfenced; the host that it deposes sees th
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,14 +19,11 @@ from ..schemas.everyone import LeaderElected
 from .deadlines import Deadlines
 from .log import EventLog, Tail
 from .log.event_log import OnUnreadable
-from .replica import Replica
+from .replica import Replica, spare_the_collector
 from .roles import Clock, Owed, Shell, Time, kind_of, seal
 from .voice import Voice
 
 _LONGEST_WAIT_S = 0.1
-_YOUNG_OBJECTS = 50_000
-"""So many more objects than before there must be for the garbage collector to look at them. States are trees of frozen
-data that stay; looking every 700 objects, Python's default, took a third of all folding, and found nothing."""
 
 
 class Deposed(Exception):
@@ -92,7 +88,7 @@ class Host:
         `shells` are by kind of role.
         """
         self._shells = shells
-        gc.set_threshold(_YOUNG_OBJECTS)
+        spare_the_collector()
         tail = self._tail()
         try:
             self._catch_up(tail, self._log.end(), stop)
