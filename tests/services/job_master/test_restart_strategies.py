@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -68,6 +68,7 @@ def one_after_another(strategy: ExponentialDelay, count: int) -> list[int]:
     return delays
 
 
+@settings(deadline=None)
 @given(strategy=strategies, gaps=gaps)
 def test_a_restart_is_never_before_its_failure_and_the_same_whoever_decides(
     strategy: RestartStrategyOptions, gaps: list[int]
@@ -78,6 +79,7 @@ def test_a_restart_is_never_before_its_failure_and_the_same_whoever_decides(
     assert all(at is None or at >= time for at, time in zip(found, times, strict=False))
 
 
+@settings(deadline=None)
 @given(strategy=strategies, gaps=gaps)
 def test_failures_of_one_cause_count_once(strategy: RestartStrategyOptions, gaps: list[int]) -> None:
     history = FailureHistory()
@@ -90,6 +92,7 @@ def test_without_restarts_the_first_failure_is_the_last() -> None:
     assert verdicts(NoRestart(), [0]) == [None]
 
 
+@settings(deadline=None)
 @given(
     attempts=st.integers(0, 20),
     delay=st.integers(0, SECOND),
@@ -101,6 +104,7 @@ def test_a_fixed_delay_restarts_as_often_as_it_says(attempts: int, delay: int, g
     assert found == [*(time + delay for time in times[:attempts]), None]
 
 
+@settings(deadline=None)
 @given(
     most=st.integers(1, 5),
     interval=st.integers(1, 100),
@@ -116,6 +120,7 @@ def test_a_rate_is_exceeded_by_one_failure_too_many_within_the_interval(
         assert at == (times[place] + 7 if within <= most else None)
 
 
+@settings(deadline=None)
 @given(strategy=exponential)
 def test_an_exponential_delay_grows_from_the_initial_to_the_longest(strategy: ExponentialDelay) -> None:
     steady = replace(strategy, jitter=0.0, attempts=None)
@@ -125,6 +130,7 @@ def test_an_exponential_delay_grows_from_the_initial_to_the_longest(strategy: Ex
     assert all(b >= min(a * strategy.multiplier - 1, strategy.longest) for a, b in pairwise(delays))
 
 
+@settings(deadline=None)
 @given(strategy=exponential)
 def test_jitter_stays_within_its_part_of_the_delay(strategy: ExponentialDelay) -> None:
     steady = one_after_another(replace(strategy, jitter=0.0, attempts=None), 20)
@@ -158,6 +164,7 @@ def test_what_fails_while_others_wait_for_their_restart_restarts_with_them_and_c
     assert (second.restart_at, second.counted) == (first.restart_at, 1)
 
 
+@settings(deadline=None)
 @given(attempts=st.integers(0, 10))
 def test_an_exponential_delay_gives_up_after_its_attempts(attempts: int) -> None:
     assert len(one_after_another(replace(EXPONENTIAL, attempts=attempts), 30)) == attempts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -59,6 +59,7 @@ def needed(graph: JobGraph) -> int:
     return sum(groups.values())
 
 
+@settings(deadline=None)
 @given(graph=job_graphs())
 def test_a_job_requests_as_many_slots_as_its_groups_need_and_each_subtask_has_its_place(
     graph: JobGraph,
@@ -71,6 +72,7 @@ def test_a_job_requests_as_many_slots_as_its_groups_need_and_each_subtask_has_it
             assert job.state.current[(leaf.vertex_id, index)] == leaf.execution_attempt_id
 
 
+@settings(deadline=None)
 @given(graph=job_graphs())
 def test_co_located_subtasks_are_in_one_slot_below_one_node(graph: JobGraph) -> None:
     job = Job(graph)
@@ -86,6 +88,7 @@ def test_co_located_subtasks_are_in_one_slot_below_one_node(graph: JobGraph) -> 
     assert all(len(slots) == 1 for slots in places.values())
 
 
+@settings(deadline=None)
 @given(graph=job_graphs())
 def test_a_request_wants_what_all_that_share_the_slot_want_together(graph: JobGraph) -> None:
     job = Job(graph)
@@ -107,6 +110,7 @@ LEAVES = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(which=LEAVES, order=st.randoms(use_true_random=False))
 def test_a_tree_is_released_from_its_leaves_up(which: list[tuple[str, str | None]], order: object) -> None:
     root = MultiTaskSlot("default")
