@@ -128,9 +128,12 @@ def _known(state: JobMasterState, record: Record) -> JobMasterState:
 def _registration_asked(
     state: JobMasterState, _record: Record, _body: resource_manager.RegisterJobManager
 ) -> JobMasterState:
-    if state.registration is not Progress.OWED:
-        return state
-    return replace(state, registration=Progress.SAID)
+    if state.registration is Progress.OWED:
+        return replace(state, registration=Progress.SAID)
+    if state.registration is None and state.terminal is not None:
+        # The job has ended between the decision and its place in the log.
+        return replace(state, goodbye=Progress.OWED)
+    return state
 
 
 def _registered(

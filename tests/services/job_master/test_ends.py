@@ -181,6 +181,20 @@ def test_a_job_can_be_suspended_at_any_time_and_resumed(moment: Callable[[], Job
         assert execution.attempt_number >= numbers.get(execution.vertex, -1)
 
 
+def test_a_job_that_has_nothing_left_to_do_when_it_is_resumed_leaves_the_resource_manager() -> None:
+    job = running(GRAPH)
+    job.tell("dispatcher", SUSPEND)
+    for execution in job.executions():
+        job.report(execution, ExecutionState.FINISHED)
+    job.say()
+    job.tell("dispatcher", RESUME)
+    said = job.say()
+    assert [each.status for each in bodies(said, client.JobStatusChanged)][-1] is JobStatus.FINISHED
+    assert len(bodies(said, resource_manager.RegisterJobManager)) == 1
+    (goodbye,) = bodies(said, resource_manager.DisconnectJobManager)
+    assert goodbye.status is JobStatus.FINISHED
+
+
 def test_only_a_suspended_job_is_resumed() -> None:
     job = running(GRAPH)
     with pytest.raises(IllegalEvent, match="is not suspended"):
