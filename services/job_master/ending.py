@@ -38,7 +38,7 @@ def failed(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
 def cancelled(state: JobMasterState, cause: int) -> JobMasterState:
     """The job is cancelled, also one that is suspended; one that is ending already goes on with that."""
     if state.status in job_status.ACTIVE or state.status is JobStatus.SUSPENDED:
-        return _wind_down(state, JobStatus.CANCELLING, cause)
+        return _wind_down(replace(state, reason=None), JobStatus.CANCELLING, cause)
     return state
 
 

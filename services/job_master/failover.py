@@ -181,7 +181,7 @@ def _spared(state: JobMasterState) -> JobMasterState:
         return state
     for attempt in ready.times:
         execution = state.executions[attempt]
-        _, resource_id = scheduling.slot_of(state, execution)
+        resource_id = scheduling.slot_of(state, execution).resource_id
         members.setdefault((execution.vertex_id, resource_id, ready.value(attempt)), []).append(execution)
     for key, together in members.items():
         deployment = state.submissions.deployments[key]

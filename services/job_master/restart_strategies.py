@@ -1,7 +1,9 @@
 """When a task that failed starts again, or that it does not: pure functions over what failed before (Flink's
 RestartBackoffTimeStrategy, FLIP-364 for the exponential delay).
 
-Failures that have one cause count once: `identity` says which they are. Times are those of the failures' events.
+Failures that have one cause count once: `identity` says which they are. So do those that come while what failed before
+waits for its restart: a query, a broker or a peer that takes many tasks with it is no more than one failure. Times are
+those of the failures' events.
 """
 
 from __future__ import annotations
@@ -43,6 +45,9 @@ def on_failure(
     if identity == history.identity:
         return history
     history = replace(history, identity=identity)
+    if history.restart_at is not None and time < history.restart_at:
+        # What failed before has not started again: both restart together.
+        return history
     match strategy:
         case NoRestart():
             return replace(history, counted=history.counted + 1, restart_at=None)
@@ -61,9 +66,6 @@ def on_failure(
 
 def _backed_off(strategy: ExponentialDelay, history: FailureHistory, time: Time, salt: str) -> FailureHistory:
     last = history.restart_at
-    if last is not None and time < last:
-        # What failed before has not started again: both restart together.
-        return history
     if last is None or time - last >= strategy.reset_threshold:
         counted, backoff = 1, strategy.initial
     else:

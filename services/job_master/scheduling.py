@@ -18,7 +18,7 @@ from ...schemas.types import ExecutionState
 from ..roles import Time, derive_id
 from . import execution_states
 from .slot_pool import PendingRequest, fitting
-from .slot_sharing import SlotTree, allocate_shared_slot, allocate_single_slot, leaves
+from .slot_sharing import LogicalSlot, SlotTree, allocate_shared_slot, allocate_single_slot, leaves
 from .state import Deployment, Execution, JobMasterState, Progress
 from .topology import SchedulingVertex, SlotKey
 
@@ -91,7 +91,7 @@ def make_ready(
     sizes: Counter[tuple[str, str, int]] = Counter()
     for execution in executions:
         ready[execution.execution_attempt_id] = cause
-        sizes[(execution.vertex_id, slot_of(state, execution)[1], cause)] += 1
+        sizes[(execution.vertex_id, slot_of(state, execution).resource_id, cause)] += 1
     if not ready:
         return state
     deployments = state.submissions.deployments
@@ -125,12 +125,12 @@ def unready(
     return replace(state, submissions=submissions)
 
 
-def slot_of(state: JobMasterState, execution: Execution) -> tuple[str, str]:
-    """(AllocationID, ResourceID) of the slot that an Execution was, or is to be submitted into. Raises KeyError."""
+def slot_of(state: JobMasterState, execution: Execution) -> LogicalSlot:
+    """The slot that an Execution was, or is to be submitted into. Raises KeyError where it has none."""
     if execution.allocation_id is not None and execution.resource_id is not None:
-        return execution.allocation_id, execution.resource_id
+        return LogicalSlot(execution.allocation_id, execution.resource_id)
     allocation_id = state.sharing.trees[state.topology.slot_of(execution.vertex)].allocation_id
-    return allocation_id, state.slots.slots[allocation_id].resource_id
+    return LogicalSlot(allocation_id, state.slots.slots[allocation_id].resource_id)
 
 
 def _schedule(state: JobMasterState, vertices: Sequence[SchedulingVertex], cause: int) -> JobMasterState:

@@ -10,6 +10,7 @@ children is gone, and its physical slot available.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 from immutables import Map
@@ -41,6 +42,13 @@ class SlotTree(msgspec.Struct, frozen=True):
     allocation_id: str
     resolved: bool
     root: TaskSlot
+
+
+class LogicalSlot(NamedTuple):
+    """A leaf as its Execution sees it: the physical slot that it runs in, and where that is."""
+
+    allocation_id: str
+    resource_id: str
 
 
 class SlotSharingManager(msgspec.Struct, frozen=True):

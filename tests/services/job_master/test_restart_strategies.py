@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -99,7 +100,7 @@ def test_without_restarts_the_first_failure_is_the_last() -> None:
     gaps=st.lists(st.integers(0, HOUR), min_size=21),
 )
 def test_a_fixed_delay_restarts_as_often_as_it_says(attempts: int, delay: int, gaps: list[int]) -> None:
-    times = list(accumulate(gaps))
+    times = list(accumulate(delay + gap for gap in gaps))
     found = verdicts(FixedDelay(attempts=attempts, delay=delay), times)
     assert found == [*(time + delay for time in times[:attempts]), None]
 
@@ -108,7 +109,7 @@ def test_a_fixed_delay_restarts_as_often_as_it_says(attempts: int, delay: int, g
 @given(
     most=st.integers(1, 5),
     interval=st.integers(1, 100),
-    gaps=st.lists(st.integers(0, 50), min_size=1, max_size=40),
+    gaps=st.lists(st.integers(7, 50), min_size=1, max_size=40),
 )
 def test_a_rate_is_exceeded_by_one_failure_too_many_within_the_interval(
     most: int, interval: int, gaps: list[int]
@@ -158,10 +159,21 @@ def test_an_exponential_delay_is_reset_after_a_quiet_time() -> None:
     assert (quiet.backoff, quiet.counted) == (EXPONENTIAL.initial, 1)
 
 
-def test_what_fails_while_others_wait_for_their_restart_restarts_with_them_and_counts_once() -> None:
-    first = on_failure(EXPONENTIAL, FailureHistory(), "a", HOUR, "job")
-    second = on_failure(EXPONENTIAL, first, "b", HOUR + SECOND // 2, "job")
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        EXPONENTIAL,
+        FixedDelay(attempts=1, delay=SECOND),
+        FailureRate(max_failures=1, interval=60 * SECOND, delay=SECOND),
+    ],
+)
+def test_what_fails_while_others_wait_for_their_restart_restarts_with_them_and_counts_once(
+    strategy: RestartStrategyOptions,
+) -> None:
+    first = on_failure(strategy, FailureHistory(), "a", HOUR, "job")
+    second = on_failure(strategy, first, "b", HOUR + SECOND // 2, "job")
     assert (second.restart_at, second.counted) == (first.restart_at, 1)
+    assert second.restart_at == HOUR + SECOND
 
 
 @settings(deadline=None)
