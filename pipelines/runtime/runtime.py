@@ -178,7 +178,7 @@ class TaskRuntime:
     def attempts(self) -> Mapping[str, Mapping[str, float]]:
         """execution_attempt_id -> its accumulators, for all that were deployed and not yet reported as ended."""
         # In this order: one that is being started is in both, not in neither.
-        counted: dict[str, Mapping[str, float]] = dict.fromkeys(list(self._deploying), {})
+        counted: dict[str, Mapping[str, float]] = {each: {} for each in list(self._deploying)}
         return counted | {each.id: each.accumulators for each in list(self._executions.values())}
 
     def deploy(self, deployment: VertexDeployment) -> None:
