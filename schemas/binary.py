@@ -12,12 +12,11 @@ the bytes end. A size that points behind the end is found there.
 from __future__ import annotations
 
 import functools
-import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from . import avro, types
+from . import avro, primitives, types
 from .catalog import EVENTS
 from .event import Event
 from .types import Header
@@ -43,177 +42,27 @@ def functions(name: str) -> Functions:
     return _compiled(name)
 
 
-def _varint(zigzag: int) -> bytes:
-    out = bytearray()
-    while zigzag > 0x7F:
-        out.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    out.append(zigzag)
-    return bytes(out)
-
-
-class _Sizes(dict[int, bytes]):
-    """Lengths as Avro writes them; the short ones are at hand."""
-
-    def __missing__(self, size: int) -> bytes:
-        return _varint(size << 1)
-
-
-_SIZES = _Sizes({size: _varint(size << 1) for size in range(4096)})
-_FLAGS = {False: b"\x00", True: b"\x01"}
-_DOUBLE = struct.Struct("<d")
-_INT_RANGE = range(-(1 << 31), 1 << 31)
-_LONG_RANGE = range(-(1 << 63), 1 << 63)
-
-
-def _write_long(value: int) -> bytes:
-    if 0 <= value < 0x100000:
-        # Offsets, for the most part: up to 2**20, three bytes at most.
-        if value < 0x40:
-            return _SIZES[value]
-        if value < 0x2000:
-            return bytes((value << 1 & 0x7E | 0x80, value >> 6))
-        return bytes((value << 1 & 0x7E | 0x80, value >> 6 & 0x7F | 0x80, value >> 13))
-    return _write_far(value)
-
-
-@functools.lru_cache(64)
-def _write_far(value: int) -> bytes:
-    # Times: all that is decided together has the same.
-    if value not in _LONG_RANGE:
-        raise ValueError(f"{value!r} is no 64-bit integer")
-    return _varint(value << 1 ^ value >> 63)
-
-
-def _write_int(value: int) -> bytes:
-    if value not in _INT_RANGE:
-        raise ValueError(f"{value!r} is no 32-bit integer")
-    return _write_long(value)
-
-
-def _write_string(value: str) -> bytes:
-    text = value.encode()
-    return _SIZES[len(text)] + text
-
-
-def _write_bytes(value: bytes) -> bytes:
-    return _SIZES[len(value)] + value
-
-
-def _write_array(values: Any, write: Callable[[Any], bytes]) -> bytes:
-    return _SIZES[len(values)] + b"".join(map(write, values)) + b"\x00" if values else b"\x00"
-
-
-def _write_map(values: Mapping[str, Any], write: Callable[[Any], bytes]) -> bytes:
-    if not values:
-        return b"\x00"
-    items = [_write_string(key) + write(value) for key, value in values.items()]
-    return _SIZES[len(values)] + b"".join(items) + b"\x00"
-
-
-def _read_long(data: bytes, at: int) -> tuple[int, int]:
-    zigzag = data[at]
-    at += 1
-    if zigzag > 0x7F:
-        # Offsets take three bytes, for the most part.
-        second = data[at]
-        at += 1
-        zigzag = zigzag & 0x7F | (second & 0x7F) << 7
-        if second > 0x7F:
-            third = data[at]
-            at += 1
-            zigzag |= (third & 0x7F) << 14
-            if third > 0x7F:
-                return _read_far(data, at - 3)
-    return zigzag >> 1 ^ -(zigzag & 1), at
-
-
-def _read_far(data: bytes, at: int) -> tuple[int, int]:
-    value = _time(data[at : at + 8])
-    if value is not None:
-        return value, at + 8
-    zigzag = shift = 0
-    byte = 0x80
-    while byte > 0x7F and shift < 70:
-        byte = data[at]
-        zigzag |= (byte & 0x7F) << shift
-        shift += 7
-        at += 1
-    if byte > 0x7F or zigzag >> 64:
-        raise ValueError("an integer of more than 64 bits")
-    return zigzag >> 1 ^ -(zigzag & 1), at
-
-
-@functools.lru_cache(64)
-def _time(eight: bytes) -> int | None:
-    """The long that takes exactly these bytes, as the times of this century do; None: it takes more or fewer.
-
-    What was decided together has one time, and is read together.
-    """
-    if len(eight) < 8 or eight[7] > 0x7F or any(byte < 0x80 for byte in eight[:7]):
-        return None
-    zigzag = sum((byte & 0x7F) << 7 * index for index, byte in enumerate(eight))
-    return zigzag >> 1 ^ -(zigzag & 1)
-
-
-def _read_int(data: bytes, at: int) -> tuple[int, int]:
-    value, at = _read_long(data, at)
-    if value not in _INT_RANGE:
-        raise ValueError("an integer of more than 32 bits")
-    return value, at
-
-
-def _read_size(data: bytes, at: int) -> tuple[int, int]:
-    size, at = _read_long(data, at)
-    if size < 0:
-        raise ValueError("a negative size")
-    return size, at
-
-
-def _read_array(
-    data: bytes, at: int, read: Callable[[bytes, int], tuple[Any, int]]
-) -> tuple[tuple[Any, ...], int]:
-    items = []
-    count, at = _read_long(data, at)
-    while count:
-        if count < 0:
-            # Blocks may say how long they are, for readers that skip them.
-            _, at = _read_size(data, at)
-        for _ in range(abs(count)):
-            item, at = read(data, at)
-            items.append(item)
-        count, at = _read_long(data, at)
-    return tuple(items), at
-
-
-def _ends(data: bytes, at: int) -> None:
-    if at < len(data):
-        raise ValueError(f"{len(data) - at} bytes follow the event")
-    if at > len(data):
-        raise ValueError(f"{at - len(data)} bytes are missing")
-
-
 class _Source:
     """The text of one record's functions, as it grows, and the names that it refers to."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {
-            "SIZES": _SIZES,
-            "FLAGS": _FLAGS,
+            "SIZES": primitives.SIZES,
+            "FLAGS": primitives.FLAGS,
             "FLAG_VALUES": (False, True),
-            "pack_double": _DOUBLE.pack,
-            "unpack_double": _DOUBLE.unpack_from,
-            "write_long": _write_long,
-            "write_int": _write_int,
-            "write_string": _write_string,
-            "write_bytes": _write_bytes,
-            "write_array": _write_array,
-            "write_map": _write_map,
-            "read_long": _read_long,
-            "read_int": _read_int,
-            "read_size": _read_size,
-            "read_array": _read_array,
-            "ends": _ends,
+            "pack_double": primitives.DOUBLE.pack,
+            "unpack_double": primitives.DOUBLE.unpack_from,
+            "write_long": primitives.write_long,
+            "write_int": primitives.write_int,
+            "write_string": primitives.write_string,
+            "write_bytes": primitives.write_bytes,
+            "write_array": primitives.write_array,
+            "write_map": primitives.write_map,
+            "read_long": primitives.read_long,
+            "read_int": primitives.read_int,
+            "read_size": primitives.read_size,
+            "read_array": primitives.read_array,
+            "ends": primitives.ends,
             "Event": Event,
             "Header": Header,
         }
@@ -229,6 +78,7 @@ class _Source:
         return name
 
     def function(self, text: str, name: str) -> Any:
+        # The text holds names of fields from our own .avsc files, and nothing from outside.
         exec(compile(text, f"<{name}>", "exec"), self.names)
         return self.names[name]
 
@@ -262,7 +112,7 @@ def _item_writer(source: _Source, schema: Any) -> str:
     match schema:
         case str() if schema in avro.schemas():
             if _is_enum(schema):
-                symbols = {each: _varint(index << 1) for index, each in enumerate(_enum(schema))}
+                symbols = {each: primitives.varint(index << 1) for index, each in enumerate(_enum(schema))}
                 return source.named(symbols.__getitem__)
             return source.named(_record(schema)[0])
         case _:

@@ -1,0 +1,165 @@
+"""Avro's primitive types, arrays and maps as bytes: what the functions of `binary` are put together from.
+
+A reader is given all bytes and where to begin, and returns the value and where it ended. It raises ValueError or
+IndexError for bytes that hold no such value; a writer ValueError, TypeError or AttributeError for a value that does not
+fit.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def varint(zigzag: int) -> bytes:
+    """A number that is not negative, seven bits a byte, the lowest first (Avro specification, "Primitive Types")."""
+    out = bytearray()
+    while zigzag > 0x7F:
+        out.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+class _Sizes(dict[int, bytes]):
+    """Lengths as Avro writes them; the short ones are at hand."""
+
+    def __missing__(self, size: int) -> bytes:
+        return varint(size << 1)
+
+
+SIZES = _Sizes({size: varint(size << 1) for size in range(4096)})
+FLAGS = {False: b"\x00", True: b"\x01"}
+DOUBLE = struct.Struct("<d")
+_INT_RANGE = range(-(1 << 31), 1 << 31)
+_LONG_RANGE = range(-(1 << 63), 1 << 63)
+
+
+def write_long(value: int) -> bytes:
+    if 0 <= value < 0x100000:
+        # Offsets, for the most part: up to 2**20, three bytes at most.
+        if value < 0x40:
+            return SIZES[value]
+        if value < 0x2000:
+            return bytes((value << 1 & 0x7E | 0x80, value >> 6))
+        return bytes((value << 1 & 0x7E | 0x80, value >> 6 & 0x7F | 0x80, value >> 13))
+    return _write_far(value)
+
+
+@functools.lru_cache(64)
+def _write_far(value: int) -> bytes:
+    # Times: all that is decided together has the same.
+    if value not in _LONG_RANGE:
+        raise ValueError(f"{value!r} is no 64-bit integer")
+    return varint(value << 1 ^ value >> 63)
+
+
+def write_int(value: int) -> bytes:
+    if value not in _INT_RANGE:
+        raise ValueError(f"{value!r} is no 32-bit integer")
+    return write_long(value)
+
+
+def write_string(value: str) -> bytes:
+    text = value.encode()
+    return SIZES[len(text)] + text
+
+
+def write_bytes(value: bytes) -> bytes:
+    return SIZES[len(value)] + value
+
+
+def write_array(values: Any, write: Callable[[Any], bytes]) -> bytes:
+    return SIZES[len(values)] + b"".join(map(write, values)) + b"\x00" if values else b"\x00"
+
+
+def write_map(values: Mapping[str, Any], write: Callable[[Any], bytes]) -> bytes:
+    if not values:
+        return b"\x00"
+    items = [write_string(key) + write(value) for key, value in values.items()]
+    return SIZES[len(values)] + b"".join(items) + b"\x00"
+
+
+def read_long(data: bytes, at: int) -> tuple[int, int]:
+    zigzag = data[at]
+    at += 1
+    if zigzag > 0x7F:
+        # Offsets take three bytes, for the most part.
+        second = data[at]
+        at += 1
+        zigzag = zigzag & 0x7F | (second & 0x7F) << 7
+        if second > 0x7F:
+            third = data[at]
+            at += 1
+            zigzag |= (third & 0x7F) << 14
+            if third > 0x7F:
+                return _read_far(data, at - 3)
+    return zigzag >> 1 ^ -(zigzag & 1), at
+
+
+def _read_far(data: bytes, at: int) -> tuple[int, int]:
+    value = _time(data[at : at + 8])
+    if value is not None:
+        return value, at + 8
+    zigzag = shift = 0
+    byte = 0x80
+    while byte > 0x7F and shift < 70:
+        byte = data[at]
+        zigzag |= (byte & 0x7F) << shift
+        shift += 7
+        at += 1
+    if byte > 0x7F or zigzag >> 64:
+        raise ValueError("an integer of more than 64 bits")
+    return zigzag >> 1 ^ -(zigzag & 1), at
+
+
+@functools.lru_cache(64)
+def _time(eight: bytes) -> int | None:
+    """The long that takes exactly these bytes, as the times of this century do; None: it takes more or fewer.
+
+    What was decided together has one time, and is read together.
+    """
+    if len(eight) < 8 or eight[7] > 0x7F or any(byte < 0x80 for byte in eight[:7]):
+        return None
+    zigzag = sum((byte & 0x7F) << 7 * index for index, byte in enumerate(eight))
+    return zigzag >> 1 ^ -(zigzag & 1)
+
+
+def read_int(data: bytes, at: int) -> tuple[int, int]:
+    value, at = read_long(data, at)
+    if value not in _INT_RANGE:
+        raise ValueError("an integer of more than 32 bits")
+    return value, at
+
+
+def read_size(data: bytes, at: int) -> tuple[int, int]:
+    size, at = read_long(data, at)
+    if size < 0:
+        raise ValueError("a negative size")
+    return size, at
+
+
+def read_array(
+    data: bytes, at: int, read: Callable[[bytes, int], tuple[Any, int]]
+) -> tuple[tuple[Any, ...], int]:
+    items = []
+    count, at = read_long(data, at)
+    while count:
+        if count < 0:
+            # Blocks may say how long they are, for readers that skip them.
+            _, at = read_size(data, at)
+        for _ in range(abs(count)):
+            item, at = read(data, at)
+            items.append(item)
+        count, at = read_long(data, at)
+    return tuple(items), at
+
+
+def ends(data: bytes, at: int) -> None:
+    """Raises ValueError where a reader that came to `at` did not end with the bytes."""
+    if at < len(data):
+        raise ValueError(f"{len(data) - at} bytes follow the event")
+    if at > len(data):
+        raise ValueError(f"{at - len(data)} bytes are missing")
