@@ -54,7 +54,7 @@ def _slots_offered(state: JobMasterState, record: Record, body: job_master.Offer
     wanted = state.status in ACTIVE and (connection is None or connection.farewell is None)
     accepted, rejected = [], []
     taken: list[SlotOffer] = []
-    for offer in body.slots:
+    for offer in {each.allocation_id: each for each in body.slots}.values():
         held, request = pool.slots.get(offer.allocation_id), pool.requests.get(offer.allocation_id)
         if held is not None and held.resource_id == resource_id:
             # A TaskExecutor that restarted offers what it holds already: it is told again.
@@ -68,10 +68,10 @@ def _slots_offered(state: JobMasterState, record: Record, body: job_master.Offer
         slot: replace(state.sharing.trees[slot], resolved=True)
         for slot in (pool.requests[offer.allocation_id].slot for offer in taken)
     }
-    answer = OfferAnswer(
-        resource_id, tuple(accepted), tuple(rejected), f"job {state.job_id} does not want it"
-    )
-    state = replace(state, answers=state.answers.set(cause, answer))
+    if accepted or rejected:
+        reason = f"job {state.job_id} does not want it"
+        answer = OfferAnswer(resource_id, tuple(accepted), tuple(rejected), reason)
+        state = replace(state, answers=state.answers.set(cause, answer))
     if not taken:
         return state
     state = replace(state, slots=pool.offered(taken, resource_id, cause), sharing=state.sharing.plant(trees))

@@ -271,6 +271,17 @@ def test_a_surplus_slot_is_given_back() -> None:
     assert rejected.reason == "job j does not want it"
 
 
+def test_an_offer_that_names_a_slot_twice_or_none_is_answered_as_if_it_did_not() -> None:
+    job = Job(GRAPH, DELAY)
+    job.assemble(())
+    request = min(job.state.slots.requests)
+    job.offer("te-1", request, request)
+    job.offer("te-1")
+    (answer,) = bodies(job.say(), task_executor.SlotsAccepted)
+    assert answer.allocation_ids == (request,)
+    assert not job.state.answers
+
+
 def test_a_slot_that_is_held_and_offered_again_is_taken_again() -> None:
     job = running(GRAPH)
     held = min(job.state.slots.slots)
