@@ -31,10 +31,15 @@ def _lost(state: TaskExecutorState, record: Record, body: everyone.TaskExecutorL
 def _silence(
     state: TaskExecutorState, record: Record, body: task_executor.HeartbeatTimedOut
 ) -> TaskExecutorState:
+    # One that has not answered yet need not be asked again: its successor finds the question in the log.
     if body.peer == RESOURCE_MANAGER:
-        return register_again(state, record.offset)
+        registration = state.registration
+        known = registration is not None and registration.instance_id is not None
+        return register_again(state, record.offset) if known else state
     connection = state.jobs.get(instance_of(body.peer)) if kind_of(body.peer) == JOB_MASTER else None
-    return state if connection is None else reconnect(state, connection, record.offset)
+    if connection is None or not connection.answered:
+        return state
+    return reconnect(state, connection, record.offset)
 
 
 def _slots_contradicted(

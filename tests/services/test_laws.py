@@ -284,13 +284,16 @@ def test_what_is_illegal_is_told_with_its_story_and_changes_nothing(name: str | 
         replica.apply(record)
     told.clear()
     before = dict(replica.states)
-    for record in log_of(name):
-        if isinstance(record.body, job_master.StartJob):
-            again = Record(replica.offset + 1, record.header, record.body)
-            epoch = replica.leadership.epoch(record.header.sender)
-            assert replica.apply(replace(again, header=replace(record.header, sender_epoch=epoch))) == []
-            same = replica.states == before
-            assert same
-            assert record.header.recipient in str(told[-1][0]) + str(told[-2][0])
-            assert told[-1][1] == replica.story(record.header.recipient)
+    # A deposed leader may have said it too.
+    starts = {
+        each.header.recipient: each for each in log_of(name) if isinstance(each.body, job_master.StartJob)
+    }
+    for recipient, record in starts.items():
+        again = Record(replica.offset + 1, record.header, record.body)
+        epoch = replica.leadership.epoch(record.header.sender)
+        assert replica.apply(replace(again, header=replace(record.header, sender_epoch=epoch))) == []
+        same = replica.states == before
+        assert same
+        assert recipient in str(told[-1][0]) + str(told[-2][0])
+        assert told[-1][1] == replica.story(recipient)
     assert len(told) == 2 * len([each for each in before if each.startswith("job_master/")])

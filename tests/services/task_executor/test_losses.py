@@ -149,6 +149,17 @@ def test_the_silence_of_a_job_master_is_answered_with_a_greeting_and_the_offer_o
     assert [each.allocation_id for each in offer.slots] == ["c"]
 
 
+@pytest.mark.parametrize("peer", [RM, JM])
+def test_a_master_that_has_not_answered_is_not_asked_again(peer: str) -> None:
+    talk = running()
+    talk.silence(peer)
+    talk.settle()
+    before = talk.state
+    talk.silence(peer)
+    assert talk.state is before
+    assert talk.settle() == []
+
+
 @pytest.mark.parametrize("peer", ["job_master/unknown", "client/x", "nonsense"])
 def test_the_silence_of_strangers_is_nothing(peer: str) -> None:
     talk = running()
