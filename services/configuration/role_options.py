@@ -8,29 +8,13 @@ roles' Time is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from ...pipelines.graph import job_options
 from ...pipelines.graph.job_options import RestartStrategyType, ScheduleMode
-from ...pipelines.graph.options import ConfigOption
 from . import options
-from .options import ResourceManagerMode, WorkerDriver
-
-
-class HeartbeatOptions(msgspec.Struct, frozen=True):
-    """`timeout` is above `interval`: where a log says otherwise, both have their defaults."""
-
-    interval: int = options.HEARTBEAT_INTERVAL.default
-    timeout: int = options.HEARTBEAT_TIMEOUT.default
-
-    @classmethod
-    def of(cls, configuration: Mapping[str, str]) -> HeartbeatOptions:
-        """Never fails."""
-        interval = options.HEARTBEAT_INTERVAL.of(configuration)
-        timeout = options.HEARTBEAT_TIMEOUT.of(configuration)
-        return cls(interval, timeout) if timeout > interval else cls()
+from .options import ResourceManagerMode
 
 
 class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +24,7 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     unfulfillable_timeout: int = options.UNFULFILLABLE_TIMEOUT.default
     start_up_time: int = options.START_UP_TIME.default
     restart_grace: int = options.RESTART_GRACE.default
-    heartbeat: HeartbeatOptions = HeartbeatOptions()
     mode: ResourceManagerMode = options.RESOURCE_MANAGER_MODE.default
-    worker_driver: WorkerDriver = options.WORKER_DRIVER.default
     slots_per_worker: int = options.NUMBER_OF_TASK_SLOTS.default
     max_slots: int | None = options.MAX_SLOTS.default
     taskmanager_timeout: int = options.TASK_MANAGER_TIMEOUT.default
@@ -59,9 +41,7 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
             unfulfillable_timeout=options.UNFULFILLABLE_TIMEOUT.of(configuration),
             start_up_time=options.START_UP_TIME.of(configuration),
             restart_grace=options.RESTART_GRACE.of(configuration),
-            heartbeat=HeartbeatOptions.of(configuration),
             mode=options.RESOURCE_MANAGER_MODE.of(configuration),
-            worker_driver=options.WORKER_DRIVER.of(configuration),
             slots_per_worker=options.NUMBER_OF_TASK_SLOTS.of(configuration),
             max_slots=options.MAX_SLOTS.of(configuration),
             taskmanager_timeout=options.TASK_MANAGER_TIMEOUT.of(configuration),
@@ -75,17 +55,13 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
 class TaskExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """From RegisterTaskExecutor."""
 
-    number_of_slots: int = options.NUMBER_OF_TASK_SLOTS.default
     slot_timeout: int = options.SLOT_TIMEOUT.default
-    heartbeat: HeartbeatOptions = HeartbeatOptions()
 
     @classmethod
     def of(cls, configuration: Mapping[str, str]) -> TaskExecutorOptions:
         """Never fails."""
         return cls(
-            number_of_slots=options.NUMBER_OF_TASK_SLOTS.of(configuration),
             slot_timeout=options.SLOT_TIMEOUT.of(configuration),
-            heartbeat=HeartbeatOptions.of(configuration),
         )
 
 
@@ -160,7 +136,6 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     restart_strategy: RestartStrategyOptions = restart_strategy({})
     schedule_mode: ScheduleMode = job_options.SCHEDULE_MODE.default
     slot_idle_timeout: int = options.SLOT_IDLE_TIMEOUT.default
-    heartbeat: HeartbeatOptions = HeartbeatOptions()
 
     @classmethod
     def of(cls, configuration: Mapping[str, str]) -> JobOptions:
@@ -169,16 +144,10 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             restart_strategy=restart_strategy(configuration),
             schedule_mode=job_options.SCHEDULE_MODE.of(configuration),
             slot_idle_timeout=options.SLOT_IDLE_TIMEOUT.of(configuration),
-            heartbeat=HeartbeatOptions.of(configuration),
         )
 
 
-_OF_THE_CLUSTER_FOR_JOBS: tuple[ConfigOption[Any], ...] = (
-    options.SLOT_IDLE_TIMEOUT,
-    options.HEARTBEAT_INTERVAL,
-    options.HEARTBEAT_TIMEOUT,
-)
-_FOR_JOBS = frozenset(option.key for option in (*job_options.OPTIONS, *_OF_THE_CLUSTER_FOR_JOBS))
+_FOR_JOBS = frozenset(option.key for option in (*job_options.OPTIONS, options.SLOT_IDLE_TIMEOUT))
 
 
 def job_configuration(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from ..log.dead_letters import DeadLetters
 from ..log.topics import submissions_topic
 from ..replica import Replica
 from ..resource_manager import ResourceManager
-from ..resource_manager.drivers.local_process import LocalProcessDriver, taskexecutor_command
+from ..resource_manager.drivers.table import new_driver
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
 from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Shell
@@ -69,9 +69,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         DISPATCHER: DispatcherShell(host.say, submissions, configuration.as_map()),
         RESOURCE_MANAGER: ResourceManagerShell(
             host.say,
-            lambda on_exit: LocalProcessDriver(
-                configuration.home, cluster, taskexecutor_command(configuration), on_exit
-            ),
+            lambda on_exit: new_driver(configuration, on_exit),
             lambda on_end: ProcessWatch(cluster, on_end),
             of_workers.follow,
         ),

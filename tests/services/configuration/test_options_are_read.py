@@ -1,0 +1,103 @@
+"""No option is for show: something reads each of them.
+
+What the tables declare is looked for in the code: an option by the name of its constant outside its declaration, and a
+field that roles go by as an attribute of somebody's `options`, or in the pattern of a match.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import tailrace.pipelines
+import tailrace.services
+from tailrace.pipelines.graph import job_options
+from tailrace.pipelines.graph.options import ConfigOption
+from tailrace.services.configuration import Configuration, options, role_options
+from tailrace.services.resource_manager.drivers.table import DRIVERS, new_driver
+
+DECLARED_IN = {Path(str(options.__file__)), Path(str(job_options.__file__))}
+MODULES = {
+    path: ast.parse(path.read_text())
+    for package in (tailrace.services, tailrace.pipelines)
+    for path in Path(package.__path__[0]).rglob("*.py")
+}
+BY_CONSTANT: dict[str, ConfigOption[Any]] = {
+    name: value
+    for module in (options, job_options)
+    for name, value in vars(module).items()
+    if isinstance(value, ConfigOption)
+}
+STRUCTS = [
+    each
+    for each in vars(role_options).values()
+    if isinstance(each, type)
+    and issubclass(each, msgspec.Struct)
+    and each.__module__ == role_options.__name__
+]
+
+
+def loaded(tree: ast.AST) -> set[str]:
+    """Names that are read, bare or behind a module's."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return names | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def fields_read(tree: ast.AST) -> set[str]:
+    """x in options.x and in <anything>.options.x; (class, x) as "class.x" in a pattern, or of an annotated argument."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute | ast.Name):
+            owner = node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id
+            if owner == "options":
+                found.add(node.attr)
+        if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name):
+            found |= {f"{node.cls.id}.{name}" for name in node.kwd_attrs}
+        if isinstance(node, ast.FunctionDef):
+            kinds = {each.arg: ast.unparse(each.annotation) for each in node.args.args if each.annotation}
+            for part in ast.walk(node):
+                if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+                    found.add(f"{kinds.get(part.value.id)}.{part.attr}")
+    return found
+
+
+READ = {path: loaded(tree) for path, tree in MODULES.items() if path not in DECLARED_IN}
+FIELDS = set[str]().union(
+    *(fields_read(tree) for path, tree in MODULES.items() if path != Path(str(role_options.__file__)))
+)
+
+
+def test_every_option_of_the_tables_has_a_constant() -> None:
+    assert {each.key for each in BY_CONSTANT.values()} >= {*options.BY_KEY, *job_options.BY_KEY}
+
+
+@pytest.mark.parametrize("constant", sorted(BY_CONSTANT))
+def test_every_option_is_read(constant: str) -> None:
+    used_by_its_own_module = constant == "EXTERNAL_RESOURCE_AMOUNT"
+    readers = [path for path, names in READ.items() if constant in names]
+    assert readers or used_by_its_own_module, f"nothing reads {BY_CONSTANT[constant].key}"
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda struct: struct.__name__)
+def test_every_field_that_roles_are_given_is_read_by_one(struct: type[msgspec.Struct]) -> None:
+    unread = [
+        name
+        for name in struct.__struct_fields__
+        if name not in FIELDS and f"{struct.__name__}.{name}" not in FIELDS
+    ]
+    assert unread == []
+
+
+def test_every_worker_driver_that_can_be_named_can_be_made(tmp_path: Path) -> None:
+    assert set(DRIVERS) == set(options.WorkerDriver)
+    for name in options.WorkerDriver:
+        wanted = Configuration({"home": str(tmp_path), "resourcemanager.worker-driver": name.value})
+        driver = new_driver(wanted, lambda resource_id, reason: None)
+        try:
+            assert driver.survivors() == {}
+        finally:
+            driver.close()
