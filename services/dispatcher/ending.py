@@ -1,5 +1,8 @@
 """The end of a cluster: no job is taken any more, those that are there end or are suspended, then the TaskExecutors go.
 
+An end that suspends can be made one that cancels, for as long as it lasts: who waits for a suspension that hangs has a
+way out. Not the other way round: what is cancelled can't go on.
+
 Who dies on the way does not matter: the next leader goes on where the log says. When the cluster is over, its next
 leader starts it again, and the jobs that were suspended go on.
 """
@@ -19,13 +22,13 @@ from .state import DispatcherState, Ending
 
 
 def _asked_for(state: DispatcherState, record: Record, body: dispatcher.ShutDownCluster) -> DispatcherState:
-    if state.ending is not None:
+    if state.ending is not None and body.suspend:
         return state
-    live = sorted((state.jobs[job_id] for job_id in state.live), key=lambda job: (job.cause, job.job_id))
     end = jobs.to_suspend if body.suspend else jobs.to_cancel
-    for job in live:
+    concerned = state.live if body.suspend else (*state.live, *state.suspended)
+    for job in sorted((state.jobs[job_id] for job_id in concerned), key=lambda job: (job.cause, job.job_id)):
         state = end(state, job, record.offset)
-    return replace(state, ending=Ending(body.reason, record.offset))
+    return replace(state, ending=state.ending or Ending(body.reason, record.offset))
 
 
 def _passed_on(

@@ -149,6 +149,79 @@ def test_a_job_may_end_before_it_hears_that_it_is_suspended(status: JobStatus) -
     assert names(talk.settle()) == ["JobFinished", "ShutDownCluster"]
 
 
+# An end that suspends becomes one that cancels
+
+
+@pytest.mark.parametrize("phase", [each for each in Phase if each not in (Phase.TERMINATED, Phase.ENDED)])
+@pytest.mark.parametrize("said", [0, 1, 2])
+@pytest.mark.parametrize("reached", [False, True])
+def test_the_stronger_request_wins_in_every_phase_and_whatever_was_said(
+    phase: Phase, said: int, reached: bool
+) -> None:
+    talk = in_phase(phase)
+    talk.shut_down(suspend=True)
+    if phase is Phase.BUILDING:
+        talk.hear(dispatcher.JobGraphBuilt(job_id="j", job_graph=graph()), OWN, OWN)
+    told: list[str] = []
+    for _ in range(said):
+        owed = talk.owed()
+        for each in owed:
+            talk.say(each)
+        told += names([each.body for each in owed])
+    if reached and "SuspendJob" in told:
+        talk.reach(SUSPENDED)
+        told += names(talk.settle())
+    talk.shut_down()
+    told += names(talk.settle())
+    talk.shut_down(suspend=True)
+    assert told.count("CancelJob") == 1
+    assert "SuspendJob" not in told[told.index("CancelJob") :]
+    talk.reach(SUSPENDED) if not reached and "SuspendJob" in told else None
+    talk.reach(CANCELED)
+    told += names(talk.settle())
+    assert told.count("ShutDownCluster") == told.count("JobFinished") == 1
+    assert talk.state.jobs["j"].status is CANCELED
+
+
+def test_a_suspended_job_is_cancelled_by_the_end_of_a_cluster_that_waits_for_others() -> None:
+    talk = Talk()
+    for job_id in ("j", "k"):
+        talk.submit(job_id)
+    talk.settle()
+    talk.shut_down(suspend=True)
+    talk.settle()
+    talk.reach(SUSPENDED, "j")
+    talk.shut_down()
+    assert names(talk.settle()) == ["CancelJob", "CancelJob"]
+    talk.reach(CANCELED, "j")
+    talk.reach(CANCELED, "k")
+    assert names(talk.settle()) == ["JobFinished", "JobFinished", "ShutDownCluster"]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 4, 8, 16, 32])
+def test_with_all_the_other_roles_a_suspension_becomes_a_cancellation_at_any_time(steps: int) -> None:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1", slots=2)
+    cluster.settle()
+    cluster.submit("j1", graph(2))
+    cluster.settle()
+    cluster.say("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="for now", suspend=True))
+    for _ in range(steps):
+        cluster.step()
+    cluster.say("client/test", "dispatcher", dispatcher.ShutDownCluster(reason="for good"))
+    cluster.settle()
+    if not cluster.said("JobFinished"):
+        # The cluster was over before the request came: whoever leads next goes on with it.
+        cluster.start_master()
+        cluster.start_task_executor("te-1", slots=2)
+        cluster.settle()
+    assert cluster.replica.states["job_master/j1"].status is CANCELED
+    (finished,) = cluster.said("JobFinished")
+    assert finished.body.status is CANCELED  # type: ignore[attr-defined]
+    assert cluster.said("ClusterTerminated")
+
+
 # Requests that are refused
 
 

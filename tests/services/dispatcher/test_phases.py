@@ -77,8 +77,10 @@ BECOMES: dict[tuple[Phase, str], Phase] = {
     (Phase.CANCEL_REQUESTED, "finished"): Phase.TERMINATED,
     (Phase.SUSPEND_REQUESTED, "suspend said"): Phase.RUNNING,
     (Phase.SUSPEND_REQUESTED, "cancel"): Phase.CANCEL_REQUESTED,
+    (Phase.SUSPEND_REQUESTED, "stop"): Phase.CANCEL_REQUESTED,
     (Phase.SUSPEND_REQUESTED, "finished"): Phase.TERMINATED,
     (Phase.SUSPENDED, "cancel"): Phase.CANCEL_REQUESTED,
+    (Phase.SUSPENDED, "stop"): Phase.CANCEL_REQUESTED,
     (Phase.RESUME_REQUESTED, "resume said"): Phase.RUNNING,
     (Phase.TERMINATED, "told"): Phase.ENDED,
 }
