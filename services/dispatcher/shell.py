@@ -30,6 +30,7 @@ class DispatcherShell:
         """`configuration` is what the cluster is to go by, as ConfigurationChanged has it; None: what the log says."""
         self._say = say
         self._configuration = configuration
+        self._configured = False
         self._submissions = submissions
         self._admitting = False
         self._begun: set[str] = set()
@@ -37,18 +38,25 @@ class DispatcherShell:
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if not self._admitting and isinstance(state, DispatcherState):
-            self._admitting = True
-            if self._configuration not in (None, state.configuration):
-                # Before the first submission, so that every job that is admitted here goes by it.
-                changed = everyone.ConfigurationChanged(configuration=self._configuration)
-                self._say(DISPATCHER, Owed(EVERYONE, changed, None))
-            self._submissions.start(state.positions)
+            self._admit(state)
+        # What is not demanded any more is never demanded again.
+        self._begun.intersection_update(each.key for each in instructions)
         for instruction in instructions:
             if instruction.key in self._begun:
                 continue
             self._begun.add(instruction.key)
             if isinstance(instruction, BuildJobGraph):
                 self._builders.submit(self._build, instruction)
+
+    def _admit(self, state: DispatcherState) -> None:
+        """Once the configuration has been read back from the log: every job that is admitted here goes by it."""
+        if self._configuration in (None, state.configuration):
+            self._admitting = True
+            self._submissions.start(state.positions)
+        elif not self._configured:
+            self._configured = True
+            changed = everyone.ConfigurationChanged(configuration=self._configuration)
+            self._say(DISPATCHER, Owed(EVERYONE, changed, None))
 
     def close(self) -> None:
         self._submissions.close()

@@ -42,17 +42,20 @@ class JobMasterShell:
         self._follow = follow
         self._admin = admin
         self._cluster = cluster
-        self._begun: set[str] = set()
+        self._begun: dict[str, frozenset[str]] = {}
+        """Address of a JobMaster -> the keys of what it demands still; the others are not kept."""
         self._closed = threading.Event()
         self._creators = ThreadPoolExecutor(4, thread_name_prefix="create channels")
         # Deletions that can't succeed must not keep new jobs waiting.
         self._deleters = ThreadPoolExecutor(4, thread_name_prefix="delete channels")
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        begun = self._begun.pop(role_address, frozenset())
+        if instructions:
+            self._begun[role_address] = frozenset(each.key for each in instructions)
         for instruction in instructions:
-            if instruction.key in self._begun:
+            if instruction.key in begun:
                 continue
-            self._begun.add(instruction.key)
             match instruction:
                 case CreateChannels():
                     self._creators.submit(self._create, role_address, instruction)

@@ -75,10 +75,12 @@ class ResourceManagerShell:
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if not isinstance(state, ResourceManagerState):
             raise TypeError(f"{type(state).__name__} is no state of a ResourceManager")
-        self._see(state.workers)
+        self._see(state)
         if self._compared is None:
             self._compared = threading.Event()
             self._workers.submit(self._compare, state.pool, self._compared)
+        # What is not demanded any more is never demanded again: no resource id is used twice.
+        self._begun.intersection_update(each.key for each in instructions)
         for instruction in instructions:
             if instruction.key in self._begun:
                 continue
@@ -99,7 +101,12 @@ class ResourceManagerShell:
         self._watch.close()
         self._driver.close()
 
-    def _see(self, workers: Map[str, WorkerRegistration]) -> None:
+    def _see(self, state: ResourceManagerState) -> None:
+        workers, known = state.workers, state.pool.workers
+        with self._lock:
+            # Of workers that are gone nothing more is told, and if it were, it would mean nothing.
+            for resource_id in [each for each in self._said if each not in workers and each not in known]:
+                del self._said[resource_id]
         if workers is self._registered:
             return
         with self._lock:

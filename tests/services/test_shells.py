@@ -95,6 +95,20 @@ def test_a_shell_that_is_closed_leaves_its_deletions_to_its_successor(
     assert said.empty()
 
 
+def test_what_has_been_done_is_forgotten_once_it_is_not_demanded_any_more(
+    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker
+) -> None:
+    broker.failures.clear()
+    demand = DeleteChannels("j", GRAPH, 3)
+    for demanded in ([demand], [demand], [], [demand]):
+        channels.obey("job_master/j", demanded, None)
+        channels.obey("job_master/other", [], None)
+    for _ in range(2):
+        assert said.get(timeout=SOON_S).body == job_master.ChannelsDeleted(job_id="j")
+    channels.close()
+    assert said.empty()
+
+
 def test_a_program_that_can_not_even_be_begun_is_answered(
     said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,3 +124,19 @@ def test_a_program_that_can_not_even_be_begun_is_answered(
         shell.close()
     assert isinstance(body, dispatcher.JobGraphFailed)
     assert "a:b could not be run: BlockingIOError" in body.reason
+
+
+def test_a_program_is_built_once_for_as_long_as_that_is_demanded(
+    said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher_shell, "build", lambda *_: GRAPH)
+    shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions())  # type: ignore[arg-type]
+    demand = BuildJobGraph("j", EntryPoint(target="a:b", arguments=()), None, 3)
+    try:
+        for demanded in ([demand], [demand], [], [demand]):
+            shell.obey("dispatcher", demanded, None)
+        for _ in range(2):
+            assert isinstance(said.get(timeout=SOON_S).body, dispatcher.JobGraphBuilt)
+    finally:
+        shell.close()
+    assert said.empty()

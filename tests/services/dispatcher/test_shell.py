@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from immutables import Map
 
 from tailrace.schemas.everyone import ConfigurationChanged
 from tailrace.services.dispatcher.shell import DispatcherShell
@@ -38,7 +39,7 @@ class Submissions:
         (OURS, None, []),
     ],
 )
-def test_a_leader_says_by_what_configuration_it_goes_unless_the_log_has_it(
+def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_the_log_has_it(
     logged: Mapping[str, str] | None, ours: Mapping[str, str] | None, said: list[Mapping[str, str]]
 ) -> None:
     heard: list[Owed] = []
@@ -47,8 +48,12 @@ def test_a_leader_says_by_what_configuration_it_goes_unless_the_log_has_it(
     try:
         for _ in range(2):
             shell.obey("dispatcher", [], DispatcherState(configuration=logged))
+        assert len(submissions.started) == (0 if said else 1)
+        read_back = DispatcherState(configuration=logged if ours is None else ours, positions=Map({0: 7}))
+        for _ in range(2):
+            shell.obey("dispatcher", [], read_back)
     finally:
         shell.close()
     assert [each.body for each in heard] == [ConfigurationChanged(configuration=each) for each in said]
     assert [each.recipient for each in heard] == ["*"] * len(said)
-    assert len(submissions.started) == 1
+    assert [dict(each) for each in submissions.started] == [{0: 7} if said else {}]

@@ -219,3 +219,19 @@ def test_survivors_are_looked_for_before_anything_is_started(bench: Bench) -> No
     assert bench.driver.started == []
     bench.driver.looking.set()
     assert bench.next() == STARTED
+
+
+def test_of_a_worker_that_is_gone_nothing_is_kept(bench: Bench) -> None:
+    bench.registers("w")
+    bench.obey()
+    bench.watch.on_end("w", "i", "its process has ended")
+    bench.obey()
+    bench.watch.on_end("w", "i", "its process has ended")
+    assert bench.next_loss() == ("w", "i", "its process has ended")
+    assert bench.said.empty()
+    bench.leaves("w")
+    bench.obey()
+    bench.registers("w")
+    bench.obey()
+    bench.watch.on_end("w", "i", "and again")
+    assert bench.next_loss() == ("w", "i", "and again")
