@@ -185,8 +185,9 @@ def _within(timeout: Time) -> str:
 
 def _counts(state: ResourceManagerState, request: SlotRequest) -> str:
     slots, job = state.slot_manager.slots, state.slot_manager.requests.jobs[request.job_id]
-    executors = len(slots.workers)
+    executors, given = len(slots.workers), job.wanted - job.waiting
+    own = f" and was given {given}" if given else ""
     return (
-        f"the job wants {job.wanted}, {slots.free_count} are free, {slots.count} are registered on "
+        f"the job wants {job.wanted}{own}, {slots.free_count} are free, {slots.count} are registered on "
         f"{executors} TaskExecutor{'' if executors == 1 else 's'}"
     )

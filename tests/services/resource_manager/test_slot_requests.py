@@ -220,7 +220,7 @@ def test_a_job_that_wants_more_than_there_are_fails_soon_with_the_numbers() -> N
     assert reasons(manager.wait(9)) == []
     (reason,) = reasons(manager.wait(1))
     assert reason == (
-        "no slot within 10 s: the job wants 3, 0 are free, 2 are registered on 1 TaskExecutor; "
+        "no slot within 10 s: the job wants 3 and was given 2, 0 are free, 2 are registered on 1 TaskExecutor; "
         "start more TaskExecutors or lower the parallelism"
     )
     assert set(manager.state.slot_manager.requests.known) == {"a", "b"}
