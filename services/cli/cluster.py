@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ...schemas.states import JOB_ENDS
+from ...schemas.types import JobStatus
 from .errors import ExitCode, Failure
 from .options import (
     BootstrapServers,
@@ -157,7 +160,7 @@ def _seen(fold: Fold) -> dict[str, Any]:
 
     from ..history.views import jobs, master_address, workers
 
-    known = workers(fold.replica)
+    known, listed = workers(fold.replica), jobs(fold)
     return {
         "offset": fold.replica.offset,
         "leader": master_address(fold.replica),
@@ -166,7 +169,8 @@ def _seen(fold: Fold) -> dict[str, Any]:
             "total": sum(worker.slots for worker in known),
             "free": sum(worker.free_slots for worker in known),
         },
-        "jobs": msgspec.to_builtins(jobs(fold)),
+        "jobs": msgspec.to_builtins(listed),
+        "job_counts": counts(each.status for each in listed),
     }
 
 
@@ -191,7 +195,7 @@ def _show(data: dict[str, Any]) -> None:
         for worker in data["taskexecutors"]
     ]
     table("TaskExecutors", ("TASKEXECUTOR", "ADDRESS", "FREE SLOTS"), workers)
-    live = [job for job in data["jobs"] if job["status"] not in ("FINISHED", "CANCELED", "FAILED")]
+    live = [job for job in data["jobs"] if job["status"] not in JOB_ENDS]
     table(
         "Jobs",
         ("JOB", "NAME", "STATUS", "SUBMITTED"),
@@ -200,6 +204,24 @@ def _show(data: dict[str, Any]) -> None:
     slots = data["slots"]
     result(
         f"cluster {data['cluster_id']} on Kafka at {data['bootstrap_servers']}: "
-        f"{slots['free']} of {slots['total']} slots free, {len(live)} jobs run, "
-        f"{len(data['jobs']) - len(live)} have ended, log at offset {data['offset']}"
+        f"{slots['free']} of {slots['total']} slots free, {_told(data['job_counts'])}, "
+        f"log at offset {data['offset']}"
     )
+
+
+def counts(statuses: Iterable[JobStatus]) -> dict[str, int]:
+    """How many jobs run (or are on their way to that, or to their end), are suspended, and have ended."""
+    found = Counter(
+        "ended" if each in JOB_ENDS else "suspended" if each is JobStatus.SUSPENDED else "running"
+        for each in statuses
+    )
+    return {kind: found[kind] for kind in ("running", "suspended", "ended")}
+
+
+def _told(count: dict[str, int]) -> str:
+    running, suspended, ended = count["running"], count["suspended"], count["ended"]
+    said = [f"{running} job{' runs' if running == 1 else 's run'}"]
+    if suspended:
+        said.append(f"{suspended} {'is' if suspended == 1 else 'are'} suspended")
+    said.append(f"{ended} {'has' if ended == 1 else 'have'} ended")
+    return ", ".join(said)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ..configuration import Configuration
     from ..history.views import JobView
 
+_LONGEST_REASON = 120
+
 JobId = Annotated[
     str, typer.Argument(metavar="JOB", help="The job's id, or as much of its beginning as is unique.")
 ]
@@ -38,9 +40,19 @@ def list_jobs(
     rows = []
     for job in found:
         tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
-        rows.append((job.job_id, job.name, job.status.value, clock(job.submitted), clock(job.ended), tasks))
-    table("Jobs", ("JOB", "NAME", "STATUS", "SUBMITTED", "ENDED", "TASKS"), rows)
+        times = clock(job.submitted), clock(job.ended)
+        rows.append((job.job_id, job.name, job.status.value, *times, tasks, why(job)))
+    table("Jobs", ("JOB", "NAME", "STATUS", "SUBMITTED", "ENDED", "TASKS", "WHY"), rows)
     return ExitCode.OK
+
+
+def why(job: JobView) -> str:
+    """Why a job restarts, or is in its state, where there is anything to say; in one line."""
+    text = job.reason or ""
+    if job.restarting is not None:
+        text = f"restarting, attempt {job.restarting.attempt_number + 1}: {job.restarting.reason}"
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
 
 
 def cancel(

@@ -21,6 +21,7 @@ from ..replica import Replica
 from ..resource_manager import ResourceManager
 from ..roles import JOB_MASTER, IllegalEvent, address, instance_of, kind_of
 from ..task_executor import TaskExecutor
+from .restarts import Failures
 from .story import Entry
 
 
@@ -36,6 +37,8 @@ class Fold:
         """Job id -> when it was submitted, in microseconds since the epoch; rejected jobs are among them."""
         self.ended: dict[str, int] = {}
         """Job id -> when its end was told."""
+        self.failures = Failures()
+        """Why jobs restart."""
         self.replica = Replica(
             [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()], on_illegal=self._on_illegal
         )
@@ -44,7 +47,7 @@ class Fold:
         """Folds the next event and says what became of it."""
         fenced = not self.replica.leadership.admits(record)
         self._illegal = None
-        self.replica.apply(record)
+        changed = self.replica.apply(record)
         job = self._find_job(record)
         if job is not None:
             self._job_at[record.offset] = job
@@ -54,7 +57,9 @@ class Fold:
             ignored = f"{leader} speaks under epoch {record.header.sender_epoch}, which is not its leader's"
         elif ignored is None:
             self._note_times(record)
-        return Entry(record, job, self._find_task(record), ignored)
+        task = self._find_task(record)
+        self.failures.note(record, task, changed, self.replica.states)
+        return Entry(record, job, task, ignored)
 
     def read(self, log: EventLog, end: int | None = None) -> Iterator[Entry]:
         """Folds the log from its first event to the end that it has now, or to `end` (exclusive).

@@ -13,6 +13,7 @@ from ..replica import Replica
 from ..resource_manager.state import ResourceManagerState
 from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
 from .fold import Fold
+from .restarts import RestartView
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -27,6 +28,8 @@ class JobView(msgspec.Struct, frozen=True):
     tasks: dict[str, int]
     """ExecutionState -> number of Executions."""
     required_slots: int
+    restarting: RestartView | None
+    """Why, where tasks have failed and do not run again yet."""
 
 
 class WorkerView(msgspec.Struct, frozen=True):
@@ -58,6 +61,7 @@ def jobs(fold: Fold) -> list[JobView]:
             ended=fold.ended.get(job.job_id),
             tasks=dict(sorted(tasks.items())),
             required_slots=known.topology.required_slots,
+            restarting=fold.failures.restarting(known),
         )
         views.append(view)
     return sorted(views, key=lambda view: (view.submitted or 0, view.job_id))

@@ -1,0 +1,68 @@
+"""Why jobs restart: the failure that each of them counted last, from the event that it was told of.
+
+A JobMaster keeps which failures count and when what failed starts again; what the failure was stands in the log only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ...schemas.event import Record
+from ...schemas.job_master import ResumeJob
+from ...schemas.types import ExecutionState
+from ..job_master import job_status
+from ..job_master.state import JobMasterState
+
+_UNDER_WAY = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
+
+
+class RestartView(msgspec.Struct, frozen=True):
+    """A job whose tasks, or some of them, start again and do not run yet."""
+
+    reason: str
+    attempt_number: int
+    """The largest of those tasks'; 0 is the first attempt."""
+    at: int
+    """When what failed last starts again at the earliest, in microseconds since the epoch."""
+
+
+class Failures:
+    """The last failure of each job."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, str | None] = {}
+        self._reasons: dict[str, str] = {}
+
+    def note(
+        self, record: Record, task: str | None, changed: Iterable[str], states: Mapping[str, Any]
+    ) -> None:
+        """An event has been folded: `changed` are the addresses whose states are others now, `task` what it names."""
+        for each in changed:
+            state = states.get(each)
+            if not isinstance(state, JobMasterState):
+                continue
+            identity = state.failures.identity
+            if identity is not None and identity != self._counted.get(state.job_id):
+                self._counted[state.job_id] = identity
+                self._reasons[state.job_id] = _why(record, task)
+            if isinstance(record.body, ResumeJob):
+                self._reasons.pop(state.job_id, None)
+
+    def restarting(self, state: JobMasterState) -> RestartView | None:
+        """None for a job that runs whole, has not failed since it was last resumed, or is ending."""
+        reason, at = self._reasons.get(state.job_id), state.failures.restart_at
+        if reason is None or at is None or state.status not in job_status.ACTIVE:
+            return None
+        current = (state.executions[attempt] for attempt in state.current.values())
+        again = [each.attempt_number for each in current if each.state not in _UNDER_WAY]
+        return RestartView(reason, max(again), at) if any(again) else None
+
+
+def _why(record: Record, task: str | None) -> str:
+    body = record.body
+    why = getattr(body, "failure", None) or getattr(body, "reason", None)
+    said = why if isinstance(why, str) else body.AVRO_NAME.rpartition(".")[2]
+    return f"{task}: {said}" if task else said
