@@ -110,6 +110,12 @@ class Attempts:
         if attempt.attempt_id in self._attempts:
             yield f"{_shown(attempt)} is submitted again"
             return
+        job_id = attempt.subtask[0]
+        self._deployed[attempt.deployment_id] = self._deployed.get(attempt.deployment_id, 0) + 1
+        self._attempts[attempt.attempt_id] = attempt
+        if self._for_nothing(attempt):
+            attempt.live = False
+            return
         before = self._last.get(attempt.subtask)
         if before is not None and before.live:
             yield f"{_shown(attempt)} is submitted while {_shown(before)} has not ended"
@@ -120,11 +126,9 @@ class Attempts:
         skips = attempt.number > expected and lost > (-1 if before is None else before.offset)
         if attempt.number != expected and not skips:
             yield f"{_shown(attempt)} is submitted where attempt {expected} would be next"
-        self._deployed[attempt.deployment_id] = self._deployed.get(attempt.deployment_id, 0) + 1
-        self._attempts[attempt.attempt_id] = self._last[attempt.subtask] = attempt
+        self._last[attempt.subtask] = attempt
         self._at.setdefault(attempt.resource_id, set()).add(attempt.attempt_id)
         self._in.setdefault(attempt.allocation_id, set()).add(attempt.attempt_id)
-        job_id = attempt.subtask[0]
         attempt.live = event.read(self._slots.over(job_id, attempt.resource_id, attempt.allocation_id))
         if not attempt.live:
             return
@@ -136,6 +140,11 @@ class Attempts:
         elif self._slots.job_of.get(attempt.allocation_id, job_id) != job_id:
             yield f"{_shown(attempt)} is submitted into a slot of job {self._slots.job_of[attempt.allocation_id]}"
         yield from self._shares(attempt)
+
+    def _for_nothing(self, attempt: Attempt) -> bool:
+        """Whether it is submitted into a slot that is lost, because others of its deployment wait for it there."""
+        gone = attempt.allocation_id in self._slots.gone
+        return gone and attempt.allocation_id not in self._slots.taken and attempt.size > 1
 
     def _shares(self, attempt: Attempt) -> Iterator[str]:
         """Slot sharing and co-location, among the attempts that are live."""

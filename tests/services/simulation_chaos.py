@@ -25,27 +25,28 @@ from .simulation_invariants import Invariants
 from .simulation_jobs import STRATEGIES, any_job
 from .world import Process, World
 
-JOB_IDS = ("j1", "j2", "j3", "j4", "j5")
 RESOURCE_IDS = ("te-1", "te-2", "te-3", "te-4")
 LONG_S = 400
 """Longer than any timeout."""
 
-ALWAYS = {"turn": 30.0, "read": 6.0, "decide": 6.0, "speak": 6.0, "submit": 4.0, "tick": 4.0, "settle": 1.0}
+ALWAYS = {"jostle": 40.0, "late": 15.0, "turn": 10.0, "submit": 3.0, "tick": 3.0, "settle": 0.5}
 """Weights of what makes a conversation."""
 TROUBLE = {
     "submit_program": 1.0,
     "cancel": 1.5,
     "finish_job": 1.0,
-    "finish_task": 2.0,
-    "fail_task": 3.0,
-    "die_between": 2.0,
-    "start_master": 2.0,
-    "kill_master": 1.0,
-    "start_worker": 2.0,
-    "restart_worker": 2.0,
-    "kill_worker": 2.0,
-    "stop_worker": 1.0,
+    "finish_task": 3.0,
+    "fail_task": 4.0,
+    "die_between": 1.0,
+    "start_master": 1.0,
+    "kill_master": 0.5,
+    "start_worker": 1.0,
+    "restart_worker": 1.0,
+    "kill_worker": 0.7,
+    "kill_talking": 2.0,
+    "stop_worker": 0.5,
     "stall": 2.0,
+    "zombie": 3.0,
     "go_on": 2.0,
     "lose_dead_worker": 3.0,
     "lose_live_worker": 1.5,
@@ -68,10 +69,13 @@ class Chaos:
         self.draw = draw
         self.world = World(self._configuration(), draw)
         self.invariants = Invariants(self.world)
-        self.steps = draw.choice((40, 100, 200, 400))
+        self.steps = draw.choice((40, 80, 160))
         self.world.task_failures = draw.choice((0.0, 0.0, 0.05, 0.2))
         self.world.driver_failures = draw.choice((0.0, 0.0, 0.2))
-        self.slots = draw.randint(1, 4)
+        self.slots = draw.choice((1, 2, 4, 6))
+        self.job_ids = ["j1"]
+        self.bustle = draw.choice((5, 15, 40))
+        """How many moves a step of `jostle` has."""
         self.lied = False
         """Whether something was said that is not so, since all was healed last."""
         weights = dict(ALWAYS)
@@ -90,6 +94,11 @@ class Chaos:
 
     def step(self, kind: str) -> None:
         """One of ALWAYS and TROUBLE."""
+        world, draw = self.world, self.draw
+        if world.master is None and draw.random() < 0.2:
+            world.start_master()
+        if len(world.workers) < 2 and not self.is_active and draw.random() < 0.2:
+            self.start_worker()
         move: Callable[[], None] = getattr(self, kind)
         move()
         self.invariants.always()
@@ -99,11 +108,14 @@ class Chaos:
         world, draw = self.world, self.draw
         if draw.random() < 0.9:
             world.start_master()
-        for resource_id in RESOURCE_IDS[: draw.randint(0 if self.is_active else 1, 3)]:
+        for resource_id in RESOURCE_IDS[: draw.randint(0 if self.is_active else 1, 4)]:
             world.start_worker(resource_id, draw.randint(1, self.slots))
         if draw.random() < 0.5:
             world.settle()
-        self.submit()
+        for _ in range(draw.randint(1, 3)):
+            self.submit()
+        for _ in range(draw.choice((0, 0, 5, 15))):
+            world.turn()
 
     def end(self) -> None:
         """Everybody returns, all jobs are cancelled, nothing is left."""
@@ -137,6 +149,7 @@ class Chaos:
             found = list(contradictions(self.world))
             if not found:
                 self.lied = False
+                self.invariants.healed()
                 return
             assert self.lied, f"heartbeats contradict the log, though all is at rest: {found[0][2].body}"
             for process, address, fact in found:
@@ -170,8 +183,10 @@ class Chaos:
         return sorted({each.body.job_id for each in self.world.log if isinstance(each.body, StartJob)})
 
     def process(self) -> Process | None:
-        """Any that is alive."""
+        """Any that is alive; mostly one that has something to do."""
         processes = self.world.processes()
+        if self.draw.random() < 0.8:
+            processes = [each for each in processes if each.is_busy()] or processes
         return self.draw.choice(processes) if processes else None
 
     def _configuration(self) -> dict[str, str]:
@@ -201,40 +216,63 @@ class Chaos:
     def settle(self) -> None:
         self.rest()
 
-    def read(self) -> None:
-        if (process := self.process()) is not None:
-            process.fold(self.draw.randint(1, 5))
+    def jostle(self) -> None:
+        """Each process at its own pace: what one says comes late for the others, and crosses what they say."""
+        draw = self.draw
+        for _ in range(self.bustle):
+            processes = [each for each in self.world.processes() if not each.stalled]
+            if not processes:
+                return
+            process = draw.choice(processes)
+            match draw.choice(("read", "read", "read", "decide", "decide", "speak")):
+                case "read":
+                    process.fold(draw.randint(1, 4))
+                case "decide":
+                    # Without having read to the end: others have said something by then.
+                    process.decide()
+                case _:
+                    process.speak(draw.randint(1, 2))
 
-    def decide(self) -> None:
-        """Without having read to the end: what it says comes late."""
-        if (process := self.process()) is not None:
-            process.decide()
-
-    def speak(self) -> None:
-        if (process := self.process()) is not None:
-            process.speak(self.draw.randint(1, 3))
+    def late(self) -> None:
+        """One decides, and what it says is in the log when others have said more: it had not read that."""
+        process = self.process()
+        if process is None or process.stalled:
+            return
+        if self.draw.random() < 0.7:
+            process.fold()
+        process.stalled = True
+        self.jostle()
+        process.stalled = False
+        process.decide()
 
     def tick(self) -> None:
         self.world.tick(self.draw.choice((0.1, 1, 1, 5, 11, 31, 60, 320)))
 
     def submit(self) -> None:
-        body = dispatcher.SubmitJob(job_id=self.draw.choice(JOB_IDS), job_graph=any_job(self.draw))
+        body = dispatcher.SubmitJob(job_id=self._new_job(), job_graph=any_job(self.draw))
         self.world.request(body, admitted=self.draw.choice((1, 1, 1, 2)))
+
+    def _new_job(self) -> str:
+        """A new job id, or one that is taken."""
+        if self.draw.random() < 0.1:
+            return self.draw.choice(self.job_ids)
+        self.job_ids.append(f"j{len(self.job_ids) + 1}")
+        return self.job_ids[-1]
 
     # Trouble
 
     def submit_program(self) -> None:
         entry_point = EntryPoint(target=self.draw.choice(("good", "good", "fails")), arguments=())
-        job_id = self.draw.choice(JOB_IDS)
+        job_id = self._new_job()
         self.world.request(
             dispatcher.SubmitJob(job_id=job_id, entry_point=entry_point, parallelism=self.draw.randint(1, 3))
         )
 
     def cancel(self) -> None:
-        self.world.request(dispatcher.CancelJob(job_id=self.draw.choice(JOB_IDS)))
+        self.world.request(dispatcher.CancelJob(job_id=self.draw.choice(self.job_ids)))
 
     def finish_job(self) -> None:
-        job_id = self.draw.choice(JOB_IDS)
+        job_id = self.draw.choice(self.job_ids)
         for process in self.world.processes():
             for attempt in [each for each, task in process.running.items() if task[0] == job_id]:
                 process.report(attempt, ExecutionState.FINISHED)
@@ -283,6 +321,16 @@ class Chaos:
         if (process := self._worker()) is not None:
             self.world.kill_worker(process.leads[0].partition("/")[2])
 
+    def kill_talking(self) -> None:
+        """A worker that is in the middle of something dies, and may be declared lost at once."""
+        talk = {each.header.sender for each in self.world.log[-15:]}
+        talking = sorted(each for each in self.world.workers if f"task_executor/{each}" in talk)
+        if talking:
+            resource_id = self.draw.choice(talking)
+            self.world.kill_worker(resource_id)
+            if self.draw.random() < 0.6:
+                self.lose(resource_id, exited=True)
+
     def stop_worker(self) -> None:
         if (process := self._worker()) is not None:
             self.world.stop_worker(process.leads[0].partition("/")[2])
@@ -301,6 +349,21 @@ class Chaos:
             if self.draw.random() < 0.5:
                 process.decide()
             process.speak()
+
+    def zombie(self) -> None:
+        """A worker is declared lost while it pauses; then it goes on with what it was about to say."""
+        process = self._worker()
+        if process is None or self.world.master is None:
+            return
+        process.stalled = True
+        self.lose(process.leads[0].partition("/")[2], exited=False)
+        for _ in range(3):
+            self.world.turn()
+        self.jostle()
+        process.stalled = False
+        if self.draw.random() < 0.3:
+            process.speak(1)
+        process.decide()
 
     def lose(self, resource_id: str, *, exited: bool) -> None:
         """The ResourceManager's shell says that a worker is lost."""

@@ -10,6 +10,7 @@ import msgspec
 
 from tailrace.schemas.event import Record
 from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
+from tailrace.schemas.types import ExecutionState
 from tailrace.services.dispatcher.state import DispatcherState, Phase
 from tailrace.services.job_master.state import JobMasterState
 from tailrace.services.resource_manager.state import ResourceManagerState
@@ -24,6 +25,7 @@ from .simulation import new_replica
 from .simulation_indexes import check_resource_manager, check_task_executor
 from .world import World, lines, owed
 
+LIVE = (ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, ExecutionState.RUNNING)
 INDEXES: dict[type[Any], Callable[[Any], None]] = {
     TaskExecutorState: check_task_executor,
     JobMasterState: check_job_master,
@@ -113,6 +115,21 @@ class Invariants:
         if world.master is not None:
             self._jobs_have_ended()
 
+    def healed(self) -> None:
+        """At rest, when heartbeats have nothing to say: what runs anywhere is what its JobMaster wants to run."""
+        world = self.world
+        if world.master is None:
+            return
+        for resource_id, process in world.workers.items():
+            for attempt, (job_id, vertex_id, index) in process.running.items():
+                job = world.truth.states[f"job_master/{job_id}"]
+                assert job.current.get((vertex_id, index)) == attempt, (
+                    f"{resource_id} runs an old attempt of {job_id}"
+                )
+                execution = job.executions[attempt]
+                assert execution.resource_id == resource_id, f"{attempt} runs where it should not"
+                assert execution.state in LIVE, f"{attempt} of {job_id} runs and is {execution.state}"
+
     def _jobs_have_ended(self) -> None:
         world = self.world
         jobs = world.truth.states["dispatcher"].jobs.values()
@@ -130,8 +147,10 @@ class Invariants:
             assert job.phase is Phase.ENDED, f"{job.job_id} has not ended but is {job.phase}"
         for process in world.processes():
             assert not process.running, f"{process.leads} still runs {process.running}"
+        registered = world.truth.states["resource_manager"].workers
         for resource_id, process in world.workers.items():
             state = process.states[process.leads[0]]
+            assert resource_id in registered, f"{resource_id} lives and is not registered"
             for slot in state.slots.slots.values():
                 assert slot.state is TaskSlotState.FREE, f"{resource_id} holds {slot}"
             assert not state.jobs, f"{resource_id} is connected to {list(state.jobs)}"
