@@ -8,18 +8,13 @@ beside the broker's. That the cluster is ready is read from its log, where each 
 from __future__ import annotations
 
 import shutil
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from ....infra.kafka import EmbeddedKafka, KafkaUnavailable
-from ....schemas.event import Record
-from ....schemas.everyone import ClusterTerminated
-from ....schemas.resource_manager import RegisterTaskExecutor
-from ...client import Client
 from ...configuration import Configuration
 from ...configuration.options import (
     BOOTSTRAP_SERVERS,
@@ -28,28 +23,16 @@ from ...configuration.options import (
     RESOURCE_MANAGER_MODE,
     ResourceManagerMode,
 )
-from ...connections import admin, event_log
-from ...history import Fold
-from ...history.views import master_address, workers
-from ...log import LogUnavailable
-from ...log.topics import ensure_cluster_topics
 from ...resource_manager.drivers.local_process import worker_records
-from ...text import printable
 from ..errors import ExitCode, Failure
-from .process import LocalProcess
+from .ending import end_by_force, end_in_order, end_soon
+from .kafka_start import KafkaStart
+from .process import JOBMANAGER, LocalProcess, Progress
+from .readiness import Readiness
 from .record import ClusterRecord, ProcessRecord, locked, read_record, remove_record, write_record
 
-JOBMANAGER = "jobmanager"
 TASKEXECUTORS = 2
 """How many are started where it is not said."""
-START_TIMEOUT_S = 180.0
-STOP_TIMEOUT_S = 40.0
-TERMINATE_TIMEOUT_S = 15.0
-KILL_AFTER_S = 5.0
-_LOOK_S = 0.05
-
-Progress = Callable[[str], None]
-"""Told what has been reached, one line for a person each."""
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -76,7 +59,7 @@ class LocalCluster:
         self._given = configuration
         self._progress = progress
         self._kafka: EmbeddedKafka | None = None
-        self._starting: _KafkaStart | None = None
+        self._starting: KafkaStart | None = None
         self._processes: dict[str, LocalProcess] = {}
         self._bootstrap_servers = configuration.bootstrap_servers
         self._embedded = not configuration.bootstrap_servers
@@ -170,7 +153,7 @@ class LocalCluster:
         """
         with locked(self.home):
             self._end_in_order(reason, suspend=suspend)
-            self._end_by_force()
+            end_by_force(self._running, self._progress)
             self._stop_kafka()
             shutil.rmtree(self.home / "scratch", ignore_errors=True)
             remove_record(self.home)
@@ -179,13 +162,13 @@ class LocalCluster:
         """Ends the cluster in order but leaves Kafka, so that the log can still be read."""
         with locked(self.home):
             self._end_in_order(reason)
-            self._end_by_force()
+            end_by_force(self._running, self._progress)
 
     def kill(self) -> None:
         """Ends everything without a word to the cluster: SIGTERM, soon after SIGKILL; for the quick ways out."""
-        _end_soon(self._processes.values())
+        end_soon(self._processes.values())
         # After the jobmanager, which would start others.
-        _end_soon(self.workers.values())
+        end_soon(self.workers.values())
         if self._kafka is not None:
             self._kafka.kill()
         remove_record(self.home)
@@ -224,7 +207,7 @@ class LocalCluster:
     def _start(self, options: Options, wanted: list[str], started: list[str], fresh_kafka: bool) -> None:
         begun = time.monotonic()
         self.home.mkdir(parents=True, exist_ok=True)
-        broker = _KafkaStart(self.kafka_dir, detached=options.detached) if fresh_kafka else None
+        broker = KafkaStart(self.kafka_dir, detached=options.detached) if fresh_kafka else None
         self._starting = broker
         if broker is not None:
             self._kafka = broker.kafka
@@ -240,7 +223,8 @@ class LocalCluster:
             if broker.kafka.bootstrap_servers != self._bootstrap_servers:
                 self._move_to(broker.kafka.bootstrap_servers, started, detached=options.detached)
             self._progress(f"Kafka answers at {self._bootstrap_servers} ({time.monotonic() - begun:.1f} s)")
-        _Readiness(self, [self._processes[name] for name in started], begun, self._progress).wait()
+        fresh = [self._processes[name] for name in started]
+        Readiness(self.configuration, fresh, begun, self._progress).wait()
 
     def _spawn(self, name: str, *, detached: bool) -> LocalProcess:
         arguments = [JOBMANAGER] if name == JOBMANAGER else ["taskexecutor", "--resource-id", name]
@@ -271,9 +255,9 @@ class LocalCluster:
         write_record(self.home, record)
 
     def _undo(self, started: list[str], fresh_kafka: bool) -> None:
-        _end_soon(self._processes.pop(name) for name in started if name in self._processes)
+        end_soon(self._processes.pop(name) for name in started if name in self._processes)
         if JOBMANAGER in started:
-            _end_soon(self.workers.values())
+            end_soon(self.workers.values())
         if fresh_kafka and self._starting is not None:
             self._starting.settle()
             self._starting.kafka.kill()
@@ -290,33 +274,7 @@ class LocalCluster:
         if master is None or not master.is_running():
             self._progress("the jobmanager does not run: the other processes are asked to end by themselves")
             return
-        try:
-            with Client(self.configuration, name="stop", timeout=10.0) as client:
-                with client.conversation() as conversation:
-                    client.shut_down(reason, suspend=suspend)
-                    over = conversation.wait_for(_terminated, STOP_TIMEOUT_S)
-        except LogUnavailable as error:
-            self._progress(f"the cluster can't be asked to end: {error}")
-            return
-        if over is None:
-            self._progress(f"the cluster did not end within {STOP_TIMEOUT_S:.0f} s")
-            return
-        self._progress(f"the cluster has ended: {printable(over.reason)}")
-        for line in over.remains:
-            self._progress(printable(line))
-        _wait_until_gone(alive, TERMINATE_TIMEOUT_S)
-
-    def _end_by_force(self) -> None:
-        left = self._running()
-        for process in left:
-            self._progress(f"{process.name} (pid {process.record.pid}) still runs: SIGTERM")
-            process.terminate()
-        for process in _wait_until_gone(left, TERMINATE_TIMEOUT_S):
-            self._progress(f"{process.name} (pid {process.record.pid}) does not end: SIGKILL")
-            process.kill()
-        for process in self._running():
-            # What the jobmanager had started while it was ending.
-            process.kill()
+        end_in_order(self.configuration, alive, reason, self._progress, suspend=suspend)
 
     def _running(self) -> list[LocalProcess]:
         own = [process for process in self._processes.values() if process.is_running()]
@@ -326,120 +284,6 @@ class LocalCluster:
         if self._embedded and self._kafka is not None and self._kafka.is_running():
             self._kafka.stop()
             self._progress("Kafka has stopped")
-
-
-class _KafkaStart:
-    """The embedded Kafka, started on a thread, because its address is known long before it answers."""
-
-    def __init__(self, data_dir: Path, *, detached: bool) -> None:
-        self.kafka = EmbeddedKafka(data_dir)
-        self._detached = detached
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="kafka start", daemon=True)
-        self._thread.start()
-
-    def address(self) -> str:
-        """As soon as it is chosen. Raises what `join` raises."""
-        while True:
-            try:
-                return self.kafka.bootstrap_servers
-            except KafkaUnavailable:
-                self._thread.join(_LOOK_S / 5)
-                if not self._thread.is_alive():
-                    self.join()
-
-    def join(self) -> None:
-        """Waits until it answers. Raises KafkaUnavailable, JarsUnavailable, MissingPrerequisite."""
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-
-    def settle(self) -> None:
-        """Waits until it answers or has failed."""
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            self.kafka.start(detached=self._detached)
-        except BaseException as error:
-            self._failure = error
-
-
-class _Readiness:
-    """Reads from the log that each process has said what it is."""
-
-    def __init__(
-        self, cluster: LocalCluster, processes: Iterable[LocalProcess], begun: float, progress: Progress
-    ) -> None:
-        self._configuration = cluster.configuration
-        self._processes = list(processes)
-        self._missing = {process.name: process for process in self._processes}
-        self._begun = begun
-        self._progress = progress
-        self._fold = Fold()
-
-    def wait(self) -> None:
-        """Returns when the jobmanager leads and every TaskExecutor has reported its slots. Raises Failure."""
-        ensure_cluster_topics(admin(self._configuration), self._configuration.cluster_id)
-        log = event_log(self._configuration)
-        tail = log.tail(0)
-        try:
-            while self._missing:
-                for record in tail.poll(_LOOK_S):
-                    self._fold.tell(record)
-                    self._announce(record)
-                self._look()
-                for process in self._processes:
-                    process.must_live()
-                if time.monotonic() > self._begun + START_TIMEOUT_S:
-                    self._give_up()
-        finally:
-            tail.close()
-            log.close()
-
-    def _announce(self, record: Record) -> None:
-        body = record.body
-        if isinstance(body, RegisterTaskExecutor) and body.address in (p.address for p in self._processes):
-            self._progress(f"{body.resource_id} asks for its registration ({self._seconds():.1f} s)")
-
-    def _look(self) -> None:
-        replica = self._fold.replica
-        if not self._missing:
-            return
-        master = self._missing.get(JOBMANAGER)
-        if master is not None and master_address(replica) == master.address:
-            leader = replica.leadership.leaders["dispatcher"]
-            self._progress(f"the jobmanager leads, epoch {leader.epoch} ({self._seconds():.1f} s)")
-            del self._missing[JOBMANAGER]
-        for worker in workers(replica):
-            process = self._missing.get(worker.resource_id)
-            if process is not None and worker.address == process.address and worker.slots:
-                self._progress(
-                    f"{worker.resource_id} is registered with {worker.slots} slots ({self._seconds():.1f} s)"
-                )
-                del self._missing[worker.resource_id]
-
-    def _give_up(self) -> None:
-        names = ", ".join(self._missing)
-        first = next(iter(self._missing.values()))
-        raise Failure(
-            ExitCode.PROCESS,
-            f"{names} did not get ready within {START_TIMEOUT_S:.0f} s; the log of {first.name}, {first.record.log}, "
-            "ends with:",
-            first.last_lines(),
-        )
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self._begun
-
-
-def _end_soon(processes: Iterable[LocalProcess]) -> None:
-    """SIGTERM, and SIGKILL where that does not help soon."""
-    running = [process for process in processes if process.is_running()]
-    for process in running:
-        process.terminate()
-    for process in _wait_until_gone(running, KILL_AFTER_S):
-        process.kill()
 
 
 def _environment(configuration: Configuration) -> Mapping[str, str]:
@@ -454,18 +298,3 @@ def _of_command_line(configuration: Configuration) -> dict[str, str]:
         for setting in configuration.settings()
         if setting.origin.startswith("-") and setting.key not in where
     }
-
-
-def _terminated(record: Record) -> ClusterTerminated | None:
-    return record.body if isinstance(record.body, ClusterTerminated) else None
-
-
-def _wait_until_gone(processes: Iterable[LocalProcess], timeout_s: float) -> list[LocalProcess]:
-    """Those that still run after `timeout_s` seconds."""
-    deadline = time.monotonic() + timeout_s
-    left = list(processes)
-    while left and time.monotonic() < deadline:
-        left = [process for process in left if process.is_running()]
-        if left:
-            time.sleep(_LOOK_S)
-    return left

@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -15,6 +15,10 @@ from ....infra.processes import OwnedProcess
 from ..errors import ExitCode, Failure
 from .record import ProcessRecord
 
+JOBMANAGER = "jobmanager"
+"""The name of the jobmanager's process; TaskExecutors are named by their resource ids."""
+Progress = Callable[[str], None]
+"""Told what has been reached, one line for a person each."""
 _LAST_LINES = 12
 _LONGEST_TAIL = 8192
 
