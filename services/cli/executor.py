@@ -20,7 +20,15 @@ from ...schemas.client import JobFinished, JobStatusChanged
 from ...schemas.event import Record
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import EntryPoint, JobGraph, JobStatus
-from ..client import Client, Conversation, JobRejectedError, OutputRecord, read_output
+from ..client import (
+    Client,
+    Conversation,
+    Incident,
+    Incidents,
+    JobRejectedError,
+    OutputRecord,
+    read_output,
+)
 
 ACCEPT_TIMEOUT_S = 30.0
 
@@ -33,6 +41,9 @@ class Listener(Protocol):
 
     def accepted(self, job_id: str, name: str) -> None:
         """The cluster will run the job."""
+
+    def befell(self, incident: Incident) -> None:
+        """Something has happened to the job, which may go on nevertheless."""
 
     def printed(self, record: OutputRecord) -> None:
         """A record of the job's output; called on another thread. May raise BrokenPipeError."""
@@ -80,6 +91,8 @@ class ClusterExecutor:
         conversation = self._client.conversation()
         try:
             job_id = self._client.submit(what, parallelism, wanted_id)
+            if not self._detached:
+                conversation.follow(job_id)
             name = conversation.accepted(job_id, timeout).name
         except BaseException:
             conversation.close()
@@ -87,11 +100,20 @@ class ClusterExecutor:
         self._record(Outcome(job_id, JobStatus.INITIALIZING))
         self._listener.accepted(job_id, name)
         return SubmittedJob(
-            self._client, conversation, job_id, self._listener, detached=self._detached, record=self._record
+            self._client,
+            conversation,
+            job_id,
+            self._listener,
+            detached=self._detached,
+            record=self._record,
+            give_up=self._give_up,
         )
 
     def _record(self, outcome: Outcome) -> None:
         self.outcomes[outcome.job_id] = outcome
+
+    def _give_up(self, failure: Exception) -> None:
+        self.failure = failure
 
 
 class SubmittedJob:
@@ -106,6 +128,7 @@ class SubmittedJob:
         *,
         detached: bool,
         record: Callable[[Outcome], None],
+        give_up: Callable[[Exception], None],
     ) -> None:
         self._client = client
         self._conversation = conversation
@@ -113,6 +136,8 @@ class SubmittedJob:
         self._listener = listener
         self._detached = detached
         self._record = record
+        self._give_up = give_up
+        self._incidents = Incidents(job_id)
         self._status = JobStatus.INITIALIZING
         self._outcome: Outcome | None = None
 
@@ -145,6 +170,8 @@ class SubmittedJob:
         ended.set()
         printing.join()
         if printing.failure is not None:
+            # Inside the program this would look like the program's own mistake.
+            self._give_up(printing.failure)
             raise printing.failure
         if interrupted:
             self._listener.said(f"job {self._job_id} is {self._status.value}")
@@ -165,14 +192,21 @@ class SubmittedJob:
             raise
 
     def _listen(self, timeout: float) -> None:
-        for record in self._conversation.poll(timeout):
+        records = self._conversation.poll(timeout)
+        for record in records:
             self._hear(record)
+        for incident in self._incidents.hear(records):
+            self._listener.befell(incident)
 
     def _hear(self, record: Record) -> None:
         match record.body:
             case JobStatusChanged(job_id=self._job_id, status=status):
                 self._status = status
-                if status not in JOB_ENDS:
+                if status is JobStatus.SUSPENDED:
+                    # The cluster is about to end, and this program's wait with it.
+                    self._outcome = Outcome(self._job_id, status)
+                    self._record(self._outcome)
+                elif status not in JOB_ENDS:
                     self._listener.said(f"job {self._job_id} is {status.value}")
             case JobFinished(job_id=self._job_id, status=status, reason=reason):
                 self._status = status

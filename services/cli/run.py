@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..text import printable
 from .errors import ExitCode, Failure
 from .options import BootstrapServers, ClusterId, Definitions, Format, Home, Output, configuration, located
 from .show import result, tell
 
 if TYPE_CHECKING:
-    from ..client import Client, OutputRecord
+    from ..client import Client, Incident, OutputRecord
     from ..configuration import Configuration
     from .executor import ClusterExecutor, Outcome
+
+_MOST_DETAILS = 10
 
 
 def run(
@@ -98,6 +101,7 @@ class _Screen:
     def __init__(self, detached: bool, output: Format) -> None:
         self._detached = detached
         self._output = output
+        self._shown: set[str] = set()
 
     def said(self, line: str) -> None:
         tell(line)
@@ -106,6 +110,15 @@ class _Screen:
         tell(f"job {job_id} ({name}) is accepted")
         if self._detached:
             result(job_id)
+
+    def befell(self, incident: Incident) -> None:
+        tell(printable(incident.line))
+        # Tasks that fail again and again fail in the same place: once is enough. The last line says with what value.
+        place = incident.details.rpartition("\n")[0]
+        if incident.details and place not in self._shown and len(self._shown) < _MOST_DETAILS:
+            self._shown.add(place)
+            for line in incident.details.splitlines():
+                tell(f"    {printable(line)}")
 
     def printed(self, record: OutputRecord) -> None:
         from .jobs import printed
@@ -163,7 +176,7 @@ def _exit_code(executor: ClusterExecutor) -> int:
     for outcome in executor.outcomes.values():
         if outcome.status.value == "FINISHED":
             tell(f"job {outcome.job_id} is FINISHED")
-        elif outcome.status.value in ("FAILED", "CANCELED"):
+        elif outcome.status.value in ("FAILED", "CANCELED", "SUSPENDED"):
             bad.append(outcome)
     if not bad:
         return ExitCode.OK
@@ -174,4 +187,11 @@ def _exit_code(executor: ClusterExecutor) -> int:
 
 def _end(outcome: Outcome) -> str:
     line = f"job {outcome.job_id} is {outcome.status.value}"
-    return f"{line}: {outcome.reason}" if outcome.reason else line
+    if outcome.status.value == "SUSPENDED":
+        return (
+            f"{line}: it goes on when the cluster is started again; `tailrace output -f {outcome.job_id}` then shows "
+            "what it prints"
+        )
+    # The traceback below its first line was shown when the task failed.
+    reason = (outcome.reason or "").partition("\n")[0]
+    return f"{line}: {reason}" if reason else line

@@ -2,6 +2,16 @@
 
 from .client import Client
 from .conversation import Conversation, JobRejectedError, NoAnswer
+from .incidents import Incident, Incidents
 from .output import OutputRecord, read_output
 
-__all__ = ["Client", "Conversation", "JobRejectedError", "NoAnswer", "OutputRecord", "read_output"]
+__all__ = [
+    "Client",
+    "Conversation",
+    "Incident",
+    "Incidents",
+    "JobRejectedError",
+    "NoAnswer",
+    "OutputRecord",
+    "read_output",
+]

@@ -15,7 +15,8 @@ from ...schemas import client
 from ...schemas.event import EVERYONE, Record
 from ..leadership import Leadership
 from ..log import EventLog
-from ..roles import CLIENT
+from ..roles import CLIENT, JOB_MASTER, address
+from . import incidents
 
 T = TypeVar("T")
 _LONGEST_WAIT_S = 0.2
@@ -49,8 +50,13 @@ class Conversation:
                         self._leadership = self._leadership.evolve(record)
         finally:
             self._tail.close()
-        mine = (client_address, CLIENT, EVERYONE)
-        self._tail = log.tail(end, concerns=lambda _, recipient: recipient in mine)
+        self._mine = frozenset({client_address, CLIENT, EVERYONE})
+        self._job_master: str | None = None
+        self._tail = log.tail(end, concerns=self._concerns)
+
+    def follow(self, job_id: str) -> None:
+        """From here on what befalls a job is heard too, for its `Incidents`."""
+        self._job_master = address(JOB_MASTER, job_id)
 
     def poll(self, timeout: float) -> list[Record]:
         """What was said since; waits up to `timeout` seconds for something."""
@@ -106,6 +112,11 @@ class Conversation:
     def close(self) -> None:
         """Gives the connection back."""
         self._tail.close()
+
+    def _concerns(self, sender: str, recipient: str) -> bool:
+        return recipient in self._mine or (
+            self._job_master is not None and incidents.concerns(self._job_master, sender, recipient)
+        )
 
     def __enter__(self) -> Self:
         return self

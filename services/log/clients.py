@@ -68,6 +68,9 @@ _SETTLING = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
+        # The client remembers an epoch of the leader from before a restart of Kafka, or hears of the new one too soon.
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
         # No leader is known yet, of a topic that was made a moment ago.
         KafkaError._NOENT,
     }
@@ -103,6 +106,15 @@ def watermarks(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int
     return patiently(lambda: consumer.get_watermark_offsets(partition, timeout=timeout), timeout)
 
 
+_TOLD_EVERY_S = 30.0
+_told_at: list[float] = []
+
+
 def _on_error(error: KafkaError) -> None:
-    if error.code() == KafkaError._ALL_BROKERS_DOWN:
+    if error.code() != KafkaError._ALL_BROKERS_DOWN:
+        return
+    # Every client says it every second.
+    now = time.monotonic()
+    if not _told_at or now - _told_at[-1] >= _TOLD_EVERY_S:
+        _told_at[:] = [now]
         _log.warning("no broker answers; keeps trying", error=error.str())

@@ -1,0 +1,128 @@
+"""What befalls a job, for whoever submitted it: tasks that fail, slots that are lost or not to be had, and what starts
+again after that. Without this a job that restarts for ever looks like one that runs.
+
+Read off what is said to and by the job's JobMaster: nothing of it is said to clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from ...schemas.event import Record
+from ...schemas.everyone import TaskExecutorLost
+from ...schemas.job_master import (
+    FailSlot,
+    HeartbeatTimedOut,
+    SlotAllocationFailed,
+    StartJob,
+    UpdateTaskExecutionState,
+)
+from ...schemas.task_executor import SubmitTask
+from ...schemas.types import ExecutionState, JobVertex
+from ..roles import TASK_EXECUTOR, instance_of, kind_of
+
+_MOST = 3
+"""Failures that are told of one by one, of those that come together."""
+_ENDED = frozenset({ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED})
+
+
+class Incident(msgspec.Struct, frozen=True):
+    """A line for people, and what stands below it: where a function has raised, the traceback."""
+
+    line: str
+    details: str = ""
+
+
+class _Attempt(msgspec.Struct, frozen=True):
+    task: str
+    number: int
+    resource_id: str
+    allocation_id: str
+
+
+class Incidents:
+    """Of one job. Told of events in the order of the log, it says what people should know."""
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+        self._vertices: dict[str, JobVertex] = {}
+        self._running: dict[str, _Attempt] = {}
+        """The Executions that were submitted and have not ended, by their ids."""
+
+    def hear(self, records: Iterable[Record]) -> list[Incident]:
+        """What has happened, by events that came together; the same words are said once."""
+        failed: dict[str, Incident] = {}
+        again: list[_Attempt] = []
+        for record in records:
+            for incident in self._heard(record, again):
+                failed.setdefault(incident.line, incident)
+        told = list(failed.values())
+        if len(told) > _MOST:
+            told = [*told[:_MOST], Incident(f"and {len(told) - _MOST} more failures")]
+        if again:
+            told.append(Incident(_restarted(again)))
+        return told
+
+    def _heard(self, record: Record, again: list[_Attempt]) -> list[Incident]:
+        match record.body:
+            case StartJob(job_id=self._job_id, job_graph=graph):
+                self._vertices = {each.vertex_id: each for each in graph.vertices}
+            case SubmitTask(job_id=self._job_id) as submitted:
+                attempt = self._attempt(submitted, instance_of(record.header.recipient))
+                self._running[submitted.execution_attempt_id] = attempt
+                if attempt.number > 0:
+                    again.append(attempt)
+            case UpdateTaskExecutionState(job_id=self._job_id) as update:
+                return self._updated(update)
+            case SlotAllocationFailed(reason=reason):
+                return [Incident(reason)]
+            case (
+                TaskExecutorLost(resource_id=resource_id, reason=reason)
+                | HeartbeatTimedOut(resource_id=resource_id, reason=reason)
+            ):
+                return self._lost(lambda each: each.resource_id == resource_id, reason)
+            case FailSlot(allocation_id=allocation_id, reason=reason):
+                return self._lost(lambda each: each.allocation_id == allocation_id, reason)
+            case _:
+                pass
+        return []
+
+    def _updated(self, update: UpdateTaskExecutionState) -> list[Incident]:
+        if update.execution_state not in _ENDED:
+            return []
+        attempt = self._running.pop(update.execution_attempt_id, None)
+        if attempt is None or update.execution_state is not ExecutionState.FAILED:
+            # What was lost already may still fail, or be cancelled.
+            return []
+        why, _, details = (update.failure or "no reason is known").partition("\n")
+        return [Incident(f"{attempt.task} failed, attempt {attempt.number + 1}: {why}", details)]
+
+    def _lost(self, there: Callable[[_Attempt], bool], reason: str) -> list[Incident]:
+        gone = [attempt for attempt, each in self._running.items() if there(each)]
+        for attempt in gone:
+            del self._running[attempt]
+        return [Incident(f"{reason}; {_counted(len(gone))} ran there")] if gone else []
+
+    def _attempt(self, submitted: SubmitTask, resource_id: str) -> _Attempt:
+        vertex = self._vertices.get(submitted.vertex_id)
+        name, of = (vertex.name, f"/{vertex.parallelism}") if vertex else (submitted.vertex_id, "")
+        task = f"{name} ({submitted.subtask_index + 1}{of})"
+        return _Attempt(task, submitted.attempt_number, resource_id, submitted.allocation_id)
+
+
+def concerns(job_master: str, sender: str, recipient: str) -> bool:
+    """Whether `Incidents` of the job wants to hear what one says to the other. Most of what is said it does not."""
+    return recipient == job_master or (sender == job_master and kind_of(recipient) == TASK_EXECUTOR)
+
+
+def _restarted(again: list[_Attempt]) -> str:
+    number = max(each.number for each in again) + 1
+    if len(again) == 1:
+        return f"{again[0].task} starts again on {again[0].resource_id}, attempt {number}"
+    return f"{len(again)} tasks start again, attempt {number}"
+
+
+def _counted(tasks: int) -> str:
+    return "1 task" if tasks == 1 else f"{tasks} tasks"
