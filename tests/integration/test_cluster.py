@@ -407,7 +407,7 @@ def test_a_job_that_wants_more_slots_than_there_are_fails_and_says_how_many(
         ended = conversation.finished(job_id, PATIENCE_S)
     assert ended is not None
     assert ended.status.value == "FAILED"
-    assert f"no slot within {SLOT_TIMEOUT_S} s: the job wants 5 and was given 4, 0 are free, 4 are registered" in (
+    assert f"no slot within {SLOT_TIMEOUT_S} s: the job wants 5, 0 are free, 4 are registered" in (
         ended.reason or ""
     )
 
