@@ -96,7 +96,7 @@ class Host:
             self._position = self._replica.offset
             if not stop.is_set():
                 self.leading.set()
-            self._dirty = dict.fromkeys(self._replica.states)
+            self._dirty = dict.fromkeys(self._replica.awake)
             while not stop.is_set() and not finished(self._replica):
                 self._fold(tail.poll(self._patience()))
                 if self._failure is not None:

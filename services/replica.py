@@ -42,10 +42,16 @@ class Replica:
         self._on_illegal = on_illegal or Warnings()
         self._serving: dict[str, AnyRole] = {}
         self._stories: dict[str, deque[Record]] = {}
+        self._awake: dict[str, None] = {}
         self.states: dict[str, Any] = {}
         self.leadership = Leadership()
         self.offset = -1
         """The offset of the last event that was folded, fenced ones included."""
+
+    @property
+    def awake(self) -> list[str]:
+        """The addresses whose states are not at rest: an event to EVERYONE concerns them, and no others."""
+        return list(self._awake)
 
     def role(self, role_address: str) -> AnyRole:
         """The role that serves an address."""
@@ -61,18 +67,18 @@ class Replica:
             return [each for each in self._led_as(record.body.role) if self._fold(each, record)]
         sender, recipient = record.header.sender, record.header.recipient
         if recipient == EVERYONE:
-            return [each for each in list(self.states) if self._fold(each, record)]
+            return [each for each in self.awake if self._fold(each, record)]
         changed = [sender] if self._fold(sender, record) else []
         if recipient != sender and self._fold(recipient, record):
             changed.append(recipient)
         return changed
 
     def story(self, role_address: str) -> tuple[Record, ...]:
-        """The last events that an address folded, oldest first."""
+        """The last events that an address folded, oldest first; none of what is at rest."""
         return tuple(self._stories.get(role_address, ()))
 
     def _led_as(self, role: str) -> list[str]:
-        return [each for each in self.states if role_of(each) == role] if role == JOB_MASTER else [role]
+        return [each for each in self._awake if role_of(each) == role] if role == JOB_MASTER else [role]
 
     def _role_serving(self, role_address: str) -> AnyRole | None:
         role = self._roles.get(kind_of(role_address))
@@ -82,6 +88,11 @@ class Replica:
         self._serving[role_address] = role
         self._stories[role_address] = deque(maxlen=_STORY)
         return role
+
+    def _forget(self, role_address: str) -> None:
+        """Keeps no more than the state."""
+        self._awake.pop(role_address, None)
+        del self._serving[role_address], self._stories[role_address]
 
     def _fold(self, role_address: str, record: Record) -> bool:
         """Whether the event was a legal step of an address that is served here, and one that changed its state."""
@@ -93,9 +104,15 @@ class Replica:
             after = role.evolve(role.initial(role_address) if before is None else before, record)
         except IllegalEvent as error:
             self._on_illegal(error, self.story(role_address))
+            if before is not None and role_address not in self._awake:
+                self._forget(role_address)
             return False
-        self._stories[role_address].append(record)
         self.states[role_address] = after
+        if role.at_rest(after):
+            self._forget(role_address)
+        else:
+            self._awake[role_address] = None
+            self._stories[role_address].append(record)
         return after is not before
 
 

@@ -9,6 +9,9 @@
    what came of it as events; an instruction stands until such an event has been folded, so that the shell of a
    successor finds it again.
 4. Nothing depends on the order of a map's keys: what is owed comes in the order of the events that caused it.
+5. A state may be `at_rest`: nothing is owed in it, now or at any time, nothing is demanded, and no event to EVERYONE
+   and no new leader changes it. Replicas and hosts pass over what is at rest until something is said to it; hence what
+   an event to EVERYONE costs does not grow with all that ever was. What has come to rest keeps little.
 """
 
 from __future__ import annotations
@@ -129,6 +132,10 @@ class Role(Protocol[S]):
 
     def instructions(self, state: S) -> Sequence[Instruction]:
         """What the outside world is asked for, in order."""
+        ...
+
+    def at_rest(self, state: S) -> bool:
+        """Whether nothing but an event to this very address will ever change the state, or make it owe anything."""
         ...
 
 

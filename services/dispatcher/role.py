@@ -72,6 +72,9 @@ class Dispatcher:
             if job.entry_point is not None
         ]
 
+    def at_rest(self, state: DispatcherState) -> bool:
+        return False
+
 
 def _admitted(state: DispatcherState, partition: int, offset: int) -> DispatcherState:
     # A refusal may come into the log behind what was admitted after it.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 
 from ...schemas.types import JobStatus
@@ -51,16 +49,15 @@ def jobs(fold: Fold) -> list[JobView]:
     for job in state.jobs.values():
         master = fold.replica.states.get(address(JOB_MASTER, job.job_id))
         known = master if isinstance(master, JobMasterState) else JobMasterState(job.job_id)
-        tasks = Counter(known.executions[each].state.value for each in known.current.values())
         view = JobView(
             job_id=job.job_id,
             name=job.name,
-            status=known.status if known.graph is not None else job.status,
+            status=known.status if known.known else job.status,
             reason=known.reason or job.reason,
             submitted=fold.submitted.get(job.job_id),
             ended=fold.ended.get(job.job_id),
-            tasks=dict(sorted(tasks.items())),
-            required_slots=known.topology.required_slots,
+            tasks={state.value: count for state, count in sorted(known.tasks().items())},
+            required_slots=known.required_slots,
             restarting=fold.failures.restarting(known),
         )
         views.append(view)

@@ -64,6 +64,11 @@ def _task_manager_registers(
     resource_id, cause = body.resource_id, record.offset
     before = state.connections.get(resource_id)
     farewell, reason = None, ""
+    if state.ended is not None:
+        # There is nothing left that it could be welcomed to.
+        return connect(
+            state, Connection(resource_id, Progress.DONE, cause, Progress.OWED, ending.parting_words(state))
+        )
     if state.terminal is not None:
         farewell, reason = Progress.OWED, ending.parting_words(state)
     elif before is not None and before.farewell is Progress.OWED:

@@ -76,7 +76,8 @@ def _task_changed(
     attempt, to, cause = body.execution_attempt_id, body.execution_state, record.offset
     execution = state.executions.get(attempt)
     if execution is None:
-        raise IllegalEvent(record, state.status.value, f"there is no Execution {attempt}")
+        why = "the job has ended, and with it" if state.ended is not None else "there is no"
+        raise IllegalEvent(record, state.status.value, f"{why} Execution {attempt}")
     before = execution.state
     if before is ExecutionState.CANCELING and to in execution_states.TOO_LATE:
         return state

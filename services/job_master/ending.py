@@ -4,6 +4,9 @@ A job that is to end before it has finished winds down: its tasks are cancelled,
 confirmed that. It does not end before its new status is announced, either: what the JobMaster had decided before it
 knew is in the log by then, so that no task is submitted and no slot requested behind the end's back. Then the slots are
 freed one by one, and the TaskExecutors, the Dispatcher and the ResourceManager are told.
+
+When all that has been said, and the job's channels are gone, the JobMaster is at rest: it keeps a summary, which
+answers whoever comes late. What it owes to them is all that it has then.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from msgspec.structs import replace
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import ExecutionState, JobStatus
 from . import execution_states, executions, job_status, scheduling
-from .state import Announcement, JobMasterState, Progress, Submissions
+from .state import Announcement, Ended, JobMasterState, Progress, Submissions
 
 
 def with_status(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
@@ -60,6 +63,9 @@ def resumed(state: JobMasterState, cause: int) -> JobMasterState:
         with_status(state, JobStatus.CREATED, cause),
         reason=None,
         registration=Progress.OWED,
+        # While it was suspended nobody could be told that they can't be created; what exists already is not touched.
+        channels=Progress.OWED,
+        started=cause,
         terminal=None,
         goodbye=None,
     )
@@ -98,8 +104,42 @@ def settled(state: JobMasterState, cause: int) -> JobMasterState:
 
 def parting_words(state: JobMasterState) -> str:
     """What a JobMaster says when it lets go of slots and TaskExecutors (document 000)."""
-    name = state.graph.name if state.graph else ""
+    name = state.graph.name if state.graph else state.ended.name if state.ended else ""
     return f"Stopping JobMaster for job {name}({state.job_id})."
+
+
+def at_rest(state: JobMasterState) -> bool:
+    """Whether the job has ended for good, and its JobMaster has nothing left to say or to demand."""
+    return state.terminal is Progress.SAID and state.status in JOB_ENDS and not _owes(state)
+
+
+def let_go(state: JobMasterState) -> JobMasterState:
+    """What is at rest keeps its summary; anything else is as it was."""
+    if state.terminal is not Progress.SAID or not at_rest(state):
+        return state
+    name = state.graph.name if state.graph else ""
+    ended = state.ended or Ended(name, Map(state.tasks()), state.required_slots)
+    return JobMasterState(
+        job_id=state.job_id,
+        status=state.status,
+        reason=state.reason,
+        cause=state.cause,
+        terminal=state.terminal,
+        ended=ended,
+    )
+
+
+def _owes(state: JobMasterState) -> bool:
+    return bool(
+        state.registration is not None
+        or state.goodbye is Progress.OWED
+        or state.deletion is Progress.OWED
+        or state.announcements
+        or state.connections_owing
+        or state.answers
+        or state.slots.returning
+        or state.submissions.cancellations
+    )
 
 
 def _wind_down(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:

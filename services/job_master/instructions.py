@@ -17,7 +17,7 @@ class CreateChannels(Instruction, frozen=True):
 
     @property
     def key(self) -> str:
-        return f"create channels/{self.job_id}"
+        return f"create channels/{self.job_id}/{self.cause}"
 
 
 class DeleteChannels(Instruction, frozen=True):

@@ -40,7 +40,9 @@ class JobMaster:
         return JobMasterState(job_id=instance_of(role_address))
 
     def evolve(self, state: JobMasterState, record: Record) -> JobMasterState:
-        return _STEPS.take(state, record)
+        after = ending.let_go(_STEPS.take(state, record))
+        # Whatever reaches a job that is over leaves it as it was, unless it is to be answered.
+        return state if state.ended is not None and after == state else after
 
     def decide(self, state: JobMasterState, now: Time) -> list[Owed]:
         job_id = state.job_id
@@ -77,9 +79,12 @@ class JobMaster:
             return (DeleteChannels(state.job_id, state.graph, state.cause),)
         return ()
 
+    def at_rest(self, state: JobMasterState) -> bool:
+        return state.ended is not None and ending.at_rest(state)
+
 
 def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -> JobMasterState:
-    if state.graph is not None:
+    if state.known:
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} was started before")
     cause = record.offset
     topology = SchedulingTopology.of(state.job_id, body.job_graph)
@@ -120,7 +125,7 @@ def _resume_asked(state: JobMasterState, record: Record, _body: job_master.Resum
 
 
 def _known(state: JobMasterState, record: Record) -> JobMasterState:
-    if state.graph is None:
+    if not state.known:
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} was not started")
     return state
 
@@ -148,6 +153,8 @@ def _registered(
 def _channels_created(
     state: JobMasterState, record: Record, _body: job_master.ChannelsCreated
 ) -> JobMasterState:
+    if state.ended is not None:
+        return state
     created = replace(_known(state, record), channels=Progress.DONE, cause=record.offset)
     return scheduling.assembled(created, record.offset)
 
@@ -162,7 +169,7 @@ def _channels_failed(
 def _channels_deleted(
     state: JobMasterState, _record: Record, _body: job_master.ChannelsDeleted
 ) -> JobMasterState:
-    return replace(state, deletion=Progress.DONE)
+    return replace(state, deletion=Progress.DONE) if state.deletion is not None else state
 
 
 def _announced(state: JobMasterState, record: Record, _body: client.JobStatusChanged) -> JobMasterState:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
@@ -104,6 +106,15 @@ class Counts(msgspec.Struct, frozen=True):
     finished: int = 0
 
 
+class Ended(msgspec.Struct, frozen=True):
+    """What is kept of a job that has ended and has nothing left to say or to demand."""
+
+    name: str
+    tasks: Map[ExecutionState, int]
+    """How many ExecutionVertices ended in which state."""
+    required_slots: int
+
+
 class JobMasterState(msgspec.Struct, frozen=True):
     """The whole of it. What follows `announcements` indexes what comes before, so that deciding costs what is owed."""
 
@@ -112,7 +123,7 @@ class JobMasterState(msgspec.Struct, frozen=True):
     options: JobOptions = JobOptions()
     topology: SchedulingTopology = SchedulingTopology()
     started: int = -1
-    """The offset of StartJob."""
+    """The offset of StartJob, or of the last ResumeJob."""
     status: JobStatus = JobStatus.INITIALIZING
     reason: str | None = None
     cause: int = -1
@@ -148,6 +159,8 @@ class JobMasterState(msgspec.Struct, frozen=True):
     """DisconnectJobManager is OWED to the ResourceManager, or was SAID."""
     announcements: tuple[Announcement, ...] = ()
     """JobStatusChanged events that are owed, in order."""
+    ended: Ended | None = None
+    """Set once the job is over; then there is no graph any more, and all that only live jobs have is as at first."""
 
     connections_owing: Map[str, int] = Map()
     submissions: Submissions = Submissions()
@@ -157,3 +170,19 @@ class JobMasterState(msgspec.Struct, frozen=True):
     def unfinished(self) -> int:
         """Executions that a TaskExecutor was told to run and that have not ended."""
         return self.counts.unfinished
+
+    @property
+    def known(self) -> bool:
+        """Whether the job was ever started."""
+        return self.graph is not None or self.ended is not None
+
+    @property
+    def required_slots(self) -> int:
+        """How many slots the job needs, or needed, at once."""
+        return self.topology.required_slots if self.ended is None else self.ended.required_slots
+
+    def tasks(self) -> Mapping[ExecutionState, int]:
+        """How many ExecutionVertices are in which state, or ended in it."""
+        if self.ended is not None:
+            return self.ended.tasks
+        return Counter(self.executions[each].state for each in self.current.values())

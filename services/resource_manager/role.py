@@ -57,6 +57,9 @@ class ResourceManager:
     def instructions(self, state: ResourceManagerState) -> Sequence[Instruction]:
         return active.instructions(state)
 
+    def at_rest(self, state: ResourceManagerState) -> bool:
+        return False
+
 
 def _configuration_changed(
     state: ResourceManagerState, _record: Record, body: everyone.ConfigurationChanged

@@ -61,6 +61,9 @@ class TaskExecutor:
         stops = [StopTask(attempt, state.tasks[attempt].job_id, cause) for cause, _, attempt in ends]
         return [*deployments.runs(state), *stops]
 
+    def at_rest(self, state: TaskExecutorState) -> bool:
+        return False
+
 
 _STEPS: Steps[TaskExecutorState] = Steps(
     {

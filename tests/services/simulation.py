@@ -157,12 +157,6 @@ class Cluster:
                 return
         raise AssertionError("the roles talk without end: " + ", ".join(self.transcript()[-20:]))
 
-    def forget_ended_jobs(self) -> None:
-        """Drops the states of JobMasters whose jobs have ended: they have nothing more to say."""
-        for role_address, state in list(self.replica.states.items()):
-            if kind_of(role_address) == "job_master" and state.goodbye is not None and state.unfinished == 0:
-                del self.replica.states[role_address]
-
     def tick(self, seconds: float) -> None:
         """Moves the clock, then settles."""
         self.now += int(seconds * SECOND)
@@ -179,7 +173,7 @@ class Cluster:
 
     def step(self, but: str | None = None) -> bool:
         """One role, `but` that one, says what it owes, or one instruction is obeyed; whether there was any."""
-        for role_address in list(self.replica.states):
+        for role_address in self.replica.awake:
             if not self.led(role_address) or role_address in self.dead or role_address == but:
                 continue
             role, state = self.replica.role(role_address), self.replica.states[role_address]

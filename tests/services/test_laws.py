@@ -156,6 +156,34 @@ def test_a_deadline_that_has_passed_owes_something(name: str | int, wait: int) -
                 assert role.decide(state, now) == role.decide(state, now + 3600 * SECOND)
 
 
+# Rest
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_what_is_at_rest_owes_nothing_ever_and_no_event_to_everyone_changes_it(name: str | int) -> None:
+    to_all = [record for record in log_of(name) if record.header.recipient == "*"]
+    for states, now in states_along(name):
+        for address, state in states.items():
+            role = quiet().role(address)
+            if not role.at_rest(state):
+                continue
+            assert role.decide(state, now + 3600 * SECOND) == []
+            assert role.deadline(state) is None
+            assert not role.instructions(state)
+            assert all(role.evolve(state, record) is state for record in to_all)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_an_event_to_everyone_concerns_whoever_is_not_at_rest(name: str | int) -> None:
+    replica = quiet()
+    for record in log_of(name):
+        touched = replica.apply(record)
+        resting = {each for each, state in replica.states.items() if replica.role(each).at_rest(state)}
+        assert set(replica.awake) == set(replica.states) - resting
+        assert record.header.recipient != "*" or not resting & set(touched)
+        assert not any(replica.story(each) for each in resting)
+
+
 # Determinism
 
 

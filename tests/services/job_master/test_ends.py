@@ -9,7 +9,7 @@ import pytest
 from tailrace.schemas import client, dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot, ExecutionState, JobStatus
-from tailrace.services.job_master.instructions import DeleteChannels
+from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
 from tailrace.services.job_master.reports import allocated_slot_report, missing_tasks
 from tailrace.services.job_master.state import Progress
 from tailrace.services.roles import IllegalEvent, Owed
@@ -141,6 +141,7 @@ def test_a_suspended_job_keeps_its_channels_and_goes_on_with_what_has_not_finish
     assert [each.status for each in bodies(said, client.JobStatusChanged)] == [JobStatus.CREATED]
     assert len(bodies(said, resource_manager.RegisterJobManager)) == 1
     job.tell("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j"))
+    job.tell(JOB, job_master.ChannelsCreated(job_id="j"))
     requested = {each.allocation_id for each in bodies(job.say(), resource_manager.RequestSlot)}
     assert len(requested) == 2
     assert not requested & allocations
@@ -206,6 +207,29 @@ def test_channels_that_can_not_be_created_fail_the_job() -> None:
     job.tell(JOB, job_master.ChannelsFailed(job_id="j", reason="Kafka has no room"))
     job.say()
     assert (job.state.status, job.state.reason) == (JobStatus.FAILED, "Kafka has no room")
+
+
+def test_channels_that_could_not_be_created_for_a_suspended_job_are_demanded_again_when_it_is_resumed() -> (
+    None
+):
+    job = Job(GRAPH)
+    (first,) = job.role.instructions(job.state)
+    job.tell("dispatcher", SUSPEND)
+    job.say()
+    job.tell(JOB, job_master.ChannelsFailed(job_id="j", reason="Kafka has no room"))
+    job.say()
+    assert job.state.status is JobStatus.SUSPENDED
+    assert not job.role.instructions(job.state)
+    job.tell("dispatcher", RESUME)
+    job.say()
+    (again,) = job.role.instructions(job.state)
+    assert isinstance(again, CreateChannels)
+    assert again.key != first.key
+    job.tell("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j"))
+    job.say()
+    assert not bodies(job.give("te-1"), task_executor.SubmitTask)
+    job.tell(JOB, job_master.ChannelsCreated(job_id="j"))
+    assert len(bodies(job.say(), task_executor.SubmitTask)) == 4
 
 
 def test_who_leads_makes_no_difference_to_a_job() -> None:
