@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import BootstrapServers, ClusterId, Definitions, Format, Home, Output, configuration
 from .show import result, table
+
+if TYPE_CHECKING:
+    from ..configuration import Configuration
 
 _PASSWORD = re.compile(r"(?<=://)[^/@]*@")
 
@@ -21,8 +24,11 @@ def config(
     cluster_id: ClusterId = None,
     definitions: Definitions = None,
 ) -> int:
-    """List the options: key, value, and where it was set. Says what a process that starts here would go by."""
-    found = configuration(home, bootstrap_servers, cluster_id, definitions)
+    """List the options: key, value, and where it was set. Says what a process that starts here would go by.
+
+    What the command line of `cluster start` has set holds until `cluster stop`: it is from cluster.json.
+    """
+    found = _of_cluster(configuration(home, bootstrap_servers, cluster_id, definitions))
     from ..configuration.configuration import DEFAULT
 
     settings = [each for each in found.effective() if not changed or each.origin != DEFAULT]
@@ -34,3 +40,15 @@ def config(
 
     result(json.dumps([{"key": key, "value": value, "from": origin} for key, value, origin in values]))
     return 0
+
+
+def _of_cluster(found: Configuration) -> Configuration:
+    """With what the cluster that lives in the home was started with, below what this command line says."""
+    from .local.record import read_record, record_path
+
+    record = read_record(found.home)
+    if record is None:
+        return found
+    here = {each.key for each in found.settings() if each.origin.startswith("-")}
+    started = {key: value for key, value in record.configuration.items() if key not in here}
+    return found.replace(started, str(record_path(found.home)))
