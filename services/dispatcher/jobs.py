@@ -172,7 +172,8 @@ def _said(phase: Phase) -> Step[DispatcherState]:
             # The job ended, or is to be cancelled instead, since that was decided.
             return state
         if phase is Phase.RESUME_REQUESTED:
-            return state.put(job.moved(_next(job), cause=record.offset, status=JobStatus.RUNNING))
+            resumed = job.moved(_next(job), cause=record.offset, status=JobStatus.RUNNING, reason=None)
+            return state.put(resumed)
         return state.put(job.moved(Phase.RUNNING))
 
     return step

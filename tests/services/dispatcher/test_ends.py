@@ -75,6 +75,7 @@ def test_jobs_that_were_suspended_go_on_with_the_next_leader_once_the_cluster_is
     talk.lead()
     assert names(talk.settle()) == ["ResumeJob"]
     assert (talk.phase(), talk.state.jobs["j"].status) == (Phase.RUNNING, JobStatus.RUNNING)
+    assert talk.state.jobs["j"].reason is None
     talk.reach(FINISHED)
     assert names(talk.settle()) == ["JobFinished"]
 
