@@ -179,12 +179,15 @@ def _shown(value: object) -> str:
         case bytes():
             return f"{len(value)} bytes"
         case str():
-            text = shortened(" ".join(value.split()))
-            text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
+            text = _cut(shortened(" ".join(value.split())))
             return f'"{text}"' if " " in text else text
         case Mapping():
-            return ",".join(f"{key}:{_shown(each)}" for key, each in value.items())
+            return _cut(",".join(f"{key}:{_shown(each)}" for key, each in value.items()))
         case Sequence():
             return f"[{', '.join(_shown(each) for each in value)}]"
         case _:
             return str(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."

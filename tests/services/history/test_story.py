@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tailrace.schemas.event import Record
-from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
 from tailrace.schemas.types import Header
 from tailrace.services.history import Entry, Fold, Wanted
 from tailrace.services.history.story import aligned, columns, line
@@ -153,3 +153,12 @@ def test_a_log_that_holds_any_time_and_any_text_is_told_without_harm(time: int) 
     told = line(Entry(Record(0, header, body), None))
     assert told.isprintable()
     assert "client/\\x1b]0;title\\n -> everyone" in told
+
+
+def test_a_long_configuration_is_cut_as_long_texts_are(cluster: Cluster) -> None:
+    configuration = {f"some.option-{number}": "a value" for number in range(30)}
+    offset = cluster.say("dispatcher", "*", ConfigurationChanged(configuration=configuration))
+    fields = columns(told(cluster)[offset])[-1]
+    assert fields.startswith("configuration=some.option-0:")
+    assert fields.endswith("...")
+    assert len(fields) < 200
