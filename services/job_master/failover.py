@@ -67,7 +67,7 @@ def slots_lost(
             affected.append(state.executions[leaf.execution_attempt_id])
     for execution in affected:
         state = _lost(state, execution, slots, cause, alive=alive)
-    state = _spared(state)
+    state = _spared(state, affected)
     for key in homeless:
         state = replace(state, sharing=state.sharing.assign(key, "", resolved=False))
     if state.status not in job_status.ACTIVE:
@@ -172,12 +172,12 @@ def _lost(
     return executions.moved(state, execution, ExecutionState.FAILED, cause)
 
 
-def _spared(state: JobMasterState) -> JobMasterState:
-    """Of a deployment that is submitted for nothing as a whole, nothing is submitted."""
+def _spared(state: JobMasterState, affected: Sequence[Execution]) -> JobMasterState:
+    """Of a deployment that is submitted for nothing as a whole, nothing is submitted: `affected` may make it so."""
     ready = state.submissions.ready
     members: dict[DeploymentKey, list[Execution]] = {}
-    doomed = [each for each in ready.times if state.executions[each].state is ExecutionState.FAILED]
-    if not doomed:
+    attempts = (each.execution_attempt_id for each in affected)
+    if not any(each in ready and state.executions[each].state is ExecutionState.FAILED for each in attempts):
         return state
     for attempt in ready.times:
         execution = state.executions[attempt]

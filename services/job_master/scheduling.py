@@ -45,7 +45,7 @@ def has_run(state: JobMasterState, vertex_id: str, cause: int) -> JobMasterState
 def find_slots(state: JobMasterState, slots: Sequence[SlotKey], cause: int, due: Time = 0) -> JobMasterState:
     """Trees without a slot get one that is available, or request one; what is to run in them runs from `due` on."""
     pool, trees = state.slots, {}
-    idle = pool.idle_slots()
+    idle = pool.idle_slots() if slots else []
     requests = []
     for slot in slots:
         profile = state.topology.profile_of(slot)
