@@ -256,9 +256,9 @@ WORKER_DRIVER = ConfigOption(
 START_UP_TIME = ConfigOption(
     key="resourcemanager.standalone.start-up-time",
     type=DURATION,
-    default=10 * SECOND,
+    default=30 * SECOND,
     doc="For how long after its election a standalone ResourceManager lets no request fail as one that cannot be met: "
-    "TaskExecutors may still be starting.",
+    "TaskExecutors may still be starting, which takes them ten seconds, and more on a busy machine.",
     scopes=_MASTER,
     flink="that of slot.request.timeout",
 )

@@ -70,7 +70,7 @@ def a_job_wants_more_slots_than_there_are() -> Cluster:
     cluster.settle()
     cluster.submit("j1", graph(3))
     cluster.settle()
-    cluster.tick(11)
+    cluster.tick(31)
     return cluster
 
 

@@ -35,7 +35,7 @@ class Manager:
         )
         self.hear("dispatcher", everyone.ConfigurationChanged(configuration=configuration or {}), EVERYONE)
         if started:
-            self.now += 10 * SECOND
+            self.now += 30 * SECOND
 
     def hear(
         self, sender: str, body: Body, recipient: str = MANAGER, *, cause: int | None = None, seen: int = -1
