@@ -69,7 +69,7 @@ class Attempts:
                     self._attempts[attempt_id].reported = "DEPLOYING"
         elif name == "everyone.TaskExecutorLost":
             self._over(self._at.get(event["resource_id"], set()))
-        elif name == "job_master.FailSlot":
+        elif name == "job_master.FailSlot" and not self._slots.is_late(event):
             self._over(self._in.get(event["allocation_id"], set()))
         elif name == "job_master.TasksContradicted":
             self._over(set(event["execution_attempt_ids"]))

@@ -190,6 +190,8 @@ class Requests:
         self._answer("offer", event.by, event.to, event["allocation_id"])
 
     def _job_master_FailSlot(self, event: Event) -> None:
+        if self._slots.is_late(event):
+            return
         allocation_id = event["allocation_id"]
         for key in [each for each in self._open if each[0] in ("task", "stop", "offer")]:
             if key[-1] == allocation_id or self._attempt_slots.get(key[-1]) == allocation_id:

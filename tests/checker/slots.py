@@ -93,7 +93,7 @@ class Slots:
             self._left(event["resource_id"], event.offset)
         elif name == "task_executor.SlotsAccepted":
             yield from self._taken(event)
-        elif name in _GIVES_BACK:
+        elif name in _GIVES_BACK and not self.is_late(event):
             self._given_back(event["allocation_id"], event.offset)
         elif name == "job_master.DisconnectTaskManager":
             if not self.is_late(event):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from tailrace.schemas import dispatcher, job_master, resource_manager
+from tailrace.schemas import dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.event import Record
-from tailrace.schemas.types import JobStatus, Origin, SlotOffer
+from tailrace.schemas.types import ExecutionState, JobStatus, Origin, SlotOffer
 from tailrace.services.configuration.role_options import ResourceManagerOptions
 from tailrace.services.roles import Owed, seal
 
+from .job_master.driver import Job
+from .resource_manager.manager import ACTIVE, Manager, asked, of
 from .simulation import HARDWARE, PROFILE, SECOND, Cluster, graph
-from .simulation_jobs import configured
+from .simulation_jobs import configured, in_single_slots
+from .task_executor.talk import Talk
 
 
 def running(parallelism: int = 1) -> Cluster:
@@ -134,3 +137,67 @@ def test_a_refusal_that_comes_late_does_not_open_the_way_for_what_was_admitted_b
     refused = dispatcher.SubmissionRefused(source=replace(source, offset=5), reason="garbage")
     cluster.say("dispatcher", "dispatcher", refused)
     assert cluster.replica.states["dispatcher"].positions[0] == 7
+
+
+def test_an_idle_slot_that_is_used_again_while_it_is_being_freed_is_replaced() -> None:
+    job = Job(in_single_slots(2), {"slot.idle.timeout": "1 s"})
+    job.assemble()
+    job.runs()
+    job.report(job.execution("source"), ExecutionState.FINISHED)
+    job.now += 2 * SECOND
+    (freed,) = job.owed()
+    assert isinstance(freed.body, task_executor.FreeSlot)
+    lost = job.execution("sink", 1)
+    fails = job_master.FailSlot(allocation_id=lost.allocation_id or "", reason="broken")
+    job.tell("task_executor/te-1", fails)
+    again = job.execution("sink", 1)
+    tree = job.state.sharing.trees[job.state.topology.slot_of(again.vertex)]
+    assert tree.allocation_id == freed.body.allocation_id
+    job.say([freed])
+    said = job.tick(60)
+    assert [each.body.AVRO_NAME.rpartition(".")[2] for each in said] == ["RequestSlot"]
+    (submitted,) = [each.body for each in job.give("te-2") if isinstance(each.body, task_executor.SubmitTask)]
+    assert (submitted.subtask_index, submitted.attempt_number) == (1, 1)
+
+
+def test_a_task_that_is_submitted_into_a_slot_just_lost_leaves_the_deployment_that_was_next() -> None:
+    job = Job(graph(1))
+    job.assemble()
+    job.runs()
+    first = job.executions()[0]
+    job.report(first, ExecutionState.FAILED, "broken")
+    job.now += 60 * SECOND
+    late = job.owed()
+    assert [type(each.body) for each in late] == [task_executor.SubmitTask]
+    job.lose("te-1")
+    job.say(late)
+    job.tick(60)
+    submitted = [each.body for each in job.give("te-2") if isinstance(each.body, task_executor.SubmitTask)]
+    assert {each.deployment_size for each in submitted} == {1}
+    assert {each.attempt_number for each in submitted} == {1, 2}
+
+
+def test_no_worker_is_started_for_a_request_that_only_somebody_elses_slots_fit() -> None:
+    manager = Manager(ACTIVE)
+    manager.job()
+    large = replace(PROFILE, cpu_cores=2.0)
+    manager.register("te-1", 1, profile=large)
+    manager.settle()
+    manager.request("a", profile=large)
+    assert asked(manager.settle()) == [("a", "te-1")]
+    manager.accept("a")
+    manager.request("b", profile=large)
+    started = [each.resource_id for each in of(resource_manager.StartWorker, manager.settle())]
+    assert started == ["worker-1"]
+    manager.hear("resource_manager", resource_manager.WorkerStarted(resource_id="worker-1", address="sim"))
+    manager.register("worker-1", 2)
+    assert of(resource_manager.StartWorker, manager.settle()) == []
+
+
+def test_a_task_executor_tells_what_became_of_a_slot_in_the_order_in_which_it_happened() -> None:
+    talk = Talk(1)
+    talk.hold("a")
+    talk.hear(task_executor.FreeSlot(allocation_id="a", reason="not needed"), "job_master/j")
+    talk.allocate("b")
+    names = [each.body.AVRO_NAME.rpartition(".")[2] for each in talk.settle()]
+    assert names.index("NotifySlotAvailable") < names.index("SlotRequestAccepted")
