@@ -91,7 +91,9 @@ class Host:
         spare_the_collector()
         tail = self._tail()
         try:
+            self._replica.telling = False
             self._catch_up(tail, self._log.end(), stop)
+            self._replica.telling = True
             self._claim(tail, stop)
             self._position = self._replica.offset
             if not stop.is_set():

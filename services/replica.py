@@ -43,6 +43,8 @@ class Replica:
         self._serving: dict[str, AnyRole] = {}
         self._stories: dict[str, deque[Record]] = {}
         self._awake: dict[str, None] = {}
+        self.telling = True
+        """Whether people are told of illegal events. Not of those that were told of when they were new."""
         self.states: dict[str, Any] = {}
         self.leadership = Leadership()
         self.offset = -1
@@ -103,7 +105,8 @@ class Replica:
         try:
             after = role.evolve(role.initial(role_address) if before is None else before, record)
         except IllegalEvent as error:
-            self._on_illegal(error, self.story(role_address))
+            if self.telling:
+                self._on_illegal(error, self.story(role_address))
             if before is not None and role_address not in self._awake:
                 self._forget(role_address)
             return False

@@ -47,10 +47,12 @@ def list_jobs(
 
 
 def why(job: JobView) -> str:
-    """Why a job restarts, or is in its state, where there is anything to say; in one line."""
+    """Why a job restarts, waits, or is in its state, where there is anything to say; in one line."""
     text = job.reason or ""
     if job.restarting is not None:
         text = f"restarting, attempt {job.restarting.attempt_number + 1}: {job.restarting.reason}"
+    elif job.missing_slots and not text:
+        text = f"waits for {job.missing_slots} of {job.required_slots} slots"
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
 

@@ -6,6 +6,7 @@ import msgspec
 
 from ...schemas.types import JobStatus
 from ..dispatcher.state import DispatcherState
+from ..job_master.job_status import ACTIVE
 from ..job_master.state import JobMasterState
 from ..replica import Replica
 from ..resource_manager.state import ResourceManagerState
@@ -26,6 +27,8 @@ class JobView(msgspec.Struct, frozen=True):
     tasks: dict[str, int]
     """ExecutionState -> number of Executions."""
     required_slots: int
+    missing_slots: int
+    """How many it waits for."""
     restarting: RestartView | None
     """Why, where tasks have failed and do not run again yet."""
 
@@ -58,6 +61,7 @@ def jobs(fold: Fold) -> list[JobView]:
             ended=fold.ended.get(job.job_id),
             tasks={state.value: count for state, count in sorted(known.tasks().items())},
             required_slots=known.required_slots,
+            missing_slots=len(known.slots.requests) if known.status in ACTIVE else 0,
             restarting=fold.failures.restarting(known),
         )
         views.append(view)

@@ -2,7 +2,7 @@
 
 A request that could not be met even if all slots were free fails soon (`slot.request.unfulfillable-timeout`); one that
 waits for slots that are in use, or for a TaskExecutor that does not answer, fails late (`slot.request.timeout`). While
-TaskExecutors may still be starting, none fails as one that can't be met.
+TaskExecutors may still be starting, or none is there at all, no request fails as one that can't be met.
 """
 
 from __future__ import annotations
@@ -108,8 +108,10 @@ def _late(state: ResourceManagerState, now: Time) -> Iterator[tuple[SlotRequest,
 
 
 def _may_come(state: ResourceManagerState) -> bool:
-    """Whether workers are on their way whose slots are not known yet."""
-    return state.options.mode is ResourceManagerMode.ACTIVE and state.pool.expected > 0
+    """Whether slots are to come that nobody knows of yet; where there are none at all, somebody will start some."""
+    if state.options.mode is ResourceManagerMode.ACTIVE:
+        return state.pool.expected > 0
+    return state.slot_manager.slots.count == 0
 
 
 def _started_up(state: ResourceManagerState) -> Time:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tailrace.schemas import resource_manager, task_executor
+from tailrace.schemas import client, resource_manager, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
 from tailrace.services.host import Deposed, Host
@@ -82,8 +82,7 @@ def start() -> Iterator[Callable[..., Running]]:
 TIMEOUT_MS = 200
 AT_ONCE = ConfigurationChanged(
     configuration={
-        "slot.request.unfulfillable-timeout": f"{TIMEOUT_MS} ms",
-        "resourcemanager.standalone.start-up-time": "0 ms",
+        "slot.request.timeout": f"{TIMEOUT_MS} ms",
     }
 )
 REGISTRATION = resource_manager.RegisterTaskExecutor(
@@ -269,6 +268,34 @@ def test_a_deadline_wakes_it_up(new_log: NewLog, start: Callable[..., Running]) 
     (failed,) = wait_for(log, lambda record: record.body.AVRO_NAME.endswith("SlotAllocationFailed"))
     assert 0 <= failed.header.time - now - TIMEOUT_MS * 1000 < SOON_S * 1e6
     assert "the job wants 1, 0 are free" in failed.body.reason  # type: ignore[attr-defined]
+
+
+def test_people_are_told_of_an_illegal_event_when_it_is_new(new_log: NewLog) -> None:
+    log, told = new_log(), list[str]()
+
+    def say_nonsense(name: str) -> None:
+        log.append(
+            [Event(header(f"client/{name}", "resource_manager"), client.JobAccepted(job_id=name, name=name))]
+        )
+
+    say_nonsense("old")
+    replica = Replica(
+        [ResourceManager()], on_illegal=lambda error, _: told.append(error.record.header.sender)
+    )
+    host = Host(log, replica, cluster="c", leads=LEADS, process_address="a", session="a")
+    stop = threading.Event()
+    thread = threading.Thread(target=host.run, args=(stop, {}))
+    thread.start()
+    try:
+        assert host.leading.wait(SOON_S)
+        say_nonsense("new")
+        deadline = time.monotonic() + SOON_S
+        while not told and time.monotonic() < deadline:
+            time.sleep(0.01)
+    finally:
+        stop.set()
+        thread.join(SOON_S)
+    assert told == ["client/new"]
 
 
 def test_what_fails_in_another_thread_ends_it(new_log: NewLog, start: Callable[..., Running]) -> None:

@@ -79,8 +79,17 @@ def test_a_job_that_is_suspended_says_so_and_its_old_failures_are_over_when_it_g
     assert seen(cluster).restarting is None
 
 
+def test_a_job_that_waits_for_slots_says_for_how_many() -> None:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1", slots=1)
+    cluster.submit("j", graph(3))
+    cluster.settle()
+    assert why(seen(cluster)) == "waits for 2 of 3 slots"
+
+
 def test_a_long_reason_is_cut() -> None:
-    view = JobView("j", "", JobStatus.FAILED, "x" * 1000, 1, 2, {}, 1, None)
+    view = JobView("j", "", JobStatus.FAILED, "x" * 1000, 1, 2, {}, 1, 0, None)
     assert why(view) == "x" * 117 + "..."
 
 

@@ -133,7 +133,7 @@ def test_that_there_are_no_slots_is_told_with_the_reason() -> None:
     cluster.start_master()
     cluster.submit("job-a")
     cluster.settle()
-    cluster.tick(60)
+    cluster.tick(301)
     cluster.settle()
     (refused,) = told(cluster)
     assert "0 are registered" in refused.line

@@ -228,18 +228,29 @@ def test_a_job_that_wants_more_than_there_are_fails_soon_with_the_numbers() -> N
 
 def test_no_request_fails_as_one_that_can_not_be_met_while_task_executors_may_be_starting() -> None:
     manager = Manager(started=False)
+    manager.register("te-1")
     manager.job()
     manager.request("a")
-    manager.wait(15)
     manager.request("b")
+    manager.wait(15)
+    manager.request("c")
     assert reasons(manager.wait(14.9)) == []
     assert len(reasons(manager.wait(0.1))) == 2
     # As long again after each election: the jobmanager may have come back before its TaskExecutors.
-    manager.request("c")
+    manager.request("d")
     manager.wait(9)
     manager.hear(MANAGER, everyone.LeaderElected(role=MANAGER, epoch=2, address="sim", session="2"), "*")
     assert reasons(manager.wait(29)) == []
     assert len(reasons(manager.wait(1))) == 1
+
+
+def test_a_job_waits_for_a_first_task_executor_as_it_does_for_busy_ones() -> None:
+    manager = Manager()
+    manager.job()
+    manager.request("a")
+    assert reasons(manager.wait(299)) == []
+    (reason,) = reasons(manager.wait(1))
+    assert "the job wants 1, 0 are free, 0 are registered" in reason
 
 
 def test_a_request_that_waits_for_busy_slots_fails_late_and_says_so() -> None:
@@ -316,14 +327,16 @@ def test_a_task_executor_that_does_not_answer_is_named() -> None:
 
 def test_times_are_what_the_log_says_they_are() -> None:
     manager = Manager({"slot.request.unfulfillable-timeout": "2 s", "slot.request.timeout": "5 s"})
-    manager.job()
-    manager.request("a")
-    assert len(reasons(manager.wait(2))) == 1
     manager.register("te-1")
     manager.job("i")
     manager.hold("x", job_id="i")
+    manager.job()
+    manager.request("a")
     manager.request("b")
-    assert len(reasons(manager.wait(5))) == 1
+    assert len(reasons(manager.wait(2))) == 2
+    manager.request("c")
+    assert reasons(manager.wait(4)) == []
+    assert len(reasons(manager.wait(1))) == 1
     assert manager.now < 1_100 * SECOND
 
 
