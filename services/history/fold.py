@@ -17,7 +17,7 @@ from ..job_master import JobMaster
 from ..job_master.state import JobMasterState
 from ..log import EventLog
 from ..log.event_log import read_to_end
-from ..replica import Replica
+from ..replica import Replica, spare_the_collector
 from ..resource_manager import ResourceManager
 from ..roles import JOB_MASTER, IllegalEvent, address, instance_of, kind_of
 from ..task_executor import TaskExecutor
@@ -66,6 +66,7 @@ class Fold:
 
         Raises LogUnavailable, and LogTruncated where the first event is gone.
         """
+        spare_the_collector()
         for batch in read_to_end(log, 0, end=end):
             yield from self._tell_all(batch)
 
