@@ -10,6 +10,7 @@ import copy
 import functools
 import io
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,9 @@ def decode(offset: int, value: bytes) -> Event:
 
 
 def read_topic(bootstrap_servers: str, topic: str, timeout: float = 30.0) -> Iterator[Event]:
-    """Every event of a topic of one partition, from its first offset to its end as it is now. Raises Unreadable."""
+    """Every event of a topic of one partition, from its first offset to its end as it is now.
+
+    Raises Unreadable; TimeoutError where nothing comes for `timeout` seconds."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer(
@@ -50,12 +53,15 @@ def read_topic(bootstrap_servers: str, topic: str, timeout: float = 30.0) -> Ite
         partition = TopicPartition(topic, 0)
         first, end = consumer.get_watermark_offsets(partition, timeout=timeout)
         consumer.assign([TopicPartition(topic, 0, first)])
-        position = first
+        position, deadline = first, time.monotonic() + timeout
         while position < end:
-            for message in consumer.consume(1_000, timeout=timeout):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} was read up to offset {position} of {end} within {timeout:g} s")
+            for message in consumer.consume(1_000, timeout=0.2):
                 if message.error():
                     raise KafkaException(message.error())
                 position, value = message.offset() + 1, message.value()
+                deadline = time.monotonic() + timeout
                 if position > end or value is None:
                     continue
                 yield decode(position - 1, value)

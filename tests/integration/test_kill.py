@@ -35,8 +35,6 @@ pytestmark = pytest.mark.timeout(300)
 
 KILLS = int(os.environ.get("KILLS", "0"))
 JOBMANAGER = "jobmanager"
-TASKS = 3
-"""Source, flatMap and window of WindowWordCount at parallelism 1."""
 
 
 class Conversation:
@@ -48,7 +46,9 @@ class Conversation:
         self._unread: list[Record] = []
         self.read: list[Record] = []
 
-    def until(self, body: type[Any], what: Callable[[Any], bool] = lambda _: True) -> Record:
+    def until(
+        self, body: type[Any] | tuple[type[Any], ...], what: Callable[[Any], bool] = lambda _: True
+    ) -> Record:
         """The next event of a kind."""
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
@@ -59,7 +59,7 @@ class Conversation:
                     return record
             self._unread += self._tail.poll(0.5)
         names = [f"{each.offset} {each.body.AVRO_NAME.partition('.')[2]}" for each in self.read[-20:]]
-        raise AssertionError(f"no {body.__name__} within {PATIENCE_S:g} s after {names}")
+        raise AssertionError(f"no {body} within {PATIENCE_S:g} s after {names}")
 
     def until_silent(self, seconds: float = 2.0) -> None:
         """Reads on until nothing has been said for a while."""
@@ -126,6 +126,8 @@ def bring_back(cluster: Cluster) -> None:
 
 def wait_for_tasks(said: Conversation, job_id: str) -> dict[tuple[str, int], int]:
     """Until the last attempt of every task runs; (vertex, subtask) -> its number."""
+    if not any(isinstance(each.body, task_executor.SubmitTask) for each in said.read):
+        said.until(task_executor.SubmitTask, of(job_id))
     last: dict[tuple[str, int], tuple[int, str]] = {}
     states: dict[str, ExecutionState] = {}
 
@@ -135,14 +137,21 @@ def wait_for_tasks(said: Conversation, job_id: str) -> dict[tuple[str, int], int
                 last[body.vertex_id, body.subtask_index] = (body.attempt_number, body.execution_attempt_id)
             return False
         states[body.execution_attempt_id] = body.execution_state
-        return len(last) == TASKS and all(
+        return len(last) == tasks and all(
             states.get(attempt) is ExecutionState.RUNNING for _, attempt in last.values()
         )
 
+    (started,) = [
+        each.body
+        for each in said.read
+        if isinstance(each.body, job_master.StartJob) and each.body.job_id == job_id
+    ]
+    tasks = sum(vertex.parallelism for vertex in started.job_graph.vertices)
+    followed = (task_executor.SubmitTask, job_master.UpdateTaskExecutionState)
     for record in said.read:
-        if isinstance(record.body, task_executor.SubmitTask | job_master.UpdateTaskExecutionState):
+        if isinstance(record.body, followed):
             all_run(record.body)
-    said.until(task_executor.SubmitTask | job_master.UpdateTaskExecutionState, all_run)  # type: ignore[arg-type]
+    said.until(followed, all_run)
     return {task: number for task, (number, _) in last.items()}
 
 
