@@ -25,11 +25,13 @@ from tailrace.schemas.types import EntryPoint, ExecutionState, Header, Origin, R
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
+from tailrace.services.resource_manager.worker_pool import WorkerState
 from tailrace.services.roles import IllegalEvent, Instruction, Owed, Time, kind_of, seal
 from tailrace.services.task_executor.instructions import RunTasks, StopTask
 
 from .simulation import HARDWARE, PROFILE, SECOND, graph, new_replica
 
+RAN = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
 MASTER_ROLES = ("dispatcher", "resource_manager", "job_master")
 RUNNING, CANCELED, FAILED = ExecutionState.RUNNING, ExecutionState.CANCELED, ExecutionState.FAILED
 
@@ -83,6 +85,7 @@ class World:
             self.deposed.append(self.master)
         self.master = Process(self, MASTER_ROLES)
         self.master.configure()
+        self.master.look_for_survivors()
 
     def kill_master(self) -> None:
         """SIGKILL."""
@@ -229,6 +232,19 @@ class Process:
         if last is None or last.configuration != configuration:
             body = ConfigurationChanged(configuration=configuration)
             self.say("dispatcher", Owed(EVERYONE, body, None))
+
+    def look_for_survivors(self) -> None:
+        """A new leader's worker driver finds what its predecessor's has started, as the shell does."""
+        world, manager = self.world, self.states.get("resource_manager")
+        if manager is None:
+            return
+        pool = manager.pool.workers
+        survivors = world.started_by_driver & world.workers.keys()
+        for resource_id in sorted(survivors.difference(pool.keys())):
+            world.kill_worker(resource_id)
+        for resource_id, worker in sorted(pool.items()):
+            if worker.driven and worker.state in RAN and resource_id not in survivors:
+                self._lost("resource_manager", resource_id, "it has not survived")
 
     def fold(self, count: int | None = None) -> None:
         """Reads on, one event at a time; a deposed process ends where it reads of it."""
