@@ -15,7 +15,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write tests/services/transcripts anew; commit what changed only if you understand why it did",
     )
-    parser.addoption("--seed", type=int, help="run this seed of tests/services/test_simulation.py, and no other")
+    parser.addoption(
+        "--seed", type=int, help="run this seed of tests/services/test_simulation.py, and no other"
+    )
     parser.addoption("--seeds", type=int, default=300, help="how many seeds to run (default: 300)")
     parser.addoption("--first-seed", type=int, default=0, help="the first of them (default: 0)")
 
