@@ -8,7 +8,9 @@ from .scenarios import SCENARIOS
 
 STATUSES = {
     "a_job_finishes": "CREATED RUNNING FINISHED",
-    "a_job_is_cancelled_during_its_deployment": "CREATED RUNNING CANCELLING CANCELED",
+    "a_job_is_cancelled_during_its_deployment": "CREATED CANCELLING CANCELED",
+    "one_task_fails_and_is_restarted_alone": "CREATED RUNNING FINISHED",
+    "a_cluster_is_suspended_and_its_job_resumed": "CREATED RUNNING SUSPENDED CREATED RUNNING FINISHED",
     "a_job_wants_more_slots_than_there_are": "CREATED FAILING FAILED",
     "a_task_fails": "CREATED RUNNING FAILING FAILED",
     "a_task_executor_restarts_under_its_old_resource_id": "CREATED RUNNING FINISHED",
