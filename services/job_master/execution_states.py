@@ -9,47 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...schemas.states import EXECUTION_ENDS, EXECUTION_TRANSITIONS
 from ...schemas.types import ExecutionState
 
-CREATED, SCHEDULED = ExecutionState.CREATED, ExecutionState.SCHEDULED
-DEPLOYING, INITIALIZING = ExecutionState.DEPLOYING, ExecutionState.INITIALIZING
-RUNNING, FINISHED = ExecutionState.RUNNING, ExecutionState.FINISHED
-CANCELING, CANCELED, FAILED = ExecutionState.CANCELING, ExecutionState.CANCELED, ExecutionState.FAILED
+_GOING = frozenset({ExecutionState.INITIALIZING, ExecutionState.RUNNING})
 
-_ENDS = frozenset({FINISHED, CANCELED, FAILED})
-_NONE: frozenset[ExecutionState] = frozenset()
+DEPLOYED = frozenset({ExecutionState.DEPLOYING, ExecutionState.CANCELING}) | _GOING
+"""A TaskExecutor was told to run it, and has not said that it has ended."""
 
 REPORTED: Mapping[ExecutionState, frozenset[ExecutionState]] = {
-    CREATED: _NONE,
-    SCHEDULED: _NONE,
-    DEPLOYING: _ENDS | {INITIALIZING, RUNNING},
-    INITIALIZING: _ENDS | {INITIALIZING, RUNNING},
-    RUNNING: _ENDS | {INITIALIZING, RUNNING},
-    CANCELING: _ENDS,
-    FINISHED: _NONE,
-    CANCELED: _NONE,
-    FAILED: _NONE,
+    state: (following | {state}) & (_GOING | EXECUTION_ENDS) if state in DEPLOYED else frozenset()
+    for state, following in EXECUTION_TRANSITIONS.items()
 }
-"""What a TaskExecutor may report of an Execution in a state."""
+"""What a TaskExecutor may report of an Execution in a state: what may follow it, or the same once more."""
 
-NEXT: Mapping[ExecutionState, frozenset[ExecutionState]] = {
-    CREATED: frozenset({SCHEDULED, CANCELED}),
-    SCHEDULED: frozenset({DEPLOYING, CANCELED, FAILED}),
-    DEPLOYING: REPORTED[DEPLOYING] | {CANCELING},
-    INITIALIZING: REPORTED[INITIALIZING] | {CANCELING},
-    RUNNING: REPORTED[RUNNING] | {CANCELING},
-    CANCELING: REPORTED[CANCELING],
-    FINISHED: _NONE,
-    CANCELED: _NONE,
-    FAILED: _NONE,
-}
-"""What may follow at all."""
-
-TOO_LATE = frozenset({INITIALIZING, RUNNING})
+TOO_LATE = _GOING
 """What may be reported of an Execution that is being cancelled without meaning anything: it crossed with CancelTask."""
 
-DEPLOYED = frozenset({DEPLOYING, INITIALIZING, RUNNING, CANCELING})
-"""A TaskExecutor was told to run it, and has not said that it has ended."""
+
+NEXT: Mapping[ExecutionState, frozenset[ExecutionState]] = {
+    state: following | REPORTED[state] for state, following in EXECUTION_TRANSITIONS.items()
+}
+"""What may be heard or said of an Execution in a state."""
 
 
 def check(before: ExecutionState, after: ExecutionState) -> ExecutionState:
