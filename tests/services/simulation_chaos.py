@@ -29,7 +29,7 @@ RESOURCE_IDS = ("te-1", "te-2", "te-3", "te-4")
 LONG_S = 400
 """Longer than any timeout."""
 
-ALWAYS = {"jostle": 40.0, "late": 15.0, "turn": 10.0, "submit": 3.0, "tick": 3.0, "settle": 0.5}
+ALWAYS = {"jostle": 40.0, "late": 15.0, "turn": 10.0, "submit": 3.0, "tick": 3.0, "settle": 1.0}
 """Weights of what makes a conversation."""
 TROUBLE = {
     "submit_program": 1.0,
@@ -150,6 +150,7 @@ class Chaos:
             if not found:
                 self.lied = False
                 self.invariants.healed()
+                self.invariants.nobody_waits_for_nothing()
                 return
             assert self.lied, f"heartbeats contradict the log, though all is at rest: {found[0][2].body}"
             for process, address, fact in found:

@@ -12,6 +12,8 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.dispatcher.state import DispatcherState, Phase
+from tailrace.services.job_master.job_status import ACTIVE
+from tailrace.services.job_master.slot_pool import SlotStep
 from tailrace.services.job_master.state import JobMasterState
 from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.roles import kind_of
@@ -129,6 +131,27 @@ class Invariants:
                 execution = job.executions[attempt]
                 assert execution.resource_id == resource_id, f"{attempt} runs where it should not"
                 assert execution.state in LIVE, f"{attempt} of {job_id} runs and is {execution.state}"
+
+    def nobody_waits_for_nothing(self) -> None:
+        """At rest, when heartbeats have nothing to say: whatever a job waits for, the ResourceManager knows of."""
+        world = self.world
+        if world.master is None:
+            return
+        known = world.truth.states["resource_manager"].slot_manager.requests.known
+        for address, job in world.truth.states.items():
+            if kind_of(address) != "job_master" or job.status not in ACTIVE:
+                continue
+            for request in job.slots.requests.values():
+                if request.step is not SlotStep.PENDING:
+                    continue
+                asked = known.get(request.allocation_id)
+                assert asked is not None, f"{address} waits for {request}, of which nobody knows"
+                if asked.fulfilled:
+                    # Its TaskExecutor offers it when it comes back, unless it is declared lost.
+                    resource_id = asked.slot[0]
+                    assert resource_id not in world.workers, (
+                        f"{resource_id} does not offer {asked} to {address}"
+                    )
 
     def _jobs_have_ended(self) -> None:
         world = self.world
