@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import socket
-import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -64,8 +62,6 @@ def taskexecutor(
         configuration.get(RESOURCE_ID)
         or f"{re.sub('[^A-Za-z0-9_-]', '-', socket.gethostname())[:40]}-{secrets.token_hex(3)}"
     )
-    if resource_id is None:
-        _show_name(name)
     from ..entrypoints import taskexecutor as entrypoint
     from ..entrypoints.process import log_to_stderr, stop_on_signals
 
@@ -76,12 +72,3 @@ def taskexecutor(
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=scratch, ignore_cleanup_errors=True) as own:
         entrypoint.run(configuration, name, Path(own), stop_on_signals())
     return ExitCode.OK
-
-
-def _show_name(name: str) -> None:
-    """Begins anew as the same process with its name on the command line.
-
-    By that a jobmanager on this machine recognises the process, and so knows at once when it has ended.
-    """
-    if "taskexecutor" in sys.orig_argv:
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:], "--resource-id", name])

@@ -70,7 +70,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         RESOURCE_MANAGER: ResourceManagerShell(
             host.say,
             lambda on_exit: new_driver(configuration, on_exit),
-            lambda on_end: ProcessWatch(cluster, on_end),
+            ProcessWatch,
             of_workers.follow,
         ),
         JOB_MASTER: JobMasterShell(host.say, kafka_admin, cluster, of_jobs.follow),

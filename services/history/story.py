@@ -23,6 +23,8 @@ from ...schemas.types import (
 from ..roles import JOB_MASTER, TASK_EXECUTOR, address
 from ..text import local_time, printable
 
+_FOR_MACHINES = frozenset({"process_mark"})
+"""Fields that tell people nothing."""
 _LONG_ID = re.compile(r"\b[0-9a-f]{32}\b")
 _SHORT = 8
 _LONGEST_TEXT = 160
@@ -124,7 +126,7 @@ def key_fields(body: Body, but: Collection[str] = ()) -> str:
     """What an event carries, in a few words: `name=value` for each field that says something, `but` some."""
     parts = []
     for name in body.__struct_fields__:
-        if name in but:
+        if name in but or name in _FOR_MACHINES:
             continue
         value = getattr(body, name)
         # Where the Dispatcher hears of a graph it is new, and worth a few more words.

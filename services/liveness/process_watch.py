@@ -1,31 +1,23 @@
 """A TaskExecutor whose process runs on this machine is lost when the process ends, not a heartbeat timeout later.
 
-A registration names a process, host:pid. It is watched only where it is certain that a process here is the one that
-registered: same host name, same PID namespace (a container may have our host's name), a command line that starts a
-taskexecutor of that resource id, and a cluster id that does not differ. Everything else is left to heartbeats.
+A registration carries the mark of its process (infra/process_mark.py). Where that is a mark of this machine and PID
+namespace the process is watched; one that has ended before, while no jobmanager was there to see it, is told of at
+once. Everything else is left to heartbeats.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import queue
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-import psutil
 import structlog
 
-from ...infra.processes import ProcessIdentity
-from ..configuration.options import CLUSTER_ID, RESOURCE_ID, variable
+from ...infra.process_mark import is_from_here, living
 from .exits import Exits
 
 _log = structlog.get_logger(__name__)
-_COMMAND = "taskexecutor"
-_RESOURCE_ID_OPTION = "--resource-id"
-_CLUSTER_ID_OPTION = "--cluster-id"
 
 
 class Registered(Protocol):
@@ -40,12 +32,16 @@ class Registered(Protocol):
     @property
     def address(self) -> str: ...
 
+    @property
+    def process_mark(self) -> str: ...
+
 
 class Worker(NamedTuple):
     """A registration."""
 
     resource_id: str
     instance_id: str
+    address: str
 
 
 OnEnd = Callable[[str, str, str], None]
@@ -57,14 +53,12 @@ Workers = Mapping[str, Registered]
 class ProcessWatch:
     """Follows the registered TaskExecutors; says once of each registration that its process has ended."""
 
-    def __init__(self, cluster: str, on_end: OnEnd, *, use_pidfd: bool | None = None) -> None:
-        self._cluster = cluster
+    def __init__(self, on_end: OnEnd, *, use_pidfd: bool | None = None) -> None:
         self._on_end = on_end
-        self._host = socket.gethostname()
-        self._watched: dict[str, tuple[Worker, int]] = {}
+        self._watched: dict[str, Worker] = {}
         self._newest: Workers | None = None
         self._handed: queue.SimpleQueue[Workers | None] = queue.SimpleQueue()
-        self._exits: Exits[tuple[Worker, int]] = (
+        self._exits: Exits[Worker] = (
             Exits(self._ended) if use_pidfd is None else Exits(self._ended, use_pidfd=use_pidfd)
         )
         self._thread = threading.Thread(target=self._run, name="process watch", daemon=True)
@@ -77,8 +71,8 @@ class ProcessWatch:
             self._handed.put(workers)
 
     @property
-    def watched(self) -> frozenset[tuple[Worker, int]]:
-        """The registrations whose processes are watched, with their pids."""
+    def watched(self) -> frozenset[Worker]:
+        """The registrations whose processes are watched."""
         return self._exits.watched
 
     def close(self) -> None:
@@ -105,70 +99,22 @@ class ProcessWatch:
             if resource_id not in workers:
                 self._exits.drop(self._watched.pop(resource_id))
         for resource_id, registered in workers.items():
-            worker = Worker(resource_id, registered.instance_id)
+            worker = Worker(resource_id, registered.instance_id, registered.address)
             before = self._watched.get(resource_id)
-            if before is not None and before[0] == worker:
+            if before == worker:
                 continue
             if before is not None:
-                self._exits.drop(self._watched.pop(resource_id))
-            host, _, pid = registered.address.rpartition(":")
-            if host == self._host and pid.isdecimal():
-                self._watch(worker, int(pid))
+                self._exits.drop(before)
+            # Remembered also if it is not watched, so that the same registration is not looked at again.
+            self._watched[resource_id] = worker
+            if is_from_here(registered.process_mark):
+                self._watch(worker, registered.process_mark)
 
-    def _watch(self, worker: Worker, pid: int) -> None:
-        key = worker, pid
-        # Remembered also if it is not watched, so that the same registration is not looked at again.
-        self._watched[worker.resource_id] = key
-        identity = find(pid, self._cluster, worker.resource_id)
-        if identity is not None and not self._exits.watch(key, identity):
-            self._ended(key)
+    def _watch(self, worker: Worker, mark: str) -> None:
+        process = living(mark)
+        if process is None or not self._exits.watch(worker, process):
+            self._ended(worker)
 
-    def _ended(self, key: tuple[Worker, int]) -> None:
-        worker, pid = key
-        self._on_end(
-            worker.resource_id,
-            worker.instance_id,
-            f"the process of TaskExecutor {worker.resource_id} at {self._host}:{pid} has ended",
-        )
-
-
-def find(pid: int, cluster: str, resource_id: str) -> ProcessIdentity | None:
-    """The process that has the pid, if it certainly is the TaskExecutor of that resource id in that cluster."""
-    with contextlib.suppress(psutil.Error, OSError):
-        identity = ProcessIdentity.of(pid)
-        process = psutil.Process(pid)
-        if _is_in_our_namespace(pid) and _is_taskexecutor(
-            process.cmdline(), process.environ(), cluster, resource_id
-        ):
-            return identity
-    return None
-
-
-def _is_in_our_namespace(pid: int) -> bool:
-    own = "/proc/self/ns/pid"
-    return not os.path.exists(own) or os.stat(own).st_ino == os.stat(f"/proc/{pid}/ns/pid").st_ino
-
-
-def _is_taskexecutor(
-    command: list[str], environment: Mapping[str, str], cluster: str, resource_id: str
-) -> bool:
-    if _COMMAND not in command:
-        return False
-    arguments = command[command.index(_COMMAND) + 1 :]
-    named = _value(arguments, RESOURCE_ID.key, _RESOURCE_ID_OPTION, environment)
-    of_cluster = _value(arguments, CLUSTER_ID.key, _CLUSTER_ID_OPTION, environment)
-    return named == resource_id and of_cluster in (cluster, None)
-
-
-def _value(arguments: list[str], key: str, option: str, environment: Mapping[str, str]) -> str | None:
-    """What a command line, or else its environment, says; None where that is said elsewhere."""
-    for index, argument in enumerate(arguments):
-        if argument == option and index + 1 < len(arguments):
-            return arguments[index + 1]
-        if argument.startswith(f"{option}="):
-            return argument.partition("=")[2]
-    for argument in arguments:
-        text = argument.removeprefix("-D").strip()
-        if text.startswith(f"{key}="):
-            return text.partition("=")[2]
-    return environment.get(variable(key))
+    def _ended(self, worker: Worker) -> None:
+        reason = f"the process of TaskExecutor {worker.resource_id} at {worker.address} has ended"
+        self._on_end(worker.resource_id, worker.instance_id, reason)

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile
 from ..resource_profile import ProfileKey
+from ..timeline import Timeline
 from .task_manager_slot import SlotKey, SlotState, TaskManagerSlot
-from .timeline import Timeline
 
 
 class WorkerSlots(msgspec.Struct, frozen=True):

@@ -74,6 +74,7 @@ def _worker_registers(
         address=body.address,
         hardware=body.hardware,
         cause=offset,
+        process_mark=body.process_mark,
     )
     known = resource_id in state.slot_manager.slots.workers
     worker = Worker(

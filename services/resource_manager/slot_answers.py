@@ -16,10 +16,10 @@ from ...schemas.types import ResourceProfile, SlotID
 from ..configuration.options import ResourceManagerMode
 from ..resource_profile import describe, matches
 from ..roles import JOB_MASTER, TASK_EXECUTOR, Owed, Time, address
+from ..timeline import Timeline
 from .placement import Placed, Placement, place
 from .slot_requests import SlotRequest
 from .state import ResourceManagerState
-from .timeline import Timeline
 
 
 class Answers(msgspec.Struct, frozen=True):

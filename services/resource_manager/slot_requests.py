@@ -15,8 +15,8 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ..resource_profile import Profile, ProfileKey
+from ..timeline import Timeline
 from .task_manager_slot import SlotKey
-from .timeline import Timeline
 
 
 class SlotRequest(msgspec.Struct, frozen=True):

@@ -19,6 +19,8 @@ class WorkerRegistration(msgspec.Struct, frozen=True):
     address: str
     hardware: HardwareDescription
     cause: int
+    process_mark: str = ""
+    """By which a ResourceManager on the same machine knows whether the process lives."""
 
 
 class LostSlot(msgspec.Struct, frozen=True):

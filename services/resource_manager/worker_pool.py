@@ -15,7 +15,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile
-from .timeline import Timeline
+from ..timeline import Timeline
 
 
 class WorkerState(StrEnum):

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import psutil
 
+from ...infra.process_mark import mark_of
 from ...pipelines.graph.options import Scope
 from ...pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from ...schemas import job_master, resource_manager
@@ -84,6 +85,7 @@ class TaskExecutorShell:
             number_of_slots=configuration.task_slots,
             default_slot_profile=slot_profile(configuration, cpu_cores=cores, jvm_heap=hardware.jvm_heap),
             configuration=configuration.as_map(Scope.TASKMANAGER),
+            process_mark=mark_of(os.getpid()),
         )
         self._say(self._address, Owed(RESOURCE_MANAGER, body, None))
 

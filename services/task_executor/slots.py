@@ -166,10 +166,10 @@ def answers(state: TaskExecutorState) -> list[Owed]:
 
 def deadline(state: TaskExecutorState) -> Time | None:
     """When the slot that has waited longest for its JobMaster is given up."""
-    oldest = state.slots.waiting.oldest
+    oldest = state.slots.waiting.first
     if oldest is None or state.registration is None:
         return None
-    return oldest + state.registration.options.slot_timeout
+    return oldest[1] + state.registration.options.slot_timeout
 
 
 def failures(state: TaskExecutorState, now: Time) -> list[Owed]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile, SlotID, SlotStatus
 from ..roles import Time
-from .allocation_times import AllocationTimes
+from ..timeline import Timeline
 
 MOST_SLOTS = 1024
 
@@ -71,7 +71,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
     slots: Map[int, TaskSlot] = Map()
     allocated: Map[str, int] = Map()
     per_job: Map[str, frozenset[str]] = Map()
-    waiting: AllocationTimes = AllocationTimes()
+    waiting: Timeline = Timeline()
     """Slots that are ALLOCATED and known to be so at the ResourceManager."""
 
     def sized(self, count: int, profile: ResourceProfile) -> TaskSlotTable:

@@ -58,8 +58,6 @@ class Slots:
         """An event that is there once more."""
         if event.name == "resource_manager.RegisterTaskExecutor":
             self._known[event["resource_id"]] = None
-        elif event.name == "task_executor.HeartbeatTimedOut" and event["peer"] == "resource_manager":
-            self._known[event.by] = None
 
     def see(self, event: Event) -> Iterator[str]:
         name = event.name

@@ -6,14 +6,12 @@ One cluster with quick heartbeats serves the first tests, in order; times are th
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tailrace.schemas import everyone, job_master, resource_manager, task_executor
@@ -21,7 +19,7 @@ from tailrace.schemas.types import JobStatus
 from tailrace.services.cli.demonstration import TextServer
 from tailrace.services.resource_manager.drivers.local_process import worker_records
 
-from .test_cluster import PATIENCE_S, PROGRAM, Cluster, alive
+from .test_cluster import PROGRAM, Cluster, alive
 from .test_kill import Conversation, ends, runs
 
 pytestmark = pytest.mark.timeout(300)
@@ -155,20 +153,19 @@ def test_a_master_that_hangs_is_missed_and_task_executors_register_again(
     assert lost == [], "a master that could not hear takes nobody for dead"
 
 
-def test_a_task_executor_without_a_name_has_one_that_a_jobmanager_can_see(cluster: Cluster) -> None:
-    """Else its process could not be told from another's, and not be watched."""
-    with cluster.popen("taskexecutor", "--slots", "1") as process:
-        try:
-            deadline = time.monotonic() + PATIENCE_S
-            command: list[str] = []
-            while "--resource-id" not in command:
-                assert time.monotonic() < deadline
-                with contextlib.suppress(psutil.Error):
-                    command = psutil.Process(process.pid).cmdline()
-                time.sleep(0.05)
-        finally:
-            process.terminate()
-            process.communicate(timeout=PATIENCE_S)
+def test_one_that_died_while_nobody_led_is_missed_by_the_next_leader(
+    cluster: Cluster, said: Conversation
+) -> None:
+    kill(cluster, "jobmanager")
+    kill(cluster, "taskexecutor-1")
+    cluster.ok("cluster", "start")
+    cluster.watch()
+    elected = said.until(everyone.LeaderElected, lambda body: body.role == "resource_manager")
+    fact = said.until(resource_manager.WorkerLost, named("taskexecutor-1"))
+    assert isinstance(fact.body, resource_manager.WorkerLost)
+    assert fact.body.exited
+    assert 0 <= (fact.header.time - elected.header.time) / 1e6 < SOON_S
+    said.until(everyone.TaskExecutorLost, named("taskexecutor-1"))
 
 
 @pytest.fixture

@@ -352,6 +352,7 @@ def walk(seed: int) -> World:
 
 _ID = re.compile(r"\b[0-9a-f]{32}\b")
 _TOLD = {
+    "process_mark",
     "job_graph",
     "hardware",
     "resource_profile",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,12 +15,12 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
+from tailrace.infra.process_mark import is_from_here, living, mark_of
 from tailrace.infra.processes import ProcessIdentity
 from tailrace.services.liveness.exits import Exits
-from tailrace.services.liveness.process_watch import ProcessWatch, find
+from tailrace.services.liveness.process_watch import ProcessWatch
 
 SOON_S = 10.0
-HOST = socket.gethostname()
 Start = Callable[..., subprocess.Popen[bytes]]
 
 
@@ -119,16 +118,17 @@ class Registered(msgspec.Struct, frozen=True):
     resource_id: str
     instance_id: str
     address: str
+    process_mark: str
 
 
-def registered(name: str, pid: int, instance: str = "i", host: str = HOST) -> dict[str, Registered]:
-    return {name: Registered(name, instance, f"{host}:{pid}")}
+def registered(name: str, pid: int, instance: str = "i", mark: str | None = None) -> dict[str, Registered]:
+    return {name: Registered(name, instance, f"here:{pid}", mark_of(pid) if mark is None else mark)}
 
 
 @pytest.fixture
 def watched() -> Iterator[tuple[ProcessWatch, queue.Queue[tuple[str, str, str]]]]:
     told: queue.Queue[tuple[str, str, str]] = queue.Queue()
-    watch = ProcessWatch("c", lambda *end: told.put(end))
+    watch = ProcessWatch(lambda *end: told.put(end))
     yield watch, told
     watch.close()
 
@@ -141,11 +141,11 @@ def test_the_end_of_a_registered_process_is_told_of_its_registration(watched: Fo
     process = start("taskexecutor", "--resource-id", "te")
     watch.follow(registered("te", process.pid, "old"))
     watch.follow(registered("te", process.pid, "new"))
-    eventually(lambda: [worker.instance_id for worker, _ in watch.watched] == ["new"])
+    eventually(lambda: [worker.instance_id for worker in watch.watched] == ["new"])
     process.kill()
     resource_id, instance_id, reason = told.get(timeout=SOON_S)
     assert (resource_id, instance_id) == ("te", "new")
-    assert f"{HOST}:{process.pid} has ended" in reason
+    assert f"here:{process.pid} has ended" in reason
     assert told.empty()
 
 
@@ -156,7 +156,7 @@ def test_a_registration_that_is_gone_is_not_told_of(watched: Followed, start: St
     both = registered("gone", gone.pid) | registered("stays", stays.pid)
     watch.follow(both)
     watch.follow(registered("stays", stays.pid))
-    eventually(lambda: [worker.resource_id for worker, _ in watch.watched] == ["stays"])
+    eventually(lambda: [worker.resource_id for worker in watch.watched] == ["stays"])
     gone.kill()
     gone.wait()
     stays.kill()
@@ -164,43 +164,62 @@ def test_a_registration_that_is_gone_is_not_told_of(watched: Followed, start: St
     assert told.empty()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environment"),
-    [
-        (["taskexecutor", "--resource-id", "te"], {}),
-        (["taskexecutor", "--resource-id=te", "--slots", "3"], {"TAILRACE_CLUSTER_ID": "c"}),
-        (["taskexecutor", "--cluster-id", "c"], {"TAILRACE_TASKMANAGER_RESOURCE_ID": "te"}),
-        (["taskexecutor", "-D", "taskmanager.resource-id=te"], {}),
-    ],
-)
-def test_a_process_is_found_that_certainly_is_the_taskexecutor(
-    start: Start, arguments: list[str], environment: dict[str, str]
+def test_a_process_that_ended_while_nobody_watched_is_told_of_at_once(
+    watched: Followed, start: Start
 ) -> None:
-    process = start(*arguments, **environment)
-    assert find(process.pid, "c", "te") == ProcessIdentity.of(process.pid)
+    watch, told = watched
+    process = start()
+    workers = registered("te", process.pid)
+    process.kill()
+    process.wait()
+    watch.follow(workers)
+    assert told.get(timeout=SOON_S)[0] == "te"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environment"),
-    [
-        (["jobmanager"], {}),
-        (["taskexecutor", "--resource-id", "other"], {}),
-        (["taskexecutor"], {}),
-        (["taskexecutor", "--resource-id", "te"], {"TAILRACE_CLUSTER_ID": "other"}),
-        (["taskexecutor", "--resource-id", "te", "--cluster-id=other"], {"TAILRACE_CLUSTER_ID": "c"}),
-    ],
-)
-def test_no_process_is_taken_for_a_taskexecutor_that_might_be_another(
-    start: Start, arguments: list[str], environment: dict[str, str]
+def test_a_zombie_has_ended(watched: Followed, start: Start) -> None:
+    watch, told = watched
+    process = start()
+    workers = registered("te", process.pid)
+    process.kill()
+    eventually(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
+    watch.follow(workers)
+    assert told.get(timeout=SOON_S)[0] == "te"
+    assert mark_of(process.pid) == ""
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_what_runs_on_another_machine_or_in_another_container_is_left_to_heartbeats(
+    watched: Followed, start: Start, place: int
 ) -> None:
-    process = start(*arguments, **environment)
-    assert find(process.pid, "c", "te") is None
+    """Its pid may be another process's here, or nobody's."""
+    watch, told = watched
+    process, own = start(), start()
+    parts = mark_of(process.pid).split(":")
+    parts[place] = "1"
+    process.kill()
+    process.wait()
+    watch.follow(registered("elsewhere", process.pid, mark=":".join(parts)) | registered("te", own.pid))
+    own.kill()
+    assert told.get(timeout=SOON_S)[0] == "te"
+    assert told.empty()
 
 
-def test_a_process_that_another_process_has_replaced_is_not_found() -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    assert find(ended.pid, "c", "te") is None
+def test_a_registration_without_a_mark_is_left_to_heartbeats(watched: Followed, start: Start) -> None:
+    watch, told = watched
+    process = start()
+    watch.follow(registered("te", process.pid, mark="") | registered("other", process.pid))
+    process.kill()
+    assert told.get(timeout=SOON_S)[0] == "other"
+    assert told.empty()
+
+
+def test_another_process_with_the_pid_is_not_taken_for_it(start: Start) -> None:
+    process = start()
+    mark = mark_of(process.pid)
+    assert is_from_here(mark)
+    assert living(mark) == ProcessIdentity.of(process.pid)
+    earlier = mark.rpartition(":")
+    assert living(f"{earlier[0]}:{int(earlier[2]) - 1}") is None
 
 
 def eventually(condition: Callable[[], bool]) -> None:

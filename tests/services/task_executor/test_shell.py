@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 import pytest
 from immutables import Map
 
+from tailrace.infra.process_mark import living
+from tailrace.infra.processes import ProcessIdentity
 from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from tailrace.schemas import resource_manager
 from tailrace.schemas.types import ExecutionState, JobGraph
@@ -97,7 +100,8 @@ def test_it_registers_with_its_options_and_with_slots_as_configured() -> None:
     assert (body.default_slot_profile.cpu_cores, body.default_slot_profile.managed_memory_mb) == (2.0, 16)
     assert body.default_slot_profile.heap_memory_mb == 128
     options = TaskExecutorOptions.of(body.configuration)
-    assert (options.number_of_slots, options.slot_timeout) == (4, 3_000_000)
+    assert options.slot_timeout == 3_000_000
+    assert living(body.process_mark) == ProcessIdentity.of(os.getpid())
 
 
 def test_what_is_demanded_is_begun_once_for_as_long_as_it_is_demanded() -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tailrace.services.task_executor.allocation_times import AllocationTimes
 from tailrace.services.task_executor.task_slot_table import (
     TRANSITIONS,
     IllegalTransition,
@@ -96,7 +93,7 @@ def test_a_step_takes_a_slot_from_state_to_state(before: TaskSlotState, step: st
 def test_a_slot_waits_for_its_job_master_while_it_is_allocated(before: TaskSlotState, step: str) -> None:
     slots = STEPS[step](table(before))
     if slots is not None and step != "allocate":
-        assert slots.waiting.oldest == (7 if slots.slots[0].state is ALLOCATED else None)
+        assert slots.waiting.first == (("a", 7) if slots.slots[0].state is ALLOCATED else None)
 
 
 def test_a_slot_is_not_free_while_a_task_runs_in_it() -> None:
@@ -118,30 +115,3 @@ def test_a_table_that_is_sized_anew_keeps_what_is_held() -> None:
     assert sorted(slots.sized(1, PROFILE).slots) == [0, 1]
     assert sorted(slots.sized(5, PROFILE).slots) == [0, 1, 2, 3, 4]
     assert [each.allocation_id for each in slots.report("te")] == [None, "a", None]
-
-
-# Since when slots wait
-
-ID = st.sampled_from("abcdef")
-WAITS = st.tuples(st.just("add"), ID, st.integers(0, 9)) | st.tuples(st.just("remove"), ID, st.just(0))
-
-
-@given(steps=st.lists(WAITS, max_size=40), time=st.integers(-1, 10))
-def test_times_are_those_of_a_plain_mapping_where_nobody_waits_longer_than_who_came_before(
-    steps: list[tuple[str, str, int]], time: int
-) -> None:
-    times, plain, latest = AllocationTimes(), dict[str, int](), 0
-    for what, allocation_id, now in steps:
-        if what == "remove":
-            times = times.remove(allocation_id)
-            plain.pop(allocation_id, None)
-            latest = latest if plain else 0
-        else:
-            times = times.add(allocation_id, now)
-            if allocation_id not in plain:
-                latest = plain[allocation_id] = max(latest, now)
-        assert times.oldest == next(iter(plain.values()), None)
-    assert times.until(time) == [each for each, since in plain.items() if since <= time]
-    again = times.again(5)
-    assert again.until(5) == list(plain)
-    assert again.until(4) == []

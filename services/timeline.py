@@ -66,6 +66,13 @@ class Timeline(msgspec.Struct, frozen=True):
         entries = self.entries.set(place, (key, time))
         return Timeline(entries, self.places.set(key, place), self.head, place + 1, time)
 
+    def again(self, time: int) -> Timeline:
+        """The same keys in the same order, all with this time."""
+        line = _EMPTY
+        for key in self:
+            line = line.add(key, time)
+        return line
+
     def remove(self, key: str) -> Timeline:
         """Without the key, if it is there."""
         place = self.places.get(key)

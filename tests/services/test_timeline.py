@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.services.resource_manager.timeline import Timeline
+from tailrace.services.timeline import Timeline
 
 KEYS = st.sampled_from("abcdef")
 STEPS = st.lists(st.tuples(st.sampled_from(("add", "remove")), KEYS, st.integers(0, 20)))
@@ -33,6 +33,16 @@ def test_it_is_a_list_of_keys_with_times_that_never_go_back(
         assert line.first == (model[0] if model else None)
         assert list(line.until(until)) == [key for key, time in model if time <= until]
         assert all((key in line) == (key in dict(model)) for key in "abcdef")
+
+
+@given(STEPS)
+def test_from_now_on_all_keys_have_one_time(steps: list[tuple[str, str, int]]) -> None:
+    line = Timeline()
+    for step, key, time in steps:
+        line = line.add(key, time) if step == "add" else line.remove(key)
+    again = line.again(5)
+    assert list(again) == list(again.until(5)) == list(line)
+    assert list(again.until(4)) == []
 
 
 def test_the_last_key_takes_all_traces_with_it() -> None:
