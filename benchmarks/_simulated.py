@@ -16,6 +16,7 @@ from tailrace.schemas.types import (
     JobGraph,
     ResourceProfile,
 )
+from tailrace.services.begun import Begun
 from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
 from tailrace.services.roles import JOB_MASTER, Instruction, Owed, Say, address
 from tailrace.services.task_executor.instructions import RunTasks, StopTask
@@ -65,14 +66,11 @@ class ChannelsExist:
     def __init__(self, say: Say, follow: Follow = lambda *_: None) -> None:
         self._say = say
         self._follow = follow
-        self._begun: set[str] = set()
+        self._begun = Begun()
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
-        for instruction in instructions:
-            if instruction.key in self._begun:
-                continue
-            self._begun.add(instruction.key)
+        for instruction in self._begun.new(role_address, instructions):
             body: Body
             match instruction:
                 case CreateChannels(job_id=job_id, cause=cause):
@@ -93,14 +91,11 @@ class TasksRun:
     def __init__(self, say: Say, follow: Follow = lambda *_: None) -> None:
         self._say = say
         self._follow = follow
-        self._begun: set[str] = set()
+        self._begun = Begun()
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
-        for instruction in instructions:
-            if instruction.key in self._begun:
-                continue
-            self._begun.add(instruction.key)
+        for instruction in self._begun.new(role_address, instructions):
             match instruction:
                 case RunTasks(job_id=job_id, tasks=tasks):
                     for task in tasks:

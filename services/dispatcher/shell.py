@@ -12,6 +12,7 @@ from ...pipelines.graph.program import build
 from ...schemas import dispatcher, everyone
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE
+from ..begun import Begun
 from ..log.topics import LARGEST_SUBMISSION
 from ..roles import DISPATCHER, Instruction, Owed, Say
 from .role import BuildJobGraph
@@ -33,18 +34,13 @@ class DispatcherShell:
         self._configured = False
         self._submissions = submissions
         self._admitting = False
-        self._begun: set[str] = set()
+        self._begun = Begun()
         self._builders = ThreadPoolExecutor(_BUILDERS, thread_name_prefix="build")
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if not self._admitting and isinstance(state, DispatcherState):
             self._admit(state)
-        # What is not demanded any more is never demanded again.
-        self._begun.intersection_update(each.key for each in instructions)
-        for instruction in instructions:
-            if instruction.key in self._begun:
-                continue
-            self._begun.add(instruction.key)
+        for instruction in self._begun.new(role_address, instructions):
             if isinstance(instruction, BuildJobGraph):
                 self._builders.submit(self._build, instruction)
 

@@ -11,6 +11,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import EntryPoint, JobGraph, JobStatus
+from ..maps import without
 
 
 class Phase(StrEnum):
@@ -132,7 +133,7 @@ class DispatcherState(msgspec.Struct, frozen=True):
     def put(self, job: Job) -> DispatcherState:
         """The state with the job as it is now."""
         job_id = job.job_id
-        owing = _without(self.owing, job_id)
+        owing = without(self.owing, job_id)
         return replace(
             self,
             jobs=self.jobs.set(job_id, job),
@@ -145,10 +146,10 @@ class DispatcherState(msgspec.Struct, frozen=True):
         """The state as if the job had never been."""
         return replace(
             self,
-            jobs=_without(self.jobs, job_id),
-            owing=_without(self.owing, job_id),
-            live=_without(self.live, job_id),
-            suspended=_without(self.suspended, job_id),
+            jobs=without(self.jobs, job_id),
+            owing=without(self.owing, job_id),
+            live=without(self.live, job_id),
+            suspended=without(self.suspended, job_id),
         )
 
 
@@ -156,7 +157,3 @@ def _listed(index: Map[str, None], job_id: str, member: bool) -> Map[str, None]:
     if member == (job_id in index):
         return index
     return index.set(job_id, None) if member else index.delete(job_id)
-
-
-def _without(index: Map[str, Any], job_id: str) -> Map[str, Any]:
-    return index.delete(job_id) if job_id in index else index

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ...schemas import everyone, job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
+from ..maps import without
 from ..roles import (
     TASK_EXECUTOR,
     Owed,
@@ -52,7 +53,7 @@ def _disconnect(state: JobMasterState, resource_id: str) -> JobMasterState:
     return replace(
         state,
         connections=state.connections.delete(resource_id),
-        connections_owing=owing.delete(resource_id) if resource_id in owing else owing,
+        connections_owing=without(owing, resource_id),
     )
 
 

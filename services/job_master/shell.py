@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from ...pipelines.graph.physical_plan import temporary_topics, topics
 from ...schemas import job_master
+from ..begun import Begun
 from ..log.topics import KEEP_FOR_EVER, create_topics, delete_topics
 from ..roles import Instruction, Owed, Say
 from .instructions import CreateChannels, DeleteChannels
@@ -42,20 +43,14 @@ class JobMasterShell:
         self._follow = follow
         self._admin = admin
         self._cluster = cluster
-        self._begun: dict[str, frozenset[str]] = {}
-        """Address of a JobMaster -> the keys of what it demands still; the others are not kept."""
+        self._begun = Begun()
         self._closed = threading.Event()
         self._creators = ThreadPoolExecutor(4, thread_name_prefix="create channels")
         # Deletions that can't succeed must not keep new jobs waiting.
         self._deleters = ThreadPoolExecutor(4, thread_name_prefix="delete channels")
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
-        begun = self._begun.pop(role_address, frozenset())
-        if instructions:
-            self._begun[role_address] = frozenset(each.key for each in instructions)
-        for instruction in instructions:
-            if instruction.key in begun:
-                continue
+        for instruction in self._begun.new(role_address, instructions):
             match instruction:
                 case CreateChannels():
                     self._creators.submit(self._create, role_address, instruction)

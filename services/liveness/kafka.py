@@ -11,16 +11,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from ...schemas.event import Event, Record
 from ..log import Codec, LogUnavailable, Undecodable
 from ..log.clients import LARGEST_MESSAGE, client, patiently, reader
-from ..log.kafka import RECIPIENT, SENDER, TYPE
+from ..log.kafka import RECIPIENT, headers_of, messages
+from .topic import Wanted
 
-_BATCH = 10_000
 _LONGEST_FETCH_WAIT_S = 1.0
 _FETCH_BYTES = 1 << 20
 _LINGER_MS = 20
 _log = structlog.get_logger(__name__)
-
-Wanted = Callable[[str], bool]
-"""recipient -> whether the reader wants it."""
 
 
 class KafkaHeartbeats:
@@ -85,7 +82,6 @@ class KafkaHeartbeats:
         number, last = self._sent, len(events) - 1
         self._unacknowledged[number] = time.monotonic()
         for index, event in enumerate(events):
-            header = event.header
             # The partition keeps the order, so that the last one stands for all.
             on_delivery = self._on_delivery(number) if index == last else None
             try:
@@ -93,11 +89,7 @@ class KafkaHeartbeats:
                     self._topic,
                     self._codec.encode(event),
                     partition=1 - self._reads,
-                    headers=[
-                        (TYPE, event.body.AVRO_NAME.encode()),
-                        (SENDER, header.sender.encode()),
-                        (RECIPIENT, header.recipient.encode()),
-                    ],
+                    headers=headers_of(event),
                     on_delivery=on_delivery,
                 )
             except (BufferError, KafkaException, LogUnavailable) as error:
@@ -112,13 +104,8 @@ class KafkaHeartbeats:
         return told or (oldest is not None and time.monotonic() - oldest > self._patience)
 
     def poll(self, timeout: float) -> list[Record]:
-        # consume() waits until it has as many as it was asked for; so wait for one, then take what is there.
-        first = self._consumer.poll(timeout)
-        if first is None:
-            return []
         records: list[Record] = []
-        self._take(first, records)
-        for message in self._consumer.consume(_BATCH, 0):
+        for message in messages(self._consumer, timeout):
             self._take(message, records)
         return records
 

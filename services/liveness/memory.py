@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ...schemas.event import Event, Record
 from ..log import Codec, LogUnavailable
-from .topic import MASTERS, TASK_EXECUTORS
-
-Wanted = Callable[[str], bool]
-"""recipient -> whether the reader wants it."""
+from .topic import MASTERS, TASK_EXECUTORS, Wanted
 
 
 class MemoryHeartbeats:

@@ -7,11 +7,13 @@ skip by Kafka's headers what is not for them, without decoding it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...schemas.event import Event, Record
 
+Wanted = Callable[[str], bool]
+"""recipient -> whether the reader wants it."""
 MASTERS = 0
 """The partition that masters read."""
 TASK_EXECUTORS = 1

@@ -87,12 +87,7 @@ class KafkaEventLog:
     def _produce(
         self, event: Event, value: bytes, on_delivery: Callable[[KafkaError | None, Message], None]
     ) -> None:
-        header = event.header
-        headers: list[tuple[str, str | bytes | None]] = [
-            (TYPE, event.body.AVRO_NAME.encode()),
-            (SENDER, header.sender.encode()),
-            (RECIPIENT, header.recipient.encode()),
-        ]
+        headers = headers_of(event)
         while True:
             try:
                 self._producer.produce(
@@ -168,13 +163,9 @@ class _KafkaTail:
         return self._position
 
     def poll(self, timeout: float) -> list[Record]:
-        # consume() waits until it has as many as it was asked for; so wait for one, then take what is there.
-        first = self._consumer.poll(timeout)
-        if first is None:
-            return []
         records: list[Record] = []
         concerns = self._concerns
-        for message in (first, *self._consumer.consume(_BATCH, 0)):
+        for message in messages(self._consumer, timeout):
             error = message.error()
             if error is not None:
                 self._met(error, message.offset() or 0)
@@ -214,6 +205,22 @@ class _KafkaTail:
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def headers_of(event: Event) -> list[tuple[str, str | bytes | None]]:
+    """What a message repeats of its event, so that readers can skip it without decoding it."""
+    return [
+        (TYPE, event.body.AVRO_NAME.encode()),
+        (SENDER, event.header.sender.encode()),
+        (RECIPIENT, event.header.recipient.encode()),
+    ]
+
+
+def messages(consumer: Consumer, timeout: float) -> list[Message]:
+    """What is there; waits up to `timeout` seconds for a first message."""
+    # consume() waits until it has as many as it was asked for; so wait for one, then take what is there.
+    first = consumer.poll(timeout)
+    return [] if first is None else [first, *consumer.consume(_BATCH, 0)]
 
 
 def _addresses(message: Message) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
+from ..maps import without
 from ..roles import (
     JOB_MASTER,
     TASK_EXECUTOR,
@@ -55,7 +56,7 @@ def _job_master_leaves(
     return replace(
         state,
         job_masters=state.job_masters.delete(job_id),
-        unanswered_job_masters=unanswered.delete(job_id) if job_id in unanswered else unanswered,
+        unanswered_job_masters=without(unanswered, job_id),
         slot_manager=manager,
     )
 
@@ -95,7 +96,7 @@ def _worker_registers(
         workers=state.workers.set(resource_id, registration),
         pool=pool,
         unanswered_workers=state.unanswered_workers.set(resource_id, offset),
-        rejections=rejections.delete(resource_id) if resource_id in rejections else rejections,
+        rejections=without(rejections, resource_id),
     )
     ending = state.ending
     if ending is None or ending.over:

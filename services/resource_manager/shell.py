@@ -16,6 +16,7 @@ import structlog
 from immutables import Map
 
 from ...schemas import resource_manager
+from ..begun import Begun
 from ..roles import RESOURCE_MANAGER, Instruction, Owed, Say
 from .drivers import WorkerDriver
 from .instructions import StartWorkerProcess, StopWorkerProcess
@@ -58,7 +59,7 @@ class ResourceManagerShell:
         self._follow = follow
         self._driver = new_driver(self._exited)
         self._watch = new_watch(self._ended)
-        self._begun: set[str] = set()
+        self._begun = Begun()
         self._compared: threading.Event | None = None
         self._workers = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="workers")
         self._lock = threading.Lock()
@@ -79,12 +80,7 @@ class ResourceManagerShell:
         if self._compared is None:
             self._compared = threading.Event()
             self._workers.submit(self._compare, state.pool, self._compared)
-        # What is not demanded any more is never demanded again: no resource id is used twice.
-        self._begun.intersection_update(each.key for each in instructions)
-        for instruction in instructions:
-            if instruction.key in self._begun:
-                continue
-            self._begun.add(instruction.key)
+        for instruction in self._begun.new(role_address, instructions):
             match instruction:
                 case StartWorkerProcess():
                     self._workers.submit(self._start, instruction, self._compared)

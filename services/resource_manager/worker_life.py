@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from ...schemas.event import Record
+from ..maps import without
 from .slot_manager import SlotManager
 from .state import LostSlot, Reason, ResourceManagerState
 from .task_manager_slot import SlotState
@@ -31,17 +32,17 @@ def lose(
 
 def drop(state: ResourceManagerState, resource_id: str, reason: str, record: Record) -> ResourceManagerState:
     """A TaskExecutor is not registered any more, and its slots are gone. Its process is to end, if it is ours."""
-    unanswered, manager = state.unanswered_workers, state.slot_manager
+    manager = state.slot_manager
     gone = manager.allocations_of(resource_id)
     state = replace(
         has_left(state, resource_id),
-        workers=state.workers.delete(resource_id) if resource_id in state.workers else state.workers,
+        workers=without(state.workers, resource_id),
         pool=_retired(state.pool, resource_id, reason, record),
-        unanswered_workers=unanswered.delete(resource_id) if resource_id in unanswered else unanswered,
+        unanswered_workers=without(state.unanswered_workers, resource_id),
     )
-    without = manager.without(resource_id, record.header.time)
+    left = manager.without(resource_id, record.header.time)
     # Whoever held one of its slots reads of the loss as well: the log tells everyone.
-    return slots_lost(state, without, resource_id, gone, reason, record, told=True)
+    return slots_lost(state, left, resource_id, gone, reason, record, told=True)
 
 
 def stop(pool: WorkerPool, worker: Worker, reason: str, record: Record) -> WorkerPool:

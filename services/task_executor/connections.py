@@ -10,6 +10,7 @@ from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SlotOffer
+from ..maps import without
 from ..roles import (
     JOB_MASTER,
     TASK_EXECUTOR,
@@ -90,7 +91,7 @@ def _job_gone(
     return replace(
         state,
         jobs=state.jobs.delete(job_id),
-        jobs_owing=owing.delete(job_id) if job_id in owing else owing,
+        jobs_owing=without(owing, job_id),
     )
 
 

@@ -17,6 +17,7 @@ from ...pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from ...schemas import job_master, resource_manager
 from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import AccumulatorSnapshot, ExecutionState, HardwareDescription
+from ..begun import Begun
 from ..configuration import Configuration
 from ..configuration.options import MANAGED_MEMORY
 from ..configuration.resources import slot_profile
@@ -57,7 +58,7 @@ class TaskExecutorShell:
         self._address = role_address
         self._cluster = cluster
         self._runtime: Runtime | None = None
-        self._begun: set[str] = set()
+        self._begun = Begun()
         self._jobs: dict[str, tuple[str, int]] = {}
 
     @property
@@ -112,12 +113,7 @@ class TaskExecutorShell:
         if runtime is None:
             # Not up yet: the registration that follows brings the instructions here again.
             return
-        # What is not demanded any more is never demanded again.
-        self._begun.intersection_update(each.key for each in instructions)
-        for instruction in instructions:
-            if instruction.key in self._begun:
-                continue
-            self._begun.add(instruction.key)
+        for instruction in self._begun.new(self._address, instructions):
             match instruction:
                 case RunTasks():
                     self._run(runtime, instruction)

@@ -15,6 +15,7 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.states import EXECUTION_ENDS, EXECUTION_TRANSITIONS
 from ...schemas.types import ExecutionState
+from ..maps import without
 from ..roles import (
     JOB_MASTER,
     IllegalEvent,
@@ -117,8 +118,8 @@ def _ended(state: TaskExecutorState, task: Task, cause: int) -> TaskExecutorStat
         state,
         slots=state.slots.remove_task(task.allocation_id, attempt),
         tasks=state.tasks.delete(attempt),
-        stopping=stopping.delete(attempt) if attempt in stopping else stopping,
-        unacknowledged=unacknowledged.delete(attempt) if attempt in unacknowledged else unacknowledged,
+        stopping=without(stopping, attempt),
+        unacknowledged=without(unacknowledged, attempt),
     )
     return vacate(state, task.allocation_id, cause)
 

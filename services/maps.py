@@ -1,0 +1,15 @@
+"""What states do with immutables.Map, where its own methods say less."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from immutables import Map
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def without(index: Map[K, V], key: K) -> Map[K, V]:
+    """The map without the key; the same object if it was not there."""
+    return index.delete(key) if key in index else index
