@@ -16,11 +16,33 @@ class OperatorKind(StrEnum):
     """OperatorConfig.kind."""
 
     SOCKET_TEXT_STREAM = "socket_text_stream"
+    COLLECTION = "collection"
+    FILES = "files"
+    GENERATOR = "generator"
+    KAFKA_SOURCE = "kafka_source"
+
     MAP = "map"
     FLAT_MAP = "flat_map"
     FILTER = "filter"
-    WINDOW_REDUCE = "window_reduce"
+    MAP_BATCHES = "map_batches"
+    PRE_AGGREGATE = "pre_aggregate"
+    WATERMARKS = "watermarks"
+    PROCESS = "process"
+
+    REDUCE = "reduce"
+    AGGREGATE = "aggregate"
+    KEYED_PROCESS = "keyed_process"
+    WINDOW = "window"
+
+    CO_MAP = "co_map"
+    CO_FLAT_MAP = "co_flat_map"
+    CO_PROCESS = "co_process"
+    KEYED_CO_PROCESS = "keyed_co_process"
+
     PRINT = "print"
+    FILE_SINK = "file_sink"
+    KAFKA_SINK = "kafka_sink"
+    FOREACH = "foreach"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,29 +50,56 @@ class OperatorTraits:
     """What holds for every operator of a kind."""
 
     functions: int = 0
-    """How many functions the tuple in OperatorConfig.code has; no code at all where it is 0."""
-    source: bool = False
-    """Has no input."""
+    """How many items the pickled tuple in OperatorConfig.code has; an item that is not given is None. 0: no code."""
+    inputs: int = 1
+    """0 for sources, 2 for connected streams."""
     sink: bool = False
     """Has no output."""
     keyed: bool = False
-    """Works on a stream partitioned by key, at the head of its vertex."""
+    """Works on a stream partitioned by key, at the head of its vertex; the first function is its key selector."""
     stateful: bool = False
     """Keeps state, so that its vertex has a changelog."""
+    stateless: bool = False
+    """Needs nothing but its functions: may run in Spark's Python workers, in front of the StreamTask."""
     parallel: bool = True
     """May have more than one subtask."""
     prints: bool = False
     """Writes to the job's output topic."""
+    through_spark: bool = False
+    """A source whose records a Spark query brings."""
+
+    @property
+    def source(self) -> bool:
+        """Has no input."""
+        return self.inputs == 0
 
 
 TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
     {
-        OperatorKind.SOCKET_TEXT_STREAM: OperatorTraits(source=True, parallel=False),
-        OperatorKind.MAP: OperatorTraits(functions=1),
-        OperatorKind.FLAT_MAP: OperatorTraits(functions=1),
-        OperatorKind.FILTER: OperatorTraits(functions=1),
-        OperatorKind.WINDOW_REDUCE: OperatorTraits(functions=2, keyed=True, stateful=True),
+        OperatorKind.SOCKET_TEXT_STREAM: OperatorTraits(inputs=0, parallel=False),
+        OperatorKind.COLLECTION: OperatorTraits(inputs=0, functions=1, parallel=False, stateful=True),
+        OperatorKind.FILES: OperatorTraits(inputs=0, stateful=True),
+        OperatorKind.GENERATOR: OperatorTraits(inputs=0, functions=1, stateful=True),
+        OperatorKind.KAFKA_SOURCE: OperatorTraits(inputs=0, stateful=True, through_spark=True),
+        OperatorKind.MAP: OperatorTraits(functions=1, stateless=True),
+        OperatorKind.FLAT_MAP: OperatorTraits(functions=1, stateless=True),
+        OperatorKind.FILTER: OperatorTraits(functions=1, stateless=True),
+        OperatorKind.MAP_BATCHES: OperatorTraits(functions=1, stateless=True),
+        OperatorKind.PRE_AGGREGATE: OperatorTraits(functions=1, stateless=True),
+        OperatorKind.WATERMARKS: OperatorTraits(functions=1),
+        OperatorKind.PROCESS: OperatorTraits(functions=1),
+        OperatorKind.REDUCE: OperatorTraits(functions=2, keyed=True, stateful=True),
+        OperatorKind.AGGREGATE: OperatorTraits(functions=1, keyed=True, stateful=True),
+        OperatorKind.KEYED_PROCESS: OperatorTraits(functions=2, keyed=True, stateful=True),
+        OperatorKind.WINDOW: OperatorTraits(functions=3, keyed=True, stateful=True),
+        OperatorKind.CO_MAP: OperatorTraits(functions=1, inputs=2),
+        OperatorKind.CO_FLAT_MAP: OperatorTraits(functions=1, inputs=2),
+        OperatorKind.CO_PROCESS: OperatorTraits(functions=1, inputs=2),
+        OperatorKind.KEYED_CO_PROCESS: OperatorTraits(functions=3, inputs=2, keyed=True, stateful=True),
         OperatorKind.PRINT: OperatorTraits(sink=True, prints=True),
+        OperatorKind.FILE_SINK: OperatorTraits(sink=True, stateful=True),
+        OperatorKind.KAFKA_SINK: OperatorTraits(functions=1, sink=True),
+        OperatorKind.FOREACH: OperatorTraits(functions=1, sink=True),
     }
 )
 

@@ -54,6 +54,12 @@ class StreamEdge:
     target_id: int
     partitioner: Partitioner
     code: bytes = b""
+    parameters: str = "{}"
+    """A JSON object: what the partitioner has to know beside its code."""
+    output_tag: str | None = None
+    """The side output of the source; None for its main output."""
+    input_index: int = 0
+    """Which input of the target: 0, or 1 for the second one of a connected operator."""
 
 
 @dataclass(frozen=True)

@@ -49,19 +49,6 @@ class Header(msgspec.Struct, frozen=True, gc=False):
         return _HEADER.pack(_FORMAT, flags, self.sender, self.attempt, self.sequence, self.watermark)
 
 
-class Batch(msgspec.Struct, frozen=True):
-    """Records in order: timestamps and values, equally long."""
-
-    timestamps: list[int]
-    values: list[Any]
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
-EMPTY: Final = Batch([], [])
-
-
 class BufferCodec:
     """Writes and reads the buffers of channels with one record type."""
 
@@ -134,10 +121,3 @@ def _split(codec: BufferCodec, limit: int, batch: Batch) -> list[bytes]:
     second = Batch(batch.timestamps[middle:], batch.values[middle:])
     return [*_split(codec, limit, first), *_split(codec, limit, second)]
 
-
-def all_of(batches: Sequence[Batch]) -> Batch:
-    """The records of all batches in order."""
-    present = [batch for batch in batches if batch.values]
-    if len(present) == 1:
-        return present[0]
-    return Batch([t for b in present for t in b.timestamps], [v for b in present for v in b.values])

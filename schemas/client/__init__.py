@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
+
+import msgspec
 
 from ..body import Body
 from ..types import JobStatus
@@ -40,6 +43,8 @@ class JobFinished(Body, frozen=True, gc=False, kw_only=True):
     """FINISHED, CANCELED or FAILED."""
     reason: str | None = None
     """Why it failed."""
+    accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What the job's subtasks have counted in all, by name."""
 
 
 class JobRejected(Body, frozen=True, gc=False, kw_only=True):

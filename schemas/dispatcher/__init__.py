@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
+
+import msgspec
 
 from ..body import Body
 from ..types import EntryPoint, JobGraph, JobStatus, Origin
@@ -56,6 +59,8 @@ class JobReachedTerminalState(Body, frozen=True, gc=False, kw_only=True):
     """FINISHED, CANCELED or FAILED."""
     reason: str | None = None
     """Why it failed."""
+    accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What the job's subtasks have counted in all, by name."""
 
 
 class ShutDownCluster(Body, frozen=True, gc=False, kw_only=True):

@@ -214,3 +214,5 @@ class UpdateTaskExecutionState(Body, frozen=True, gc=False, kw_only=True):
     """The new state."""
     failure: str | None = None
     """For FAILED: what was raised and where."""
+    accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What the attempt has counted and committed, by name; empty unless it has ended."""

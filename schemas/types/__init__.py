@@ -24,6 +24,7 @@ __all__ = [
     "OperatorConfig",
     "Origin",
     "Partitioner",
+    "PythonFile",
     "ResourceProfile",
     "SlotID",
     "SlotOffer",
@@ -51,18 +52,6 @@ class AllocatedSlotInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The slot's number at its TaskExecutor."""
     allocation_id: str
     """Its allocation."""
-
-
-class EntryPoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """A program named instead of shipped: a function that builds and executes a job."""
-
-    AVRO_NAME: ClassVar[str] = "tailrace.EntryPoint"
-    target: str
-    """module:function, importable where the jobmanager runs; the function takes the arguments as strings."""
-    arguments: tuple[str, ...]
-    """The arguments."""
-    configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Options of the job, which the program may set again."""
 
 
 class ExecutionState(StrEnum):
@@ -124,6 +113,10 @@ class OperatorConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The user's functions, pickled by cloudpickle; empty where there are none. Read only where the job's tasks run."""
     location: str | None = None
     """file:line of the user's program that made the operator."""
+    upstream: str | None = None
+    """The operator of the same chain whose output this one takes, by its id; null for the chain's head."""
+    output_tag: str | None = None
+    """The side output of `upstream` that it takes; null for its main output."""
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -149,6 +142,16 @@ class Partitioner(StrEnum):
     GLOBAL = "GLOBAL"
     SHUFFLE = "SHUFFLE"
     CUSTOM = "CUSTOM"
+
+
+class PythonFile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A module, a package's zip file or a data file that a program ships with its job (PyFlink's add_python_file)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.PythonFile"
+    path: str
+    """Relative to the directory that the job's processes import from, such as helpers.py or shop/prices.py."""
+    content: bytes
+    """The file."""
 
 
 class ResourceProfile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -199,6 +202,20 @@ class AllocatedSlotReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The slots, by number."""
 
 
+class EntryPoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A program named instead of shipped: a function that builds and executes a job."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.EntryPoint"
+    target: str
+    """module:function, importable where the jobmanager runs; the function takes the arguments as strings."""
+    arguments: tuple[str, ...]
+    """The arguments."""
+    configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Options of the job, which the program may set again."""
+    python_files: tuple[PythonFile, ...] = ()
+    """Files that the program is imported from where its graph is built, and that its job ships."""
+
+
 class Header(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The first field of every event: who says this to whom, when, and because of what."""
 
@@ -237,6 +254,14 @@ class JobEdge(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How records are distributed."""
     code: bytes
     """Key selector or custom partitioner, pickled by cloudpickle; empty where there is none."""
+    source_operator_id: str | None = None
+    """The operator of the source vertex whose output the data set is; null: the chain's last."""
+    output_tag: str | None = None
+    """The side output that the data set is; null for the operator's main output."""
+    input_index: int = 0
+    """Which input of the target's head the records are: 0, or 1 for the second one of a connected operator."""
+    parameters: str = "{}"
+    """What the partitioner has to know beside its code, a JSON object: key_field, key_type."""
 
 
 class JobVertex(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -299,3 +324,5 @@ class JobGraph(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """All edges between vertices."""
     configuration: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Settings of the job."""
+    python_files: tuple[PythonFile, ...] = ()
+    """Files that the user's code is imported from, in each of the job's processes and in no other's."""

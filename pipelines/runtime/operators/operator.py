@@ -1,24 +1,125 @@
-"""The contract of an operator."""
+"""The contract of an operator: batches and times are pushed in, and pushed on to its output.
+
+All calls come from one thread: `restore` for what the changelog holds, `open`, then any of the middle ones, then
+`finish` (only if the input ended), then `close` (always).
+
+Two clocks pass through an operator. The *watermark* is event time: no record with a timestamp <= it follows; it is
+NO_WATERMARK until somebody assigns one, and END_OF_TIME when the input has ended. The *clock* is processing time, the
+time at which sources read: it ticks also when nothing comes in, and ends at END_OF_TIME too.
+
+Between two `before_commit` calls lies one transaction: what was emitted, what `take_changes` gave and the input's
+positions are committed together or not at all.
+"""
 
 from __future__ import annotations
 
-from ..buffers import EMPTY, Batch
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from ....schemas.types import OperatorConfig
+from ...functions import RuntimeContext
+from ...types import PICKLED, RecordType
+from ..batch import Batch
+
+
+class Send(Protocol):
+    """Adds a message to the task's transaction, for sinks. `partition` None: by key, or any."""
+
+    def __call__(
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int = 0,
+    ) -> None: ...
+
+
+class Output(Protocol):
+    """Where an operator pushes to: operators chained behind it, and channels."""
+
+    def emit(self, batch: Batch) -> None:
+        """Records of the main output."""
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        """Records of a side output; nobody may be listening."""
+
+    def emit_watermark(self, watermark: int) -> None:
+        """Event time has come so far (ms), on every output."""
+
+    def emit_idle(self, idle: bool) -> None:
+        """Whether to go on without this one's watermark, on every output."""
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What an operator is made of."""
+
+    config: OperatorConfig
+    context: RuntimeContext
+    cluster: str
+    job_id: str
+    send: Send
+    input_types: tuple[RecordType, ...] = (PICKLED,)
+    """Of each input."""
+    wall_clock: Callable[[], int] = lambda: 0
+    """Milliseconds since the epoch, for what looks at real time (idleness of an input)."""
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """OperatorConfig.parameters, read."""
+        read: Mapping[str, Any] = json.loads(self.config.parameters or "{}")
+        return read
+
+    def type_of(self, parameter: str) -> RecordType:
+        """A record type among the parameters; pickled where they do not say."""
+        form = self.parameters.get(parameter)
+        return PICKLED if form is None else RecordType.from_json(form)
 
 
 class Operator:
-    """One operator of one subtask. `open` comes first, `close` last, all in one thread."""
+    """One operator of one subtask; subclasses take a Setup."""
+
+    output: Output
+    """Set before anything else is called."""
 
     def open(self) -> None:
-        """Called once before the first record; the state, if any, is restored."""
+        """Before the first record; the state, if any, is restored."""
 
-    def process(self, batch: Batch) -> Batch:
-        """Takes records, gives those that follow from them at once."""
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        """Takes records, never none."""
         raise NotImplementedError
 
-    def advance(self, watermark: int) -> Batch:
-        """Gives the records that are due because no record with a timestamp <= watermark follows (ms)."""
-        del watermark
-        return EMPTY
+    def advance_watermark(self, watermark: int) -> None:
+        """Event time has come so far. Emits what that makes due, then passes it on."""
+        self.output.emit_watermark(watermark)
+
+    def advance_clock(self, clock: int) -> None:
+        """Processing time has come so far. Emits what that makes due; whoever calls tells the next operator."""
+
+    def set_idle(self, idle: bool) -> None:
+        """Whether the inputs have fallen silent: passes it on."""
+        self.output.emit_idle(idle)
+
+    def finish(self) -> None:
+        """All input has ended; both clocks are at END_OF_TIME already. Emits what is held back still."""
+
+    def before_commit(self) -> None:
+        """The transaction is about to be committed. Emits what was gathered to be sent at once."""
+
+    def take_changes(self) -> Iterable[bytes]:
+        """The changes of state since the last call, for the changelog."""
+        return ()
+
+    def committed(self) -> None:
+        """The transaction is committed: what it promised can be done (files shown to readers)."""
+
+    def restore(self, message: bytes) -> None:
+        """Applies what `take_changes` gave to an earlier attempt, in order. Raises ValueError for what is none."""
+        raise ValueError(f"{type(self).__name__} keeps no state")
 
     def close(self) -> None:
-        """Called once at the end, also after a failure."""
+        """At the end, also after a failure."""

@@ -1,0 +1,66 @@
+"""What the functions of a program may be, beside plain callables: rich functions, and those with state and timers.
+
+A leaf that the API, which takes them, and the runtime, which calls them, share. Here are only contracts and plain
+data: what a context does is the runtime's.
+"""
+
+from .context import Counter, MetricGroup, RuntimeContext
+from .process import (
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    TimerService,
+)
+from .rich import (
+    AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    ReduceFunction,
+    RichFunction,
+    SinkFunction,
+)
+from .side_output import OutputTag
+from .state import (
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    StateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
+from .window import ProcessWindowFunction, TimeWindow
+
+__all__ = [
+    "AggregateFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "Counter",
+    "FilterFunction",
+    "FlatMapFunction",
+    "KeyedCoProcessFunction",
+    "KeyedProcessFunction",
+    "ListState",
+    "ListStateDescriptor",
+    "MapFunction",
+    "MapState",
+    "MapStateDescriptor",
+    "MetricGroup",
+    "OutputTag",
+    "ProcessFunction",
+    "ProcessWindowFunction",
+    "ReduceFunction",
+    "RichFunction",
+    "RuntimeContext",
+    "SinkFunction",
+    "StateDescriptor",
+    "TimeWindow",
+    "TimerService",
+    "ValueState",
+    "ValueStateDescriptor",
+]

@@ -1,0 +1,139 @@
+"""Process functions: each record with its time, side outputs and, on keyed streams, state and timers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+
+from .rich import RichFunction
+from .side_output import OutputTag
+
+K = TypeVar("K")
+IN = TypeVar("IN")
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+OUT = TypeVar("OUT")
+X = TypeVar("X")
+
+
+class TimerService(ABC):
+    """Timers of the key at hand; all times are milliseconds since the epoch. Two timers of one time are one."""
+
+    @abstractmethod
+    def current_watermark(self) -> int:
+        """No record with a timestamp <= this is to be expected."""
+
+    @abstractmethod
+    def current_processing_time(self) -> int:
+        """The processing time that the task has reached."""
+
+    @abstractmethod
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Calls `on_timer` when the watermark reaches the timestamp."""
+
+    @abstractmethod
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Calls `on_timer` when processing time reaches the timestamp."""
+
+    @abstractmethod
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Forgets a timer, if there is one."""
+
+    @abstractmethod
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Forgets a timer, if there is one."""
+
+
+class Context(ABC):
+    """What a process function has beside the record."""
+
+    @property
+    @abstractmethod
+    def timestamp(self) -> int:
+        """Of the record, or the time of the timer (ms)."""
+
+    @property
+    @abstractmethod
+    def timer_service(self) -> TimerService:
+        """The clocks; on keyed streams also timers. Raises TypeError on registering where there are no keys."""
+
+    @abstractmethod
+    def output(self, tag: OutputTag[X], value: X) -> None:
+        """A record for a side output, with the timestamp at hand."""
+
+
+class KeyedContext(Context, Generic[K]):
+    """As Context, with the key at hand."""
+
+    @property
+    @abstractmethod
+    def current_key(self) -> K:
+        """Of the record or timer."""
+
+
+class OnTimerContext(KeyedContext[K]):
+    """What `on_timer` has."""
+
+    @property
+    @abstractmethod
+    def time_domain(self) -> str:
+        """`event-time` or `processing-time`."""
+
+
+class ProcessFunction(RichFunction, ABC, Generic[IN, OUT]):
+    """Any number of records, and side outputs, for each record."""
+
+    @abstractmethod
+    def process_element(self, value: IN, context: Context) -> Iterable[OUT] | None:
+        """The records that follow; None for none."""
+
+
+class KeyedProcessFunction(RichFunction, ABC, Generic[K, IN, OUT]):
+    """As ProcessFunction, with state and timers of each key."""
+
+    @abstractmethod
+    def process_element(self, value: IN, context: KeyedContext[K]) -> Iterable[OUT] | None:
+        """The records that follow; None for none."""
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[K]) -> Iterable[OUT] | None:
+        """The records that follow from a timer that this function has registered."""
+        del timestamp, context
+        return None
+
+
+class CoProcessFunction(RichFunction, ABC, Generic[IN1, IN2, OUT]):
+    """As ProcessFunction, for two connected streams."""
+
+    @abstractmethod
+    def process_element1(self, value: IN1, context: Context) -> Iterable[OUT] | None:
+        """For a record of the first stream."""
+
+    @abstractmethod
+    def process_element2(self, value: IN2, context: Context) -> Iterable[OUT] | None:
+        """For a record of the second stream."""
+
+
+class KeyedCoProcessFunction(RichFunction, ABC, Generic[K, IN1, IN2, OUT]):
+    """As KeyedProcessFunction, for two connected streams that are partitioned by keys of one type."""
+
+    @abstractmethod
+    def process_element1(self, value: IN1, context: KeyedContext[K]) -> Iterable[OUT] | None:
+        """For a record of the first stream."""
+
+    @abstractmethod
+    def process_element2(self, value: IN2, context: KeyedContext[K]) -> Iterable[OUT] | None:
+        """For a record of the second stream."""
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[K]) -> Iterable[OUT] | None:
+        """The records that follow from a timer that this function has registered."""
+        del timestamp, context
+        return None
+
+
+AnyProcessFunction = (
+    ProcessFunction[Any, Any]
+    | KeyedProcessFunction[Any, Any, Any]
+    | CoProcessFunction[Any, Any, Any]
+    | KeyedCoProcessFunction[Any, Any, Any, Any]
+)

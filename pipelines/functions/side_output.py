@@ -1,0 +1,23 @@
+"""Side outputs: further streams of an operator, each with a tag of its own (document 002)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ..types import RecordType
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTag(Generic[T]):
+    """Names a side output. `output_type` is that of its records, a Python type or one of `Types`; pickled where None."""
+
+    name: str
+    output_type: Any = None
+
+    @property
+    def record_type(self) -> RecordType:
+        """How the side output's records are laid out."""
+        return RecordType.of(self.output_type)

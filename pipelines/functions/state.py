@@ -1,0 +1,111 @@
+"""Keyed state as a function sees it: value, list and map, always those of the key at hand (Flink's keyed state).
+
+A descriptor names a state and says how it is laid out; ask for the state in `open`, with a name that is unique in
+the operator. What a function has not set is None, empty, or the descriptor's default.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ..types import RecordType
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class StateDescriptor:
+    """The name of a state."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValueStateDescriptor(StateDescriptor, Generic[T]):
+    """One value. `value_type`: a Python type or one of `Types`; pickled where None."""
+
+    value_type: Any = None
+    default: T | None = None
+
+    @property
+    def record_type(self) -> RecordType:
+        """How the value is laid out."""
+        return RecordType.of(self.value_type)
+
+
+@dataclass(frozen=True, slots=True)
+class ListStateDescriptor(StateDescriptor, Generic[T]):
+    """A list. `element_type`: a Python type or one of `Types`; pickled where None."""
+
+    element_type: Any = None
+
+    @property
+    def record_type(self) -> RecordType:
+        """How an element is laid out."""
+        return RecordType.of(self.element_type)
+
+
+@dataclass(frozen=True, slots=True)
+class MapStateDescriptor(StateDescriptor, Generic[K, V]):
+    """A dictionary. Types as in ValueStateDescriptor."""
+
+    key_type: Any = None
+    value_type: Any = None
+
+    @property
+    def key_record_type(self) -> RecordType:
+        """How a key of the dictionary is laid out."""
+        return RecordType.of(self.key_type)
+
+    @property
+    def value_record_type(self) -> RecordType:
+        """How a value of the dictionary is laid out."""
+        return RecordType.of(self.value_type)
+
+
+class ValueState(ABC, Generic[T]):
+    """One value of the key at hand."""
+
+    @abstractmethod
+    def value(self) -> T | None:
+        """The value; the descriptor's default where there is none."""
+
+    @abstractmethod
+    def update(self, value: T) -> None:
+        """Sets the value. A value that is changed in place has to be set again."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Removes the value."""
+
+
+class ListState(ABC, Generic[T]):
+    """A list of the key at hand."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[T]: ...
+
+    @abstractmethod
+    def add(self, value: T) -> None:
+        """Appends one element."""
+
+    @abstractmethod
+    def add_all(self, values: Iterable[T]) -> None:
+        """Appends elements."""
+
+    @abstractmethod
+    def update(self, values: Iterable[T]) -> None:
+        """Replaces the list."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Removes the list."""
+
+
+class MapState(MutableMapping[K, V], ABC):
+    """A dictionary of the key at hand. A value that is changed in place has to be set again."""

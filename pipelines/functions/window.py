@@ -1,0 +1,45 @@
+"""Windows, and functions on all that fell into one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from .process import Context
+from .rich import RichFunction
+
+K = TypeVar("K")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TimeWindow:
+    """[start, end) in milliseconds since the epoch."""
+
+    start: int
+    end: int
+
+    @property
+    def max_timestamp(self) -> int:
+        """The last millisecond inside."""
+        return self.end - 1
+
+
+class WindowContext(Context):
+    """As Context; the timestamp is the window's last millisecond."""
+
+    @property
+    @abstractmethod
+    def window(self) -> TimeWindow:
+        """The window that fires."""
+
+
+class ProcessWindowFunction(RichFunction, ABC, Generic[IN, OUT, K]):
+    """What follows from a window that fires: its records, or the one that they were reduced or aggregated to."""
+
+    @abstractmethod
+    def process(self, key: K, context: WindowContext, elements: Iterable[IN]) -> Iterable[OUT]:
+        """The records that follow."""
