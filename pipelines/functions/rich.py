@@ -62,7 +62,7 @@ class ReduceFunction(RichFunction, ABC, Generic[T]):
         """Associative; may change neither of them."""
 
 
-class AggregateFunction(ABC, Generic[IN, ACC, OUT]):  # type: ignore[misc]
+class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
     """Records gathered in an accumulator of another type."""
 
     @abstractmethod

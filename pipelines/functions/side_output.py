@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class OutputTag(Generic[T]):
-    """Names a side output. `output_type` is that of its records, a Python type or one of `Types`; pickled where None."""
+    """Names a side output. `output_type` is that of its records, a Python type or one of `Types`; None: pickled."""
 
     name: str
     output_type: Any = None

@@ -73,7 +73,8 @@ class Batch:
     def values(self) -> list[Any]:
         """The records."""
         if self._values is None:
-            assert self._columns is not None and self._record_type is not None
+            assert self._columns is not None
+            assert self._record_type is not None
             self._values = self._record_type.from_columns(self._columns)
         return self._values
 
@@ -93,7 +94,8 @@ class Batch:
     def take(self, indices: Sequence[int] | np.ndarray[Any, Any]) -> Batch:
         """The records at these places, in that order."""
         if self._values is None:
-            assert self._columns is not None and self._record_type is not None
+            assert self._columns is not None
+            assert self._record_type is not None
             places = pa.array(indices)
             columns = [column.take(places) for column in self._columns]
             return Batch.of_columns(self.timestamp_column().take(places), columns, self._record_type)
@@ -103,7 +105,8 @@ class Batch:
     def slice(self, start: int, stop: int) -> Batch:
         """The records from start to before stop."""
         if self._values is None:
-            assert self._columns is not None and self._record_type is not None
+            assert self._columns is not None
+            assert self._record_type is not None
             length = stop - start
             columns = [column.slice(start, length) for column in self._columns]
             return Batch.of_columns(self.timestamp_column().slice(start, length), columns, self._record_type)
@@ -122,7 +125,8 @@ def all_of(batches: Sequence[Batch]) -> Batch:
         return present[0]
     first = present[0]
     if all(b._values is None and b._record_type == first._record_type for b in present):
-        assert first._columns is not None and first._record_type is not None
+        assert first._columns is not None
+        assert first._record_type is not None
         columns = [
             pa.concat_arrays(parts) for parts in zip(*(b._columns or () for b in present), strict=True)
         ]
