@@ -20,7 +20,7 @@ import msgspec
 
 from ..frames import FrameReader
 from ..protocol import BUFFER, HANDED_OVER, Cancel, Command, Open
-from .lines import LineSplitter
+from .sources.lines import LineSplitter
 from .mailbox import InputBuffer, InputFailure, Letter, Mailbox, SourceEnded, SourceRead
 
 CANCEL_GRACE_S: Final = 0.2

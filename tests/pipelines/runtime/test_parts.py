@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.frames import FrameReader, frame
 from tailrace.pipelines.runtime.settings import ExecutionMode, Settings
-from tailrace.pipelines.runtime.stream_task.lines import LineSplitter
+from tailrace.pipelines.runtime.stream_task.sources.lines import LineSplitter
 from tailrace.pipelines.runtime.stream_task.mailbox import CAPACITY, Mailbox, SourceRead, TaskCanceled
 from tailrace.pipelines.runtime.stream_task.pacing import LONGEST_S, SHARE, Pacing
 from tailrace.pipelines.runtime.vertex import parts_of
