@@ -1,0 +1,1 @@
+"""Sources that a StreamTask reads by itself, without Spark: docs/notes/socket-source.md has the reasons and figures."""
