@@ -6,12 +6,13 @@ call `execute` from any of its threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Protocol
 
-from ...schemas.types import JobGraph, JobStatus
+from ...schemas.types import JobGraph, JobStatus, PythonFile
 from ..graph.errors import ProgramError
 
 
@@ -21,6 +22,10 @@ class JobExecutionResult:
 
     job_id: str
     status: JobStatus
+    accumulators: Mapping[str, float] = field(default_factory=dict)
+    """Name -> sum over all subtasks."""
+    duration: timedelta | None = None
+    """From acceptance to end; None where the job has not ended, or nobody waited for it."""
 
 
 class JobClient(Protocol):
@@ -39,6 +44,9 @@ class JobClient(Protocol):
     def result(self) -> JobExecutionResult:
         """Waits until the job has ended. A detached client returns at once."""
 
+    def accumulators(self) -> Mapping[str, float]:
+        """What the functions have counted so far, as last told by the tasks; final once the job has ended."""
+
 
 class PipelineExecutor(Protocol):
     """Takes the graphs of a program."""
@@ -55,6 +63,10 @@ class ProgramContext:
     parallelism: int | None = None
     """The default parallelism (`-p`); None for the program's own."""
     configuration: Mapping[str, str] = field(default_factory=dict)
+    python_files: Sequence[PythonFile] = ()
+    """What the program was itself imported from; its jobs ship them too."""
+    python_path: str | None = None
+    """The directory where those lie unpacked: modules imported from there are shipped, not pickled."""
 
 
 _current: ProgramContext | None = None

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ...schemas.types import JobGraph
+from ...schemas.types import JobGraph, PythonFile
 from .errors import InvalidJobGraph, ProgramError, one_line
 from .validation import check
 
@@ -40,6 +40,8 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The default parallelism; None for the program's own."""
     configuration: dict[str, str] = {}
     """Options of the job, which the program may set again."""
+    python_files: tuple[PythonFile, ...] = ()
+    """What the program is imported from, in front of all else; its job ships them too."""
 
 
 class BuildResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +59,12 @@ def build(
     parallelism: int | None = None,
     configuration: Mapping[str, str] | None = None,
     *,
+    python_files: Sequence[PythonFile] = (),
     timeout_s: float = BUILD_TIMEOUT_S,
 ) -> JobGraph:
     """The valid JobGraph of the program that `module:function` names, called with the arguments.
 
+    The module is imported from `python_files` first, if there are any.
     Blocks until the child process has ended; every process the program started is ended with it.
     Raises ProgramError: one line that can be given to whoever submitted the program.
     """
@@ -70,6 +74,7 @@ def build(
             arguments=tuple(arguments),
             parallelism=parallelism,
             configuration=dict(configuration or {}),
+            python_files=tuple(python_files),
         ),
         timeout_s=timeout_s,
     )
