@@ -1,0 +1,57 @@
+"""What a job's functions count: the names that accumulators may have, and how counts come together.
+
+An accumulator belongs to the state of a subtask: it is committed with the subtask's transactions, and a new attempt
+goes on from what the last one had committed. So whatever an attempt says, it says for its whole subtask, and the last
+one to say anything is right: committed work counts once, also where a process was killed before it could report, and
+what was counted and not committed does not count. A job's accumulators are the sums over its subtasks.
+
+What a name or a number may be is checked where functions count; readers of the log take what fits, all alike.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping
+
+MOST = 256
+"""Accumulators of a job: they travel in heartbeats and in the log."""
+LONGEST_NAME = 128
+_LARGEST = sys.float_info.max
+
+
+def fault(name: object) -> str | None:
+    """Why an accumulator can't have that name."""
+    if not isinstance(name, str) or not name.strip():
+        return f"the name of an accumulator is {name!r}, not one or more characters"
+    if len(name) > LONGEST_NAME:
+        return f"the accumulator {name[:LONGEST_NAME]!r}... has a name of more than {LONGEST_NAME} characters"
+    if not name.isprintable():
+        return f"the accumulator {name!r} has a name that can't be printed"
+    return None
+
+
+def bounded(counts: Mapping[str, float]) -> dict[str, float]:
+    """Of what somebody reports, that which can be: finite numbers under possible names, the first MOST by name."""
+    possible = sorted(name for name, value in counts.items() if fault(name) is None and math.isfinite(value))
+    return {name: counts[name] for name in possible[:MOST]}
+
+
+def total(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The sums, by name in order; the first MOST. What is too large for a float is the largest."""
+    values: dict[str, list[float]] = {}
+    for part in parts:
+        for name, value in part.items():
+            values.setdefault(name, []).append(value)
+    return {name: _sum(values[name]) for name in sorted(values)[:MOST]}
+
+
+def _sum(values: list[float]) -> float:
+    # Exactly rounded, so that it does not matter in which order subtasks have ended; made small, so that no partial
+    # sum is too large.
+    bits = len(values).bit_length()
+    small = math.fsum(math.ldexp(value, -bits) for value in values)
+    try:
+        return math.ldexp(small, bits)
+    except OverflowError:
+        return math.copysign(_LARGEST, small)

@@ -1,0 +1,76 @@
+"""Accumulators of a subtask: what is committed counts once, over all attempts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.graph.accumulators import LONGEST_NAME, MOST
+from tailrace.pipelines.runtime.accumulators import Accumulators
+
+names = st.sampled_from("abc")
+attempts = st.lists(
+    st.lists(st.lists(st.tuples(names, st.integers(-9, 9)), max_size=4), max_size=4), max_size=4
+)
+
+
+@given(attempts)
+def test_what_attempts_have_committed_adds_up_and_what_they_have_not_is_gone(
+    story: list[list[list[tuple[str, int]]]],
+) -> None:
+    """Each attempt makes some commits, counts on, and dies."""
+    changelog: list[bytes] = []
+    expected: dict[str, float] = {}
+    for commits in story:
+        running = Accumulators()
+        for message in changelog:
+            running.restore(message)
+        for counts in commits:
+            for name, n in counts:
+                running.counter(name).inc(n)
+                expected[name] = expected.get(name, 0) + n
+            if (changes := running.take_changes()) is not None:
+                changelog.append(changes)
+        assert running.committed() == expected
+        running.counter("a").inc(1_000)
+
+
+def test_an_accumulator_that_was_asked_for_and_has_not_counted_is_told_of_as_nothing() -> None:
+    running = Accumulators()
+    running.counter("bad lines")
+    assert running.take_changes() is not None
+    assert running.committed() == {"bad lines": 0}
+    assert running.take_changes() is None
+
+
+def test_a_counter_is_the_same_each_time_and_tells_of_its_own_attempt() -> None:
+    running = Accumulators()
+    running.restore(b"\x81\xa1a\xcb@\x14\x00\x00\x00\x00\x00\x00")
+    running.counter("a").inc()
+    running.counter("a").inc(1.5)
+    assert running.counter("a").value == 2.5
+    running.take_changes()
+    assert running.committed() == {"a": 7.5}
+
+
+@pytest.mark.parametrize("n", [float("inf"), float("nan")])
+def test_what_is_no_finite_number_is_not_counted(n: float) -> None:
+    counter = Accumulators().counter("a")
+    with pytest.raises(ValueError, match="'a' can't be"):
+        counter.inc(n)
+    assert counter.value == 0
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "x" * (LONGEST_NAME + 1), 3])
+def test_impossible_names_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="accumulator"):
+        Accumulators().counter(name)
+
+
+def test_there_are_so_many_and_no_more() -> None:
+    running = Accumulators()
+    for number in range(MOST):
+        running.counter(str(number))
+    with pytest.raises(ValueError, match=f"has {MOST} already"):
+        running.counter("one more")
