@@ -29,6 +29,23 @@ class Batch:
         self._record_type: RecordType | None = None
 
     @classmethod
+    def of_rows(cls, timestamps: pa.Int64Array, values: list[Any]) -> Batch:
+        """Of rows, with the timestamps as an array; the list is kept, and must not be changed afterwards."""
+        batch = cls.__new__(cls)
+        batch._timestamps = batch._columns = batch._record_type = None
+        batch._timestamp_column = timestamps
+        batch._values = values
+        return batch
+
+    def with_values(self, values: list[Any]) -> Batch:
+        """Other records, as many, with the timestamps of these."""
+        batch = Batch.__new__(Batch)
+        batch._timestamps, batch._timestamp_column = self._timestamps, self._timestamp_column
+        batch._columns = batch._record_type = None
+        batch._values = values
+        return batch
+
+    @classmethod
     def of_columns(
         cls, timestamps: pa.Int64Array, columns: Sequence[pa.Array], record_type: RecordType
     ) -> Batch:
@@ -93,24 +110,26 @@ class Batch:
 
     def take(self, indices: Sequence[int] | np.ndarray[Any, Any]) -> Batch:
         """The records at these places, in that order."""
-        if self._values is None:
-            assert self._columns is not None
-            assert self._record_type is not None
-            places = pa.array(indices)
+        if self._columns is not None and self._record_type is not None:
+            places = pa.array(indices, pa.int64())
             columns = [column.take(places) for column in self._columns]
-            return Batch.of_columns(self.timestamp_column().take(places), columns, self._record_type)
-        timestamps, values = self.timestamps, self._values
+            taken = Batch.of_columns(self.timestamp_column().take(places), columns, self._record_type)
+            if self._values is not None:
+                taken._values = [self._values[i] for i in indices]
+            return taken
+        timestamps, values = self.timestamps, self.values
         return Batch([timestamps[i] for i in indices], [values[i] for i in indices])
 
     def slice(self, start: int, stop: int) -> Batch:
         """The records from start to before stop."""
-        if self._values is None:
-            assert self._columns is not None
-            assert self._record_type is not None
+        if self._columns is not None and self._record_type is not None:
             length = stop - start
             columns = [column.slice(start, length) for column in self._columns]
-            return Batch.of_columns(self.timestamp_column().slice(start, length), columns, self._record_type)
-        return Batch(self.timestamps[start:stop], self._values[start:stop])
+            part = Batch.of_columns(self.timestamp_column().slice(start, length), columns, self._record_type)
+            if self._values is not None:
+                part._values = self._values[start:stop]
+            return part
+        return Batch(self.timestamps[start:stop], self.values[start:stop])
 
 
 EMPTY: Final = Batch([], [])
@@ -124,7 +143,7 @@ def all_of(batches: Sequence[Batch]) -> Batch:
     if len(present) == 1:
         return present[0]
     first = present[0]
-    if all(b._values is None and b._record_type == first._record_type for b in present):
+    if all(b._columns is not None and b._record_type == first._record_type for b in present):
         assert first._columns is not None
         assert first._record_type is not None
         columns = [

@@ -1,44 +1,80 @@
 """How the operators of a vertex are divided: source | stateless prefix | the rest.
 
-The prefix of a vertex that reads channels runs in Spark's Python workers; that of a source vertex runs
-behind the source, in its StreamTask. The rest, from the first keyed or sink operator on, always runs in
-the StreamTask.
+The prefix is the longest line of plain stateless operators from the head, or behind a source that Spark reads, in which
+each is the only consumer of the one before. It runs in Spark's Python workers. Everything else runs in the StreamTask:
+what has state, an end or clocks, what branches, rich functions, which live as long as their attempt, and all that
+follows a source which the StreamTask reads itself.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from itertools import takewhile
-from typing import Final
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from ...schemas.types import JobVertex, OperatorConfig
-from ..graph.operators import OperatorKind, traits_of
+from ...schemas.types import JobEdge, JobVertex, OperatorConfig
+from ..graph.operators import traits_of
 from ..types import PICKLED, RecordType
-
-STATELESS: Final = frozenset({OperatorKind.MAP, OperatorKind.FLAT_MAP, OperatorKind.FILTER})
 
 
 class VertexParts(msgspec.Struct, frozen=True):
-    """The operators of a vertex by where they run."""
+    """The operators of a vertex by where they run, in the vertex's order."""
 
     source: OperatorConfig | None
     prefix: tuple[OperatorConfig, ...]
     rest: tuple[OperatorConfig, ...]
 
+    @property
+    def before_rest(self) -> OperatorConfig | None:
+        """The operator whose output the StreamTask's operators and channels take; None: they take the inputs."""
+        return self.prefix[-1] if self.prefix else self.source
 
-def parts_of(vertex: JobVertex) -> VertexParts:
-    """Divides the operators of a vertex. Raises ValueError for an operator kind that is not known."""
-    operators = tuple(vertex.operators)
-    source = operators[0] if operators and traits_of(operators[0].kind).source else None
+
+def parts_of(vertex: JobVertex, outputs: Iterable[JobEdge]) -> VertexParts:
+    """Divides the operators of a vertex with these outgoing edges. Raises ValueError for an unknown operator kind."""
+    operators = vertex.operators
+    head = traits_of(operators[0].kind)
+    source = operators[0] if head.source else None
     own = operators[1:] if source is not None else operators
-    prefix = tuple(takewhile(lambda operator: operator.kind in STATELESS, own))
-    return VertexParts(source, prefix, own[len(prefix) :])
+    if source is not None and not head.through_spark:
+        return VertexParts(source, (), own)
+    consumers = [(each.upstream, each.output_tag) for each in operators[1:]]
+    consumers += [(source_operator(vertex, edge).operator_id, edge.output_tag) for edge in outputs]
+    prefix: list[OperatorConfig] = []
+    before = None if source is None else source.operator_id
+    for operator in own:
+        if operator.upstream != before or not _plain(operator):
+            break
+        if before is not None and [tag for of, tag in consumers if of == before] != [None]:
+            break
+        prefix.append(operator)
+        before = operator.operator_id
+    return VertexParts(source, tuple(prefix), own[len(prefix) :])
 
 
-def output_type(operators: Sequence[OperatorConfig]) -> RecordType:
-    """How what leaves the last of the operators is laid out; pickled where its parameters do not say."""
-    form = json.loads(operators[-1].parameters or "{}").get("output_type")
+def source_operator(vertex: JobVertex, edge: JobEdge) -> OperatorConfig:
+    """The operator of the vertex whose output an edge carries. Raises LookupError."""
+    if edge.source_operator_id is None:
+        return vertex.operators[-1]
+    for operator in vertex.operators:
+        if operator.operator_id == edge.source_operator_id:
+            return operator
+    raise LookupError(f"vertex {vertex.name!r} has no operator {edge.source_operator_id!r}")
+
+
+def output_type(operator: OperatorConfig, tag: str | None = None) -> RecordType:
+    """How an output of an operator is laid out, the main one or a side output; pickled where it does not say."""
+    parameters: dict[str, Any] = json.loads(operator.parameters or "{}")
+    form = parameters.get("output_type") if tag is None else parameters.get("side_outputs", {}).get(tag)
     return PICKLED if form is None else RecordType.from_json(form)
+
+
+def edge_type(source_vertex: JobVertex, edge: JobEdge) -> RecordType:
+    """How the records of an edge are laid out. Raises LookupError for an edge that is not the vertex's."""
+    return output_type(source_operator(source_vertex, edge), edge.output_tag)
+
+
+def _plain(operator: OperatorConfig) -> bool:
+    return traits_of(operator.kind).stateless and not json.loads(operator.parameters or "{}").get("rich")

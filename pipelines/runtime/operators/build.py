@@ -1,45 +1,57 @@
-"""From an OperatorConfig to the operator that does it."""
+"""From an OperatorConfig to the operator that does it. A new operator of the runtime starts with a row here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from ....schemas.types import OperatorConfig
 from ...graph.operators import OperatorKind
-from .operator import Operator
-from .print_sink import Emit, PrintSink
+from ...types import PICKLED, RecordType
+from ..vertex import output_type
+from .chain import Line
+from .context import TaskContext
+from .operator import Operator, Setup
+from .print_sink import PrintSink
 from .stateless import Filter, FlatMap, Map
-from .window_reduce import WindowReduce
+
+OPERATORS: Final[Mapping[OperatorKind, Callable[[Setup], Operator]]] = MappingProxyType(
+    {
+        OperatorKind.MAP: Map,
+        OperatorKind.FLAT_MAP: FlatMap,
+        OperatorKind.FILTER: Filter,
+        OperatorKind.PRINT: PrintSink,
+    }
+)
+"""All that may follow a source or a channel."""
 
 
-def stateless(configs: Sequence[OperatorConfig]) -> list[Operator]:
-    """Operators that need nothing but their function. Raises UserCodeError, ValueError."""
-    return [_stateless(config) for config in configs]
+def build_operator(setup: Setup) -> Operator:
+    """The operator that a configuration asks for. Raises UserCodeError, ValueError."""
+    config = setup.config
+    make = OPERATORS.get(OperatorKind(config.kind))
+    if make is None:
+        raise ValueError(f"operator {config.name!r} of kind {config.kind} cannot run here")
+    return make(setup)
 
 
-def any_kind(
-    configs: Sequence[OperatorConfig], subtask_index: int, max_parallelism: int, emit: Emit
-) -> list[Operator]:
-    """All that may follow a source or a channel. Raises UserCodeError, ValueError."""
-    built: list[Operator] = []
+def build_prefix(configs: Sequence[OperatorConfig], input_type: RecordType = PICKLED) -> Line:
+    """The stateless prefix of a vertex, for Spark's Python workers. Raises UserCodeError, ValueError."""
+    operators = []
     for config in configs:
-        match OperatorKind(config.kind):
-            case OperatorKind.WINDOW_REDUCE:
-                built.append(WindowReduce(config, max_parallelism))
-            case OperatorKind.PRINT:
-                built.append(PrintSink(config, subtask_index, emit))
-            case _:
-                built.append(_stateless(config))
-    return built
+        context = TaskContext(operator_name=config.name)
+        operators.append(build_operator(Setup(config, context, "", "", _nothing_to_send, (input_type,))))
+        input_type = output_type(config)
+    return Line(operators)
 
 
-def _stateless(config: OperatorConfig) -> Operator:
-    match OperatorKind(config.kind):
-        case OperatorKind.MAP:
-            return Map(config)
-        case OperatorKind.FLAT_MAP:
-            return FlatMap(config)
-        case OperatorKind.FILTER:
-            return Filter(config)
-        case kind:
-            raise ValueError(f"operator {config.name!r} of kind {kind} cannot run here")
+def _nothing_to_send(
+    topic: str,
+    value: bytes,
+    *,
+    key: bytes | None = None,
+    partition: int | None = None,
+    timestamp_ms: int = 0,
+) -> None:
+    raise TypeError(f"a stateless operator cannot send to {topic}")

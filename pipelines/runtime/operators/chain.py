@@ -1,44 +1,224 @@
-"""A chain of operators as one: batches and watermarks pass through all of them in order."""
+"""Operators chained in one task: a tree, through which batches and times are pushed.
+
+The output of an operator leads to the operators chained behind it and to the channels of edges; so does each of its
+side outputs. Records go where their output leads, watermarks and idleness to all outputs of an operator. The clock
+is told to each operator in the tree's order, after all that lies before it.
+
+When the input ends, each operator is brought to its end, on both clocks, and finished, before those behind it learn of
+it: what it emits then still finds them open (`Outlet` holds END_OF_TIME back).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from ..buffers import EMPTY, Batch, all_of
+from ....schemas.types import OperatorConfig
+from ..batch import Batch, all_of
+from ..buffers import END_OF_TIME
 from .operator import Operator
 
 
-class Chain(Operator):
-    """Operators, each fed with what the one before it gives; an empty chain gives what it takes."""
+class Channel(Protocol):
+    """The writer of an edge, as the chain sees it."""
+
+    def write(self, batch: Batch) -> None:
+        """Takes records, never none."""
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Event time on this channel has come so far."""
+
+    def set_idle(self, idle: bool) -> None:
+        """Whether the receivers are to go on without this channel's watermark."""
+
+
+class Outlet:
+    """The Output of one operator."""
+
+    def __init__(self) -> None:
+        self.operators: list[Operator] = []
+        self.channels: list[Channel] = []
+        self.side_operators: dict[str, list[Operator]] = {}
+        self.side_channels: dict[str, list[Channel]] = {}
+
+    def emit(self, batch: Batch) -> None:
+        if len(batch):
+            for channel in self.channels:
+                channel.write(batch)
+            for operator in self.operators:
+                operator.process(batch)
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        if len(batch):
+            for channel in self.side_channels.get(tag, ()):
+                channel.write(batch)
+            for operator in self.side_operators.get(tag, ()):
+                operator.process(batch)
+
+    def emit_watermark(self, watermark: int) -> None:
+        if watermark != END_OF_TIME:
+            for channel in self.all_channels():
+                channel.advance_watermark(watermark)
+            for operator in self.all_operators():
+                operator.advance_watermark(watermark)
+
+    def emit_idle(self, idle: bool) -> None:
+        for channel in self.all_channels():
+            channel.set_idle(idle)
+        for operator in self.all_operators():
+            operator.set_idle(idle)
+
+    def all_channels(self) -> list[Channel]:
+        """Of the main output and of the side outputs."""
+        return [*self.channels, *(each for some in self.side_channels.values() for each in some)]
+
+    def all_operators(self) -> list[Operator]:
+        """Of the main output and of the side outputs."""
+        return [*self.operators, *(each for some in self.side_operators.values() for each in some)]
+
+
+class OperatorChain:
+    """The operators of one subtask in pre-order, and the channels that leave them.
+
+    `before`: the id of the operator whose output comes in (a source, or what runs in Spark), where the operators do not
+    begin with the head of their vertex. `channels`: (operator id, tag or None, channel).
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[OperatorConfig],
+        operators: Sequence[Operator],
+        channels: Iterable[tuple[str, str | None, Channel]],
+        before: str | None = None,
+    ) -> None:
+        self.operators = tuple(operators)
+        self.by_id: Mapping[str, Operator] = {
+            config.operator_id: operator for config, operator in zip(configs, operators, strict=True)
+        }
+        self._inlet = Outlet()
+        self._outlets: dict[str | None, Outlet] = {before: self._inlet}
+        for config, operator in zip(configs, operators, strict=True):
+            outlet = self._outlets[config.operator_id] = Outlet()
+            operator.output = outlet
+            if config.upstream not in self._outlets:
+                raise ValueError(
+                    f"operator {config.name!r} follows {config.upstream}, which is not before it"
+                )
+            feeding = self._outlets[config.upstream]
+            if config.output_tag is None:
+                feeding.operators.append(operator)
+            else:
+                feeding.side_operators.setdefault(config.output_tag, []).append(operator)
+        for operator_id, tag, channel in channels:
+            outlet = self._outlets[operator_id]
+            if tag is None:
+                outlet.channels.append(channel)
+            else:
+                outlet.side_channels.setdefault(tag, []).append(channel)
+
+    def open(self) -> None:
+        """From the end, so that an operator that emits in open() finds those behind it ready (Flink's order)."""
+        for operator in reversed(self.operators):
+            operator.open()
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        """Records of an input of the head."""
+        if input_index == 0:
+            self._inlet.emit(batch)
+        else:
+            for operator in self._inlet.operators:
+                operator.process(batch, input_index)
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Event time has come so far, short of its end."""
+        self._inlet.emit_watermark(watermark)
+
+    def advance_clock(self, clock: int) -> None:
+        """Processing time has come so far, short of its end."""
+        for operator in self.operators:
+            operator.advance_clock(clock)
+
+    def set_idle(self, idle: bool) -> None:
+        """Whether all inputs are idle."""
+        self._inlet.emit_idle(idle)
+
+    def finish(self) -> None:
+        """The input has ended: brings operator by operator to the end of time."""
+        self._end(self._inlet)
+
+    def _end(self, outlet: Outlet) -> None:
+        for channel in outlet.all_channels():
+            channel.advance_watermark(END_OF_TIME)
+        for operator in outlet.all_operators():
+            operator.advance_clock(END_OF_TIME)
+            operator.advance_watermark(END_OF_TIME)
+            operator.finish()
+            behind = operator.output
+            assert isinstance(behind, Outlet)
+            self._end(behind)
+
+    def before_commit(self) -> None:
+        """In the tree's order, so that what one emits is with those behind it before they are asked."""
+        for operator in self.operators:
+            operator.before_commit()
+
+    def close(self) -> None:
+        """Closes all, whatever goes wrong with one. Raises the first error."""
+        close_all(self.operators)
+
+
+class Line:
+    """A line of operators as a function: what comes out at its end for a batch. For Spark's Python workers."""
 
     def __init__(self, operators: Sequence[Operator]) -> None:
         self._operators = tuple(operators)
+        self._given: list[Batch] = []
+        collecting = Outlet()
+        collecting.channels.append(_Collecting(self._given))
+        for operator, following in zip(operators, [*operators[1:], None], strict=True):
+            outlet = Outlet() if following is not None else collecting
+            if following is not None:
+                outlet.operators.append(following)
+            operator.output = outlet
 
     def open(self) -> None:
-        # Flink opens from the end of the chain, so that an operator that emits in open() finds it ready.
+        """From the end. Raises UserCodeError."""
         for operator in reversed(self._operators):
             operator.open()
 
     def process(self, batch: Batch) -> Batch:
-        for operator in self._operators:
-            if not batch.values:
-                return EMPTY
-            batch = operator.process(batch)
-        return batch
-
-    def advance(self, watermark: int) -> Batch:
-        given = EMPTY
-        for operator in self._operators:
-            passed = operator.process(given) if given.values else EMPTY
-            given = all_of([passed, operator.advance(watermark)])
-        return given
+        """What follows from these records. Raises UserCodeError."""
+        if not self._operators or not len(batch):
+            return batch
+        self._given.clear()  # of what was made before an error
+        self._operators[0].process(batch)
+        return all_of(self._given)
 
     def close(self) -> None:
-        first: BaseException | None = None
-        for operator in self._operators:
-            try:
-                operator.close()
-            except Exception as error:
-                first = first or error
-        if first is not None:
-            raise first
+        """Closes all, whatever goes wrong with one. Raises the first error."""
+        close_all(self._operators)
+
+
+class _Collecting:
+    """A channel into a list."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self.write = batches.append
+
+    def advance_watermark(self, watermark: int) -> None:
+        """Time passes a line by."""
+
+    def set_idle(self, idle: bool) -> None:
+        """So does idleness."""
+
+
+def close_all(operators: Iterable[Operator]) -> None:
+    """Closes operators, whatever goes wrong with one. Raises the first error."""
+    first: Exception | None = None
+    for operator in operators:
+        try:
+            operator.close()
+        except Exception as error:
+            first = first or error
+    if first is not None:
+        raise first

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ....schemas.types import OperatorConfig
+from ...functions import RichFunction, RuntimeContext
 from ..failures import UserCodeError
 
 Function = Callable[..., Any]
@@ -27,24 +28,31 @@ def user_code(config: OperatorConfig) -> Iterator[None]:
         raise UserCodeError(config.name, config.location) from error
 
 
-def load(config: OperatorConfig) -> tuple[Function, ...]:
-    """The functions of an operator. Raises UserCodeError where they cannot be loaded here."""
+def load(config: OperatorConfig) -> tuple[Any, ...]:
+    """The functions of an operator, None for what is not given. Raises UserCodeError where they cannot be loaded."""
     with user_code(config):
         return load_code(config.code)
 
 
-def load_code(code: bytes) -> tuple[Function, ...]:
+def load_code(code: bytes) -> tuple[Any, ...]:
     """The functions that were pickled together; none for no code."""
     return tuple(pickle.loads(code)) if code else ()
 
 
-def open_function(function: Function) -> None:
-    """Calls a rich function's own open(), if it has one."""
-    if callable(opener := getattr(function, "open", None)):
-        opener()
+def method_of(function: Any, name: str) -> Function:
+    """What to call: the method of a function that is a class of pipelines.functions, else the function itself."""
+    if isinstance(function, RichFunction) and hasattr(function, name):
+        return getattr(function, name)  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
-def close_function(function: Function) -> None:
+def open_function(function: Any, context: RuntimeContext) -> None:
+    """Calls a rich function's own open(context), if it has one."""
+    if not isinstance(function, type) and callable(opener := getattr(function, "open", None)):
+        opener(context)
+
+
+def close_function(function: Any) -> None:
     """Calls a rich function's own close(), if it has one."""
-    if callable(closer := getattr(function, "close", None)):
+    if not isinstance(function, type) and callable(closer := getattr(function, "close", None)):
         closer()

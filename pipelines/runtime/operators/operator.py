@@ -20,9 +20,9 @@ from typing import Any, Protocol
 import msgspec
 
 from ....schemas.types import OperatorConfig
-from ...functions import RuntimeContext
 from ...types import PICKLED, RecordType
 from ..batch import Batch
+from .context import TaskContext
 
 
 class Send(Protocol):
@@ -59,7 +59,7 @@ class Setup(msgspec.Struct, frozen=True):
     """What an operator is made of."""
 
     config: OperatorConfig
-    context: RuntimeContext
+    context: TaskContext
     cluster: str
     job_id: str
     send: Send

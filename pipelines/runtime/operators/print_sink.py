@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from ....schemas.types import OperatorConfig
-from ..buffers import Batch
+from ...graph.physical_plan import output_topic
+from ..batch import Batch
 from .functions import user_code
-from .operator import Operator
-
-Emit = Callable[[bytes, int], None]
-"""Takes a message and its timestamp (ms)."""
+from .operator import Operator, Setup
 
 
 class PrintSink(Operator):
     """Says what was printed, by which subtask (counted from 1, as Flink's print does), and when."""
 
-    def __init__(self, config: OperatorConfig, subtask_index: int, emit: Emit) -> None:
-        self._config = config
-        self._subtask = subtask_index + 1
-        self._identifier: str | None = json.loads(config.parameters or "{}").get("identifier")
-        self._emit = emit
+    def __init__(self, setup: Setup) -> None:
+        self._config = setup.config
+        self._subtask = setup.context.subtask_index + 1
+        self._identifier: str | None = setup.parameters.get("identifier")
+        self._send = setup.send
+        self._topic = output_topic(setup.cluster, setup.job_id)
 
-    def process(self, batch: Batch) -> Batch:
+    def process(self, batch: Batch, input_index: int = 0) -> None:
         for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
-            self._emit(self._message(value), timestamp)
-        return Batch([], [])
+            self._send(self._topic, self._message(value), partition=0, timestamp_ms=timestamp)
 
     def _message(self, value: Any) -> bytes:
         with user_code(self._config):

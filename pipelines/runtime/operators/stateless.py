@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from ....schemas.types import OperatorConfig
-from ..buffers import Batch
-from .functions import close_function, load, open_function, user_code
-from .operator import Operator
+from itertools import chain
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from ..batch import Batch
+from .functions import close_function, load, method_of, open_function, user_code
+from .operator import Operator, Setup
 
 
 class _WithFunction(Operator):
-    def __init__(self, config: OperatorConfig) -> None:
-        self._config = config
-        (self._function,) = load(config)
+    method: ClassVar[str]
+    """Of the function, where it is no plain callable."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._config = setup.config
+        (self._function,) = load(setup.config)
+        self._call = method_of(self._function, self.method)
 
     def open(self) -> None:
         with user_code(self._config):
-            open_function(self._function)
+            open_function(self._function, self._setup.context)
 
     def close(self) -> None:
         with user_code(self._config):
@@ -25,29 +35,40 @@ class _WithFunction(Operator):
 class Map(_WithFunction):
     """One record for each record."""
 
-    def process(self, batch: Batch) -> Batch:
+    method = "map"
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
         with user_code(self._config):
-            return Batch(batch.timestamps, list(map(self._function, batch.values)))
+            values = list(map(self._call, batch.values))
+        self.output.emit(batch.with_values(values))
 
 
 class FlatMap(_WithFunction):
     """Any number of records for each record: the items of what the function returns or yields."""
 
-    def process(self, batch: Batch) -> Batch:
-        timestamps: list[int] = []
-        values: list[object] = []
+    method = "flat_map"
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
         with user_code(self._config):
-            for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
-                before = len(values)
-                values.extend(self._function(value))
-                timestamps.extend([timestamp] * (len(values) - before))
-        return Batch(timestamps, values)
+            given = [
+                each if type(each) is list or type(each) is tuple else list(each)
+                for each in map(self._call, batch.values)
+            ]
+        values: list[Any] = list(chain.from_iterable(given))
+        if values:
+            timestamps = np.repeat(batch.timestamp_column().to_numpy(), list(map(len, given)))
+            self.output.emit(Batch.of_rows(pa.array(timestamps), values))
 
 
 class Filter(_WithFunction):
     """The records for which the function returns something true."""
 
-    def process(self, batch: Batch) -> Batch:
+    method = "filter"
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
         with user_code(self._config):
-            kept = [i for i, value in enumerate(batch.values) if self._function(value)]
-        return Batch([batch.timestamps[i] for i in kept], [batch.values[i] for i in kept])
+            kept = [i for i, value in enumerate(batch.values) if self._call(value)]
+        if len(kept) == len(batch):
+            self.output.emit(batch)
+        elif kept:
+            self.output.emit(batch.take(kept))
