@@ -1,0 +1,27 @@
+"""Where a job's functions find the data files that were shipped with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+directory: Path | None = None
+"""Set in processes that import from shipped files, before anything of the job is loaded."""
+
+
+def shipped_file(path: str) -> Path:
+    """A file that was shipped with the job (`add_python_file`, `--py-file`), by the path under which it was.
+
+    Call it where the job runs: inside functions and their `open`, not while the program describes the job. Raises
+    FileNotFoundError.
+    """
+    if directory is None:
+        raise FileNotFoundError(
+            f"{path} is not there: this process imports from no shipped files. Call shipped_file inside a function of "
+            "the job, and ship the file with add_python_file or --py-file"
+        )
+    found = directory / path
+    if not found.is_relative_to(directory) or ".." in Path(path).parts or not found.exists():
+        raise FileNotFoundError(
+            f"no shipped file has the path {path!r}: ship it with add_python_file or --py-file"
+        )
+    return found

@@ -1,0 +1,186 @@
+"""The files that a program ships with its job: which may be shipped, how they are read, unpacked and imported.
+
+A job's processes find them in a directory of their own, first on sys.path, and so does the process that builds the
+graph of a program that came in such files. A zip file at the top is on sys.path, too. What is no Python code is data:
+`shipped_file` of pipelines.functions finds it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import zipimport
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+from ...schemas.types import PythonFile
+from ..functions import files as shipped
+from .errors import ProgramError
+
+MOST_FILES = 2_000
+MOST_BYTES = 6 << 20
+"""Of all files together: a submission, with the graph in it, has to fit into an event of the log."""
+LONGEST_PATH = 512
+_LONGEST_PART = 200
+_PASSED_OVER = frozenset({"__pycache__"})
+_SUFFIXES = (".py", ".pyc", ".so", ".zip")
+
+_OURS = frozenset(
+    (
+        *(
+            "__main__",
+            "cloudpickle",
+            "confluent_kafka",
+            "fastavro",
+            "fsspec",
+            "immutables",
+            "kazoo",
+            "msgspec",
+        ),
+        *(
+            "numpy",
+            "pandas",
+            "psutil",
+            "py4j",
+            "pyarrow",
+            "pyspark",
+            "rich",
+            "structlog",
+            "tailrace",
+            "typer",
+        ),
+        "yaml",
+    )
+)
+"""What the processes that import the files may have imported already, and can't do without."""
+
+
+def faults(files: Sequence[PythonFile]) -> Iterator[str]:
+    """Everything that keeps the files from being shipped, one line each."""
+    if len(files) > MOST_FILES:
+        yield f"it ships {len(files):,} files, more than {MOST_FILES:,}: put them into a zip file"
+    size = sum(len(each.content) for each in files)
+    if size > MOST_BYTES:
+        yield (
+            f"the files that it ships have {size:,} bytes, more than {MOST_BYTES:,}: install what is large where the "
+            "cluster runs, or let the job load it from storage"
+        )
+    for path, count in Counter(each.path for each in files).items():
+        if (reason := _path_fault(path)) is not None:
+            yield f"the shipped file {_shown(path)} {reason}"
+        elif count > 1:
+            yield f"{count} shipped files have the path {_shown(path)}"
+    paths = {each.path for each in files}
+    for path in sorted(paths.intersection(str(parent) for each in paths for parent in _parents(each))):
+        yield f"the shipped file {_shown(path)} has the path of a directory of others"
+
+
+def check(files: Sequence[PythonFile]) -> None:
+    """Raises ProgramError for files that can't be shipped."""
+    for reason in faults(files):
+        raise ProgramError(reason)
+
+
+def files_at(path: str) -> tuple[PythonFile, ...]:
+    """A file, or all files of a directory below the directory's name. Raises ProgramError."""
+    found = Path(path)
+    try:
+        if found.is_file():
+            return (PythonFile(path=found.name, content=found.read_bytes()),)
+        if not found.is_dir():
+            raise ProgramError(f"{path} can't be shipped: there is no such file or directory")
+        top = found.resolve()
+        below = sorted(each for each in top.rglob("*") if each.is_file() and _wanted(each.relative_to(top)))
+        if len(below) > MOST_FILES:
+            raise ProgramError(
+                f"{path} can't be shipped: it has {len(below):,} files, more than {MOST_FILES:,}"
+            )
+        files = []
+        left = MOST_BYTES
+        for each in below:
+            left -= each.stat().st_size
+            if left < 0:
+                raise ProgramError(
+                    f"{path} can't be shipped: its files have more than {MOST_BYTES:,} bytes; install what is large "
+                    "where the cluster runs, or let the job load it from storage"
+                )
+            name = PurePosixPath(top.name, *each.relative_to(top).parts)
+            files.append(PythonFile(path=str(name), content=each.read_bytes()))
+    except OSError as error:
+        raise ProgramError(f"{path} can't be shipped: {error.strerror or error}") from error
+    if not files:
+        raise ProgramError(f"{path} can't be shipped: it is a directory without files")
+    return tuple(files)
+
+
+def merged(files: Iterable[PythonFile], more: Iterable[PythonFile]) -> tuple[PythonFile, ...]:
+    """All of them, by path; where a path is in both, the file of `more`."""
+    by_path = {each.path: each for each in (*files, *more)}
+    return tuple(by_path[path] for path in sorted(by_path))
+
+
+def unpack(files: Sequence[PythonFile], directory: Path) -> None:
+    """Writes the files below a directory, which is made. Raises OSError, ProgramError for a file that may not be."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in files:
+        # Whoever wrote the event: nothing is written but below the directory.
+        if (reason := _path_fault(each.path)) is not None:
+            raise ProgramError(f"the shipped file {_shown(each.path)} {reason}")
+        path = directory.joinpath(*PurePosixPath(each.path).parts)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(each.content)
+
+
+def import_from(directory: Path) -> None:
+    """This process imports from the directory of unpacked files first, from now on.
+
+    A module that was imported from elsewhere, by chance or because others were imported, makes room for one that is
+    shipped under its name.
+    """
+    zips = sorted(str(each) for each in directory.glob("*.zip"))
+    if zips and zipimport.zipimporter not in sys.path_hooks:
+        sys.path_hooks.insert(0, zipimport.zipimporter)
+    sys.path[:0] = [str(directory), *zips]
+    importlib.invalidate_caches()
+    names = {each.name.partition(".")[0] for each in directory.iterdir()}
+    for name in list(sys.modules):
+        if (top := name.partition(".")[0]) in names and not _is_taken(top):
+            del sys.modules[name]
+    shipped.directory = directory
+
+
+def _path_fault(path: str) -> str | None:
+    parts = path.split("/")
+    if len(path) > LONGEST_PATH or any(len(part.encode(errors="replace")) > _LONGEST_PART for part in parts):
+        return (
+            f"has a path of more than {LONGEST_PATH} characters, or more than {_LONGEST_PART} bytes in a part"
+        )
+    if (
+        any(part in ("", ".", "..") for part in parts)
+        or "\\" in path
+        or ":" in path
+        or not path.isprintable()
+    ):
+        return "has no relative path of names joined by '/', such as shop/prices.py"
+    top = parts[0].partition(".")[0]
+    if _is_taken(top) and path.endswith(_SUFFIXES) and not path.endswith(".zip"):
+        owner = "of Python's own" if top in sys.stdlib_module_names else "that tailrace needs"
+        return f"would hide the module {top} {owner}: rename it"
+    return None
+
+
+def _is_taken(name: str) -> bool:
+    return name in _OURS or name in sys.stdlib_module_names
+
+
+def _parents(path: str) -> Iterable[PurePosixPath]:
+    return list(PurePosixPath(path).parents)[:-1]
+
+
+def _wanted(path: Path) -> bool:
+    return not any(part in _PASSED_OVER or part.startswith(".") for part in path.parts)
+
+
+def _shown(path: str) -> str:
+    return repr(path[:80])
