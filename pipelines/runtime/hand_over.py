@@ -21,11 +21,11 @@ import msgspec
 
 from ...schemas.types import OperatorConfig
 from ..types import RecordType
-from .buffers import BufferCodec, header_of
+from .buffers import BufferCodec
 from .failures import describe
 from .frames import frame
-from .operators.build import stateless
-from .operators.chain import Chain
+from .operators.build import build_prefix
+from .operators.chain import Line
 from .protocol import BUFFER, FAILURE, HANDED_OVER, Greeting
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class _Worker:
     def __init__(self, plan: HandOver) -> None:
         self._plan = plan
         self._connections: dict[int, socket.socket | None] = {}
-        self._chain = Chain([])
+        self._prefix = Line(())
         self._input_codecs: list[BufferCodec] = []
         self._output_codec: BufferCodec | None = None
 
@@ -86,15 +86,16 @@ class _Worker:
         plan = self._plan
         if not plan.prefix:
             return
-        self._chain = Chain(stateless(plan.prefix))
-        self._chain.open()
-        self._input_codecs = [BufferCodec(RecordType.from_json(form)) for form in plan.input_types]
+        input_types = [RecordType.from_json(form) for form in plan.input_types]
+        self._prefix = build_prefix(plan.prefix, *input_types[:1])
+        self._prefix.open()
+        self._input_codecs = list(map(BufferCodec, input_types))
         self._output_codec = BufferCodec(RecordType.from_json(plan.output_type))
 
     def close(self) -> None:
         """Also when Spark takes the worker down; who should hear of an error here is gone."""
         with contextlib.suppress(Exception):
-            self._chain.close()
+            self._prefix.close()
 
     def hand_over(self, topic: str, partition: int, offset: int, value: bytes) -> None:
         connection = self._connection(partition)
@@ -113,9 +114,8 @@ class _Worker:
     def _transformed(self, index: int, value: bytes) -> bytes:
         if self._output_codec is None:
             return value
-        header = header_of(value)
-        _, batch = self._input_codecs[index].decode(value)
-        return self._output_codec.encode(header, self._chain.process(batch))
+        header, batch = self._input_codecs[index].decode(value)
+        return self._output_codec.encode(header, self._prefix.process(batch))
 
     def _connection(self, partition: int) -> socket.socket | None:
         if partition not in self._connections:

@@ -40,7 +40,7 @@ from .protocol import Cancel, Canceled, Counted, Failed, Finished, Notice, Open,
 from .query import Query, start_query
 from .settings import ExecutionMode, Settings
 from .stream_task.zygote import ENDED
-from .vertex import output_type, parts_of
+from .vertex import edge_type, output_type, parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -267,7 +267,7 @@ class TaskRuntime:
                 raise TaskError(self._broken)
             self._number += 1
             deployment = _Deployment(self._number, spec)
-            parts_of(spec.vertex)
+            parts_of(spec.vertex, spec.outputs)
             while waiting:
                 execution = self._start_subtask(deployment, waiting[0])
                 waiting.popleft()
@@ -527,10 +527,9 @@ def _guarded(handle: Callable[[], object]) -> None:
 
 def _hand_over(deployment: _Deployment, topics: list[str], lobby: str, paths: dict[int, str]) -> HandOver:
     spec = deployment.spec
-    prefix = parts_of(spec.vertex).prefix
+    prefix = parts_of(spec.vertex, spec.outputs).prefix
     input_types = tuple(
-        output_type(vertex_of(spec.job_graph, edge.source_vertex_id).operators).to_json()
-        for edge in spec.inputs
+        edge_type(vertex_of(spec.job_graph, edge.source_vertex_id), edge).to_json() for edge in spec.inputs
     )
     return HandOver(
         deployment=deployment.number,
@@ -538,7 +537,7 @@ def _hand_over(deployment: _Deployment, topics: list[str], lobby: str, paths: di
         inputs={topic: i for i, topic in enumerate(topics)},
         input_types=input_types,
         prefix=prefix,
-        output_type=output_type(prefix).to_json() if prefix else None,
+        output_type=output_type(prefix[-1]).to_json() if prefix else None,
         stream_tasks=paths,
     )
 

@@ -1,0 +1,55 @@
+"""JSON: one value in each message. An object becomes a dict, or the declared dataclass or NamedTuple."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from ...types import RecordType
+from ..batch import Batch
+from .shapes import Shape, shape_of
+
+
+class JsonReader:
+    """Reads a batch in one call where no value holds a line break, else one by one."""
+
+    def __init__(self, record_type: RecordType) -> None:
+        self._shape = shape_of(record_type)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._shape.type)
+
+    def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
+        texts: list[bytes] = values.to_pylist()
+        joined = b"\n".join(texts)
+        if joined.count(b"\n") == len(texts) - 1 and all(texts):
+            records = self._decoder.decode_lines(joined)
+            if len(records) != len(texts):
+                raise ValueError("a value is no JSON")
+        else:
+            records = list(map(self._decoder.decode, texts))
+        convert = self._shape.to_record
+        if convert is not None:
+            records = list(map(convert, records))
+        return Batch(timestamps.to_numpy().tolist(), records)
+
+
+class JsonWriter:
+    """Dataclasses and NamedTuples become objects; other tuples arrays."""
+
+    def __init__(self, record_type: RecordType) -> None:
+        self._shape: Shape = shape_of(record_type)
+        self._encoder = msgspec.json.Encoder()
+
+    def write(self, batch: Batch) -> list[bytes]:
+        encode = self._encoder.encode
+        convert = self._shape.of_record
+        if convert is not None:
+            return [encode(convert(value)) for value in batch.values]
+        if self._shape.type is Any:
+            return [encode(_as_object(value)) for value in batch.values]
+        return list(map(encode, batch.values))
+
+
+def _as_object(value: Any) -> Any:
+    return value._asdict() if isinstance(value, tuple) and hasattr(value, "_asdict") else value

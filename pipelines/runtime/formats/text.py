@@ -1,0 +1,55 @@
+"""Text and raw bytes: one column, and no Python for each record."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from ...types import RecordType, Scalar
+from ..batch import Batch
+
+STR: Final = Scalar("str")
+BYTES: Final = Scalar("bytes")
+
+
+class TextReader:
+    """UTF-8 as str."""
+
+    def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
+        return Batch.of_columns(timestamps, [values.cast(pa.string())], STR)
+
+
+class RawReader:
+    """Bytes as they are."""
+
+    def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
+        return Batch.of_columns(timestamps, [values], BYTES)
+
+
+class TextWriter:
+    """A str as UTF-8; anything else as what str() makes of it."""
+
+    def __init__(self, record_type: RecordType) -> None:
+        self._type = record_type
+
+    def write(self, batch: Batch) -> list[bytes]:
+        if batch.columnar and self._type == STR:
+            (column,) = batch.columns(STR)
+            values: list[bytes] = column.cast(pa.binary()).to_pylist()
+            return values
+        return [str(value).encode() for value in batch.values]
+
+
+class RawWriter:
+    """Bytes, and nothing else."""
+
+    def __init__(self, record_type: RecordType) -> None:
+        self._type = record_type
+
+    def write(self, batch: Batch) -> list[bytes]:
+        values: list[bytes] = batch.values
+        for value in values:
+            if type(value) is not bytes:
+                raise TypeError(f"the raw format writes bytes, not {type(value).__name__}: {value!r:.60}")
+        return values
