@@ -191,7 +191,14 @@ def _terminated(
     to = Phase.SUSPENDED if status is JobStatus.SUSPENDED else Phase.TERMINATED
     if to not in TRANSITIONS[job.phase]:
         raise IllegalEvent(record, job.phase.value, f"job {body.job_id} can't reach {status.value}")
-    reached = job.moved(to, cause=record.offset, status=status, reason=body.reason, suspend=False)
+    reached = job.moved(
+        to,
+        cause=record.offset,
+        status=status,
+        reason=body.reason,
+        accumulators=body.accumulators,
+        suspend=False,
+    )
     return state.put(reached)
 
 
@@ -226,7 +233,9 @@ def messages(state: DispatcherState, job: Job) -> list[Owed]:
         case Phase.RESUME_REQUESTED:
             return [Owed(job_master_address, job_master.ResumeJob(job_id=job.job_id), job.cause)]
         case Phase.TERMINATED:
-            body = client.JobFinished(job_id=job.job_id, status=job.status, reason=job.reason)
+            body = client.JobFinished(
+                job_id=job.job_id, status=job.status, reason=job.reason, accumulators=job.accumulators
+            )
             return [Owed(job.requester, body, job.cause)]
         case Phase.BUILDING | Phase.RUNNING | Phase.SUSPENDED | Phase.ENDED:
             return []

@@ -83,6 +83,8 @@ class Job(msgspec.Struct, frozen=True):
     """Whether the job is to be suspended as soon as its JobMaster runs, or already is being."""
     status: JobStatus = JobStatus.INITIALIZING
     reason: str | None = None
+    accumulators: Mapping[str, float] = {}
+    """What the job's subtasks had counted when it ended, or was suspended."""
 
     def moved(self, to: Phase, **changes: Any) -> Job:
         """The job in another phase. Raises IllegalTransition."""

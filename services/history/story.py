@@ -15,6 +15,7 @@ from ...schemas.types import (
     HardwareDescription,
     JobGraph,
     Origin,
+    PythonFile,
     ResourceProfile,
     SlotID,
     SlotOffer,
@@ -165,6 +166,8 @@ def _shown(value: object) -> str:
             return value.name
         case EntryPoint():
             return " ".join((value.target, *value.arguments))
+        case PythonFile():
+            return f"{value.path} ({len(value.content)} bytes)"
         case SlotID():
             return f"{value.resource_id}/{value.slot_number}"
         case SlotStatus():
@@ -180,6 +183,8 @@ def _shown(value: object) -> str:
             return f"{value.cpu_cores:g} cores, {value.heap_memory_mb} MiB heap"
         case bytes():
             return f"{len(value)} bytes"
+        case float():
+            return str(int(value)) if value.is_integer() else str(value)
         case str():
             text = _cut(shortened(" ".join(value.split())))
             return f'"{text}"' if " " in text else text

@@ -29,6 +29,8 @@ class JobView(msgspec.Struct, frozen=True):
     required_slots: int
     missing_slots: int
     """How many it waits for."""
+    accumulators: dict[str, float]
+    """What its tasks have counted in all, once it has ended or was suspended."""
     restarting: RestartView | None
     """Why, where tasks have failed and do not run again yet."""
 
@@ -62,6 +64,7 @@ def jobs(fold: Fold) -> list[JobView]:
             tasks={state.value: count for state, count in sorted(known.tasks().items())},
             required_slots=known.required_slots,
             missing_slots=len(known.slots.requests) if known.status in ACTIVE else 0,
+            accumulators=dict(job.accumulators),
             restarting=fold.failures.restarting(known),
         )
         views.append(view)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ...pipelines.graph.accumulators import bounded
 from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
@@ -84,7 +85,7 @@ def _task_changed(
     if to not in execution_states.REPORTED[before]:
         why = "has ended" if before in EXECUTION_ENDS else f"can't become {to.value}"
         raise IllegalEvent(record, before.value, f"Execution {attempt} {why}")
-    state = executions.moved(state, execution, to, cause)
+    state = _counted(executions.moved(state, execution, to, cause), execution, body)
     match to:
         case ExecutionState.FAILED:
             return failover.tasks_ended(state, [execution], body.failure or "no reason given", record)
@@ -96,6 +97,17 @@ def _task_changed(
             return scheduling.has_run(state, execution.vertex_id, cause) if state.status in ACTIVE else state
         case _:
             return state
+
+
+def _counted(
+    state: JobMasterState, execution: Execution, body: job_master.UpdateTaskExecutionState
+) -> JobMasterState:
+    """What an attempt says that it has counted holds for its ExecutionVertex: it went on from the one before it."""
+    if not body.accumulators or body.execution_state not in EXECUTION_ENDS:
+        return state
+    before = state.accumulators.get(execution.vertex, {})
+    counts = bounded({**before, **body.accumulators})
+    return replace(state, accumulators=state.accumulators.set(execution.vertex, counts))
 
 
 def _finished(state: JobMasterState, execution: Execution, record: Record) -> JobMasterState:

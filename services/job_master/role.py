@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from immutables import Map
 from msgspec.structs import replace
 
+from ...pipelines.graph.accumulators import total
 from ...pipelines.graph.job_options import ScheduleMode
 from ...schemas import client, dispatcher, everyone, job_master, resource_manager
 from ...schemas.event import Record
@@ -195,7 +196,10 @@ def _last_words(state: JobMasterState) -> list[Owed]:
     owed = []
     if state.terminal is Progress.OWED:
         ended = dispatcher.JobReachedTerminalState(
-            job_id=state.job_id, status=state.status, reason=state.reason
+            job_id=state.job_id,
+            status=state.status,
+            reason=state.reason,
+            accumulators=total(state.accumulators.values()),
         )
         owed.append(Owed(DISPATCHER, ended, state.cause))
     if state.goodbye is Progress.OWED and state.terminal is not None:

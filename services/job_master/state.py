@@ -145,6 +145,8 @@ class JobMasterState(msgspec.Struct, frozen=True):
     lost: Map[str, int] = Map()
     """TaskExecutors that were lost, with the offset: what they decided before they read of it counts for nothing."""
     failures: FailureHistory = FailureHistory()
+    accumulators: Map[VertexKey, Mapping[str, float]] = Map()
+    """What ExecutionVertices have counted and committed, as their attempts said when they ended."""
     assembling: bool = False
     """EAGER: nothing is submitted before all slots and channels are there."""
     had_all_slots: bool = False

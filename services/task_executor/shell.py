@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Protocol
 
 import psutil
 
 from ...infra.process_mark import mark_of
+from ...pipelines.graph.accumulators import bounded
 from ...pipelines.graph.options import Scope
 from ...pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from ...schemas import job_master, resource_manager
@@ -24,6 +26,8 @@ from ..configuration.resources import slot_profile
 from ..roles import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Say, address
 from .instructions import RunTasks, StopTask
 from .state import TaskExecutorState
+
+_NONE: Mapping[str, float] = MappingProxyType({})
 
 
 class Runtime(Protocol):
@@ -123,13 +127,23 @@ class TaskExecutorShell:
                 case _:
                     raise TypeError(f"the TaskExecutor's shell does not know {instruction!r}")
 
-    def reported(self, execution_attempt_id: str, state: ExecutionState, failure: str | None) -> None:
-        """A task has changed its state."""
+    def reported(
+        self,
+        execution_attempt_id: str,
+        state: ExecutionState,
+        failure: str | None,
+        accumulators: Mapping[str, float] = _NONE,
+    ) -> None:
+        """A task has changed its state; `accumulators` are what its subtask has counted and committed, at an end."""
         job_id, cause = self._jobs[execution_attempt_id]
         if state in EXECUTION_ENDS:
             del self._jobs[execution_attempt_id]
         body = job_master.UpdateTaskExecutionState(
-            job_id=job_id, execution_attempt_id=execution_attempt_id, execution_state=state, failure=failure
+            job_id=job_id,
+            execution_attempt_id=execution_attempt_id,
+            execution_state=state,
+            failure=failure,
+            accumulators=bounded(accumulators) if state in EXECUTION_ENDS else {},
         )
         self._say(self._address, Owed(address(JOB_MASTER, job_id), body, cause))
 
