@@ -13,6 +13,10 @@ from tailrace.pipelines.graph.operators import TRAITS, OperatorKind
 from tailrace.pipelines.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
 from tailrace.schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Partitioner
 
+_KEYED = {"key_type": "str", "key_field": None}
+_AGGREGATE = {**_KEYED, "function": "sum", "field": None, "output_type": "int"}
+_FORMAT = {"kind": "json"}
+
 PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
     OperatorKind.SOCKET_TEXT_STREAM: {
         "host": "localhost",
@@ -21,18 +25,73 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
         "max_retries": 0,
         "output_type": "str",
     },
+    OperatorKind.COLLECTION: {"output_type": "str"},
+    OperatorKind.FILES: {"paths": ["/data/*.txt"], "format": "text", "columns": None, "output_type": "str"},
+    OperatorKind.GENERATOR: {"count": 100, "rate": 12.5, "output_type": "int"},
+    OperatorKind.KAFKA_SOURCE: {
+        "topics": ["lines"],
+        "format": {
+            "kind": "avro",
+            "schema": None,
+            "framing": "registry",
+            "registry": "http://localhost:8081",
+        },
+        "starting": {"mode": "timestamp", "timestamp_ms": 0},
+        "group_id": None,
+        "bounded": True,
+        "on_bad_record": "skip",
+        "output_type": "str",
+    },
     OperatorKind.MAP: {"output_type": "str"},
     OperatorKind.FLAT_MAP: {"output_type": "str"},
     OperatorKind.FILTER: {"output_type": "str"},
-    OperatorKind.WINDOW_REDUCE: {
-        "assigner": "tumbling_processing_time",
-        "size_ms": 5000,
-        "offset_ms": 0,
-        "key_type": "str",
+    OperatorKind.MAP_BATCHES: {"output_type": "str"},
+    OperatorKind.PRE_AGGREGATE: _AGGREGATE,
+    OperatorKind.WATERMARKS: {"out_of_orderness_ms": 0, "idle_after_ms": None, "output_type": "str"},
+    OperatorKind.PROCESS: {"output_type": "str", "side_outputs": {"late": "int"}, "rich": True},
+    OperatorKind.REDUCE: {**_KEYED, "mini_batch": False, "output_type": "str"},
+    OperatorKind.AGGREGATE: {**_AGGREGATE, "mini_batch": True},
+    OperatorKind.KEYED_PROCESS: {
+        **_KEYED,
+        "output_type": "str",
+        "side_outputs": {"late": "int"},
+        "rich": True,
+    },
+    OperatorKind.WINDOW: {
+        **_KEYED,
+        "assigner": {"kind": "tumbling", "time": "processing", "size_ms": 5000, "offset_ms": 0},
+        "allowed_lateness_ms": 0,
+        "late_tag": None,
+        "aggregation": "reduce",
+        "accumulator_type": None,
+        "ingestion_time": True,
         "output_type": "str",
     },
+    OperatorKind.CO_MAP: {"output_type": "str"},
+    OperatorKind.CO_FLAT_MAP: {"output_type": "str"},
+    OperatorKind.CO_PROCESS: {"output_type": "str", "side_outputs": {"late": "int"}, "rich": True},
+    OperatorKind.KEYED_CO_PROCESS: {
+        **_KEYED,
+        "output_type": "str",
+        "side_outputs": {"late": "int"},
+        "rich": True,
+    },
     OperatorKind.PRINT: {"identifier": None},
+    OperatorKind.FILE_SINK: {
+        "path": "/data/out",
+        "format": "json",
+        "prefix": "part",
+        "roll_records": None,
+        "roll_ms": 60_000,
+    },
+    OperatorKind.KAFKA_SINK: {"topic": "counts", "format": _FORMAT},
+    OperatorKind.FOREACH: {"rich": False},
 }
+
+_SOURCES = [kind for kind in OperatorKind if TRAITS[kind].source]
+_ONE_INPUT = [kind for kind in OperatorKind if TRAITS[kind].inputs == 1]
+_TWO_INPUTS = [kind for kind in OperatorKind if TRAITS[kind].inputs == 2]
+_UNKEYED = [each for each in Partitioner if each not in (Partitioner.HASH, Partitioner.CUSTOM)]
 
 
 def node(node_id: int, kind: OperatorKind = OperatorKind.MAP, **settings: Any) -> StreamNode:
@@ -65,24 +124,38 @@ def stream_graphs(draw: st.DrawFn) -> StreamGraph:
     edges: list[StreamEdge] = []
     uids = draw(st.lists(st.none() | st.sampled_from("abcdefgh"), min_size=count, max_size=count))
     for node_id in range(1, count + 1):
-        inputs = draw(st.lists(st.sampled_from(sorted(nodes)), max_size=2)) if nodes else []
-        kind = OperatorKind.SOCKET_TEXT_STREAM
-        if inputs:
-            kind = draw(st.sampled_from([OperatorKind.MAP, OperatorKind.FLAT_MAP, OperatorKind.FILTER]))
+        outputs = [
+            (each, tag)
+            for each in nodes
+            if not TRAITS[nodes[each].kind].sink
+            for tag in (None, *json.loads(nodes[each].parameters).get("side_outputs", ()))
+        ]
+        inputs = draw(st.lists(st.sampled_from(outputs), max_size=3)) if outputs else []
+        kind = draw(st.sampled_from([_SOURCES, _ONE_INPUT, _ONE_INPUT + _TWO_INPUTS][min(len(inputs), 2)]))
         uid = uids[node_id - 1]
         nodes[node_id] = node(
             node_id,
             kind,
-            parallelism=draw(st.integers(1, 2)) if inputs else 1,
-            slot_sharing_group=draw(st.sampled_from(["default", "other"])),
+            parallelism=draw(st.integers(1, 2)) if TRAITS[kind].parallel else 1,
+            slot_sharing_group=draw(st.sampled_from(["default", "default", "other"])),
             chaining=draw(st.sampled_from(ChainingStrategy)),
             uid=uid if uids.index(uid) == node_id - 1 else None,
         )
-        for source in inputs:
-            same = nodes[source].parallelism == nodes[node_id].parallelism
-            partitioners = [Partitioner.REBALANCE, *([Partitioner.FORWARD] * 3 if same else [])]
-            partitioner = draw(st.sampled_from(partitioners))
-            edges.append(StreamEdge(source_id=source, target_id=node_id, partitioner=partitioner))
+        for place, (source_id, tag) in enumerate(inputs):
+            same = nodes[source_id].parallelism == nodes[node_id].parallelism
+            partitioners = [*([Partitioner.FORWARD] * 12 if same else []), *Partitioner]
+            allowed = [each for each in partitioners if same or each is not Partitioner.FORWARD]
+            partitioner = Partitioner.HASH if TRAITS[kind].keyed else draw(st.sampled_from(allowed))
+            edges.append(
+                StreamEdge(
+                    source_id=source_id,
+                    target_id=node_id,
+                    partitioner=partitioner,
+                    code=b"" if partitioner in _UNKEYED else b"not a pickle",
+                    output_tag=tag,
+                    input_index=min(place, TRAITS[kind].inputs - 1),
+                )
+            )
     return StreamGraph("any", nodes, edges, chaining=draw(st.sampled_from([True, True, False])))
 
 
@@ -99,16 +172,20 @@ def operator(operator_id: str, kind: OperatorKind = OperatorKind.MAP, **changes:
 
 
 def vertex(vertex_id: str, *operators: OperatorConfig, **changes: Any) -> JobVertex:
-    """A vertex of a JobGraph."""
-    own = {
+    """A vertex of a JobGraph; operators that name no other take the output of the one before them."""
+    chain = list(operators or (operator(f"{vertex_id}-operator"),))
+    for place, (before, own) in enumerate(pairwise(chain), 1):
+        if own.upstream is None:
+            chain[place] = msgspec.structs.replace(own, upstream=before.operator_id)
+    given = {
         "vertex_id": vertex_id,
         "name": vertex_id,
-        "operators": operators or (operator(f"{vertex_id}-operator"),),
+        "operators": tuple(chain),
         "parallelism": 1,
         "max_parallelism": 128,
         "slot_sharing_group": "default",
     }
-    return JobVertex(**{**own, **changes})
+    return JobVertex(**{**given, **changes})
 
 
 def source(vertex_id: str = "source", **changes: Any) -> JobVertex:
@@ -125,7 +202,7 @@ def edge(
         "source_vertex_id": source_id,
         "target_vertex_id": target_id,
         "partitioner": partitioner,
-        "code": b"not a pickle" if partitioner is Partitioner.HASH else b"",
+        "code": b"" if partitioner in _UNKEYED else b"not a pickle",
     }
     return JobEdge(**{**own, **changes})
 

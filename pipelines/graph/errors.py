@@ -39,3 +39,8 @@ def one_line(text: str) -> str:
     """The text without its line breaks, and not longer than people read."""
     line = " ".join(text.split())
     return line if len(line) <= 500 else f"{line[:497]}..."
+
+
+def shown(text: str) -> str:
+    """A name from outside, quoted, short and on one line."""
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

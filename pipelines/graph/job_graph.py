@@ -1,19 +1,23 @@
 """StreamGraph -> JobGraph: operators that can share a task are chained into one JobVertex (document 002).
 
-A chain is a line: an operator joins the one before it if none of `OBSTACLES` stands between them. They
-are document 002's conditions, and two of ours: an operator with several outputs ends its chain, since a
-JobVertex holds its operators in a row; and the number of key groups must be one for the whole vertex.
+An operator is chained to the one whose output it takes if none of `OBSTACLES` stands between them. A chain is a tree:
+an operator may have several others behind it, chained or not.
+
+The obstacles are document 002's conditions turned round, and three of ours: chaining may be off for the whole job, a
+vertex runs in one place, so that its operators need one co-location group, and it has one number of key groups. Three
+of the document's conditions always hold here: both nodes have an operator, and they are connected.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Partitioner, ResourceProfile
+from .chain import chain_name
 from .errors import ProgramError
 from .execution_graph import topological_order
 from .operator_ids import data_set_id, operator_ids
@@ -34,17 +38,17 @@ OBSTACLES: Mapping[str, Callable[[_Link], bool]] = {
     "the downstream operator has several inputs": lambda link: (
         len(link.graph.in_edges(link.downstream.node_id)) != 1
     ),
-    "the upstream operator has several outputs": lambda link: (
-        len(link.graph.out_edges(link.upstream.node_id)) != 1
-    ),
     "they are in different slot sharing groups": lambda link: (
         link.upstream.slot_sharing_group != link.downstream.slot_sharing_group
     ),
     "they are in different co-location groups": lambda link: (
         link.upstream.co_location_group != link.downstream.co_location_group
     ),
+    "the downstream operator is never chained": lambda link: (
+        link.downstream.chaining is ChainingStrategy.NEVER
+    ),
     "the downstream operator starts a chain of its own": lambda link: (
-        link.downstream.chaining is not ChainingStrategy.ALWAYS
+        link.downstream.chaining is ChainingStrategy.HEAD
     ),
     "the upstream operator is never chained": lambda link: link.upstream.chaining is ChainingStrategy.NEVER,
     "records are partitioned between them": lambda link: link.edge.partitioner is not Partitioner.FORWARD,
@@ -56,63 +60,84 @@ OBSTACLES: Mapping[str, Callable[[_Link], bool]] = {
 """Why two connected operators are not chained -> whether that is so."""
 
 
-def obstacle(graph: StreamGraph, edge: StreamEdge) -> str | None:
-    """Why the two operators of an edge are not chained; None if they are."""
+def obstacles(graph: StreamGraph, edge: StreamEdge) -> tuple[str, ...]:
+    """All that keeps the two operators of an edge from being chained; empty if they are."""
     link = _Link(graph, edge, graph.nodes[edge.source_id], graph.nodes[edge.target_id])
-    return next((reason for reason, stands in OBSTACLES.items() if stands(link)), None)
+    return tuple(reason for reason, stands in OBSTACLES.items() if stands(link))
+
+
+def obstacle(graph: StreamGraph, edge: StreamEdge) -> str | None:
+    """The first of them; None if they are chained."""
+    return next(iter(obstacles(graph, edge)), None)
 
 
 def job_graph_of(graph: StreamGraph) -> JobGraph:
     """Translates; the same program gives the same ids. Raises ProgramError."""
     if not graph.nodes:
         raise ProgramError("the program defines no operators: there is nothing to execute")
-    chained = {id(edge) for edge in graph.edges if obstacle(graph, edge) is None}
-    ids = operator_ids(graph, lambda edge: id(edge) in chained)
-    successor = {edge.source_id: edge.target_id for edge in graph.edges if id(edge) in chained}
-    followers = set(successor.values())
-    chains = [_chain(graph, node_id, successor) for node_id in graph.nodes if node_id not in followers]
-    head_of = {node.node_id: chain[0].node_id for chain in chains for node in chain}
-    vertices = tuple(_vertex(chain, ids) for chain in chains)
-    edges = _edges(graph, [edge for edge in graph.edges if id(edge) not in chained], head_of, ids)
+    chained = {id(edge) for edge in graph.edges if not obstacles(graph, edge)}
+    ids = {
+        node_id: operator_id.hex()
+        for node_id, operator_id in operator_ids(graph, lambda edge: id(edge) in chained).items()
+    }
+    upstream = {edge.target_id: edge for edge in graph.edges if id(edge) in chained}
+    vertices = []
+    head_of: dict[int, int] = {}
+    for node_id in graph.nodes:
+        if node_id not in upstream:
+            chain = tuple(_chain(graph, node_id, upstream))
+            head_of.update((node.node_id, node_id) for node in chain)
+            vertices.append(_vertex(chain, upstream, ids))
     unordered = JobGraph(
-        name=graph.name, vertices=vertices, edges=edges, configuration=dict(graph.configuration)
-    )
-    return JobGraph(
         name=graph.name,
-        vertices=topological_order(unordered),
-        edges=edges,
-        configuration=unordered.configuration,
+        vertices=tuple(vertices),
+        edges=_edges([edge for edge in graph.edges if id(edge) not in chained], head_of, ids),
+        configuration=dict(graph.configuration),
+        python_files=tuple(graph.python_files),
     )
+    return msgspec.structs.replace(unordered, vertices=topological_order(unordered))
 
 
-def _chain(graph: StreamGraph, head: int, successor: Mapping[int, int]) -> tuple[StreamNode, ...]:
-    chain = [graph.nodes[head]]
-    while (following := successor.get(chain[-1].node_id)) is not None:
-        chain.append(graph.nodes[following])
-    return tuple(chain)
+def _chain(graph: StreamGraph, head: int, upstream: Mapping[int, StreamEdge]) -> Iterable[StreamNode]:
+    """The operators of a chain in pre-order."""
+    waiting = [head]
+    while waiting:
+        node_id = waiting.pop()
+        yield graph.nodes[node_id]
+        waiting += [
+            edge.target_id
+            for edge in reversed(graph.out_edges(node_id))
+            if upstream.get(edge.target_id) is edge
+        ]
 
 
-def _vertex(chain: tuple[StreamNode, ...], ids: Mapping[int, bytes]) -> JobVertex:
+def _vertex(
+    chain: tuple[StreamNode, ...], upstream: Mapping[int, StreamEdge], ids: Mapping[int, str]
+) -> JobVertex:
     head = chain[0]
+    operators = tuple(_operator(node, upstream.get(node.node_id), ids) for node in chain)
     return JobVertex(
-        vertex_id=ids[head.node_id].hex(),
-        name=" -> ".join(node.name for node in chain),
-        operators=tuple(
-            OperatorConfig(
-                operator_id=ids[node.node_id].hex(),
-                name=node.name,
-                kind=node.kind.value,
-                parameters=node.parameters,
-                code=node.code,
-                location=node.location,
-            )
-            for node in chain
-        ),
+        vertex_id=ids[head.node_id],
+        name=chain_name(operators),
+        operators=operators,
         parallelism=head.parallelism,
         max_parallelism=head.max_parallelism,
         slot_sharing_group=head.slot_sharing_group,
         co_location_group=head.co_location_group,
         resource_profile=_sum([node.resources for node in chain if node.resources is not None]),
+    )
+
+
+def _operator(node: StreamNode, before: StreamEdge | None, ids: Mapping[int, str]) -> OperatorConfig:
+    return OperatorConfig(
+        operator_id=ids[node.node_id],
+        name=node.name,
+        kind=node.kind.value,
+        parameters=node.parameters,
+        code=node.code,
+        location=node.location,
+        upstream=None if before is None else ids[before.source_id],
+        output_tag=None if before is None else before.output_tag,
     )
 
 
@@ -130,7 +155,7 @@ def _sum(profiles: list[ResourceProfile]) -> ResourceProfile | None:
 
 
 def _edges(
-    graph: StreamGraph, edges: list[StreamEdge], head_of: Mapping[int, int], ids: Mapping[int, bytes]
+    edges: list[StreamEdge], head_of: Mapping[int, int], ids: Mapping[int, str]
 ) -> tuple[JobEdge, ...]:
     seen: Counter[tuple[int, int]] = Counter()
     result = []
@@ -139,11 +164,15 @@ def _edges(
         source, target = ids[edge.source_id], ids[edge.target_id]
         result.append(
             JobEdge(
-                data_set_id=data_set_id(source, target, seen[ends]),
-                source_vertex_id=ids[head_of[edge.source_id]].hex(),
-                target_vertex_id=ids[head_of[edge.target_id]].hex(),
+                data_set_id=data_set_id(bytes.fromhex(source), bytes.fromhex(target), seen[ends]),
+                source_vertex_id=ids[head_of[edge.source_id]],
+                target_vertex_id=ids[head_of[edge.target_id]],
                 partitioner=edge.partitioner,
                 code=edge.code,
+                source_operator_id=source,
+                output_tag=edge.output_tag,
+                input_index=edge.input_index,
+                parameters=edge.parameters,
             )
         )
         seen[ends] += 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
-from ...schemas.types import Partitioner, ResourceProfile
+from ...schemas.types import Partitioner, PythonFile, ResourceProfile
 from .operators import OperatorKind
 
 DEFAULT_SLOT_SHARING_GROUP = "default"
@@ -60,11 +60,46 @@ class StreamEdge:
     """The side output of the source; None for its main output."""
     input_index: int = 0
     """Which input of the target: 0, or 1 for the second one of a connected operator."""
+    through: tuple[int, ...] = ()
+    """The virtual nodes between the two, in the order in which records would pass them."""
+
+
+class VirtualNodeKind(StrEnum):
+    """What a transformation that becomes no operator does."""
+
+    PARTITION = "PARTITION"
+    """Says how records are distributed."""
+    SIDE_OUTPUT = "SIDE_OUTPUT"
+    """Picks a side output."""
+    UNION = "UNION"
+    """Puts streams together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VirtualNode:
+    """A step of the program that runs nowhere: what it says is folded into the edges that pass through it."""
+
+    node_id: int
+    kind: VirtualNodeKind
+    inputs: tuple[int, ...]
+    """Nodes, virtual or not."""
+    partitioner: Partitioner | None = None
+    output_tag: str | None = None
+    location: str | None = None
+
+    def __str__(self) -> str:
+        match self.kind:
+            case VirtualNodeKind.PARTITION:
+                return str(self.partitioner)
+            case VirtualNodeKind.SIDE_OUTPUT:
+                return f"side output {self.output_tag}"
+            case VirtualNodeKind.UNION:
+                return "union"
 
 
 @dataclass(frozen=True)
 class StreamGraph:
-    """A program's operators, by node id, and edges."""
+    """A program's operators, by node id, and the edges between them."""
 
     name: str
     nodes: Mapping[int, StreamNode]
@@ -72,6 +107,10 @@ class StreamGraph:
     chaining: bool = True
     """False: no operator is chained with another."""
     configuration: Mapping[str, str] = field(default_factory=dict)
+    python_files: Sequence[PythonFile] = ()
+    """What the program ships."""
+    virtual_nodes: Mapping[int, VirtualNode] = field(default_factory=dict)
+    """By id; ids are shared with `nodes`."""
 
     @cached_property
     def _by_source(self) -> Mapping[int, tuple[StreamEdge, ...]]:

@@ -1,0 +1,261 @@
+"""Which parameters an operator or an edge may have: one row per kind, checked before a graph is accepted.
+
+A rule looks at one value and names each thing that is wrong with it, in one line, with the path to it. Whatever no rule
+allows is a fault too: a parameter that is misspelt, or of a newer release, must not be passed over in silence.
+Parameters that may be null may be left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from ...schemas.types import Partitioner
+from ..types import RecordType, RecordTypeError
+from .errors import one_line, shown
+from .operators import OperatorKind
+
+Rule = Callable[[str, Any], Iterator[str]]
+"""(path, value; None where it is left out) -> what is wrong with it."""
+
+
+def parameter_faults(kind: OperatorKind, parameters: str, *, sink: bool) -> Iterator[str]:
+    """What is wrong with OperatorConfig.parameters."""
+    common = _SINK if sink else _SENDER
+    yield from _object_faults(parameters, {**common, **_OPERATORS[kind]})
+
+
+def edge_parameter_faults(partitioner: Partitioner, parameters: str) -> Iterator[str]:
+    """What is wrong with JobEdge.parameters."""
+    keyed = partitioner in (Partitioner.HASH, Partitioner.CUSTOM)
+    yield from _object_faults(parameters, _KEYED_EDGE if keyed else {})
+
+
+def _object_faults(text: str, rules: Mapping[str, Rule]) -> Iterator[str]:
+    try:
+        parameters = msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError) as error:
+        yield f"its parameters are no JSON object: {one_line(str(error))}"
+        return
+    yield from _field_faults("", parameters, rules)
+
+
+def _field_faults(path: str, value: Mapping[str, Any], rules: Mapping[str, Rule]) -> Iterator[str]:
+    for name, rule in rules.items():
+        yield from rule(f"{path}{name}", value.get(name))
+    for name in (name for name in value if name not in rules):
+        known = f"only {', '.join(rules)}" if rules else "none"
+        yield f"there is no parameter {shown(path + name)} here, {known}"
+
+
+def _json(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _value(is_right: Callable[[Any], bool], wanted: str) -> Rule:
+    def faults(path: str, value: Any) -> Iterator[str]:
+        if not is_right(value):
+            yield f"its parameter {path} is {_json(value)}, not {wanted}"
+
+    return faults
+
+
+def _optional(rule: Rule) -> Rule:
+    return lambda path, value: iter(()) if value is None else rule(path, value)
+
+
+def _whole(wanted: str, least: int, most: int = 2**53) -> Rule:
+    return _value(lambda value: type(value) is int and least <= value <= most, wanted)
+
+
+def _one_of(*names: str) -> Rule:
+    return _value(lambda value: isinstance(value, str) and value in names, f"one of {', '.join(names)}")
+
+
+def _texts(wanted: str, *, least: int = 1) -> Rule:
+    return _value(
+        lambda value: isinstance(value, list) and len(value) >= least and all(map(_is_filled, value)), wanted
+    )
+
+
+def _variants(name: str, variants: Mapping[str, Mapping[str, Rule]], **common: Rule) -> Rule:
+    """An object whose field `name` says which other fields it has; those of other variants may be null."""
+    everywhere = {field: _null for fields in variants.values() for field in fields}
+    kinds = _one_of(*variants)
+
+    def faults(path: str, value: Any) -> Iterator[str]:
+        if not isinstance(value, dict):
+            yield f"its parameter {path} is {_json(value)}, not an object"
+            return
+        own = value.get(name)
+        fields = variants.get(own) if isinstance(own, str) else None
+        if fields is None:
+            yield from kinds(f"{path}.{name}", own)
+        else:
+            yield from _field_faults(f"{path}.", value, {**everywhere, **common, name: kinds, **fields})
+
+    return faults
+
+
+def _types_by_tag(path: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield f"its parameter {path} is {_json(value)}, not an object of record types by tag"
+        return
+    for tag, form in value.items():
+        yield from _record_type(f"{path}.{shown(tag)}", form)
+
+
+def _record_type(path: str, value: Any) -> Iterator[str]:
+    try:
+        RecordType.from_json(value)
+    except RecordTypeError as error:
+        yield f"its {path} is no record type: {one_line(str(error))}"
+
+
+def _is_filled(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        msgspec.json.decode(value)
+    except (msgspec.DecodeError, TypeError, RecursionError, UnicodeError):
+        return False
+    return isinstance(value, str)
+
+
+def _is_rate(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value) and value > 0
+
+
+_null = _value(lambda value: value is None, "null")
+_flag = _optional(_value(lambda value: type(value) is bool, "true or false"))
+_name = _value(_is_filled, "one or more characters")
+_size = _whole("a number of milliseconds, 1 or more", 1)
+_distance = _whole("a number of milliseconds, 0 or more", 0)
+_offset = _optional(_whole("a number of milliseconds", -(2**53)))
+_field = _optional(_name)
+
+_SINK: Mapping[str, Rule] = {"rich": _flag}
+_SENDER: Mapping[str, Rule] = {
+    **_SINK,
+    "output_type": _record_type,
+    "side_outputs": _optional(_types_by_tag),
+}
+_KEYED: Mapping[str, Rule] = {"key_type": _record_type, "key_field": _field}
+_KEYED_EDGE: Mapping[str, Rule] = {"key_type": _optional(_record_type), "key_field": _field}
+
+_AGGREGATIONS = ("sum", "min", "max", "min_by", "max_by")
+_AGGREGATE: Mapping[str, Rule] = {
+    "function": _one_of(*_AGGREGATIONS),
+    "field": _field,
+    **_KEYED,
+    "mini_batch": _flag,
+}
+
+_FORMAT = _variants(
+    "kind",
+    {
+        "text": {},
+        "raw": {},
+        "json": {"schema": _optional(_value(_is_json, "a schema as JSON text"))},
+        "avro": {
+            "schema": _optional(_value(_is_json, "an Avro schema as JSON text")),
+            "framing": _one_of("single-object", "registry", "none"),
+            "registry": _optional(_name),
+        },
+    },
+    framing=_optional(_one_of("none")),
+)
+_STARTING = _variants(
+    "mode",
+    {
+        "earliest": {},
+        "latest": {},
+        "committed": {},
+        "timestamp": {"timestamp_ms": _distance},
+    },
+)
+_ASSIGNER = _variants(
+    "kind",
+    {
+        "tumbling": {"size_ms": _size, "offset_ms": _offset},
+        "sliding": {"size_ms": _size, "slide_ms": _size, "offset_ms": _offset},
+        "session": {"gap_ms": _size},
+    },
+    time=_one_of("processing", "event"),
+    offset_ms=_optional(_whole("0 or null", 0, 0)),
+)
+
+_OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
+    {
+        OperatorKind.SOCKET_TEXT_STREAM: {
+            "host": _value(_is_filled, "a host name"),
+            "port": _whole("a port, 1 to 65535", 1, 65535),
+            "delimiter": _name,
+            "max_retries": _whole("a number of retries, -1 for no end", -1),
+        },
+        OperatorKind.COLLECTION: {},
+        OperatorKind.FILES: {
+            "paths": _texts("a list of paths, one or more"),
+            "format": _one_of("text", "avro", "parquet"),
+            "columns": _optional(_texts("a list of columns, one or more, or null")),
+        },
+        OperatorKind.GENERATOR: {
+            "count": _optional(_whole("a number of records, or null", 0)),
+            "rate": _optional(_value(_is_rate, "a number of records per second above 0, or null")),
+        },
+        OperatorKind.KAFKA_SOURCE: {
+            "topics": _texts("a list of topics, one or more"),
+            "format": _FORMAT,
+            "starting": _STARTING,
+            "group_id": _optional(_name),
+            "bounded": _flag,
+            "on_bad_record": _one_of("fail", "skip"),
+        },
+        OperatorKind.MAP: {},
+        OperatorKind.FLAT_MAP: {},
+        OperatorKind.FILTER: {},
+        OperatorKind.MAP_BATCHES: {},
+        OperatorKind.PRE_AGGREGATE: _AGGREGATE,
+        OperatorKind.WATERMARKS: {
+            "out_of_orderness_ms": _distance,
+            "idle_after_ms": _optional(_size),
+        },
+        OperatorKind.PROCESS: {},
+        OperatorKind.REDUCE: {**_KEYED, "mini_batch": _flag},
+        OperatorKind.AGGREGATE: _AGGREGATE,
+        OperatorKind.KEYED_PROCESS: _KEYED,
+        OperatorKind.WINDOW: {
+            "assigner": _ASSIGNER,
+            "allowed_lateness_ms": _optional(_distance),
+            "late_tag": _optional(_name),
+            "aggregation": _one_of("reduce", "aggregate", "none", *_AGGREGATIONS),
+            "field": _field,
+            **_KEYED,
+            "accumulator_type": _optional(_record_type),
+            "ingestion_time": _flag,
+        },
+        OperatorKind.CO_MAP: {},
+        OperatorKind.CO_FLAT_MAP: {},
+        OperatorKind.CO_PROCESS: {},
+        OperatorKind.KEYED_CO_PROCESS: _KEYED,
+        OperatorKind.PRINT: {
+            "identifier": _optional(_value(lambda value: isinstance(value, str), "a text or null"))
+        },
+        OperatorKind.FILE_SINK: {
+            "path": _name,
+            "format": _one_of("text", "avro", "parquet", "json"),
+            "prefix": _optional(_name),
+            "roll_records": _optional(_whole("a number of records, 1 or more, or null", 1)),
+            "roll_ms": _optional(_size),
+        },
+        OperatorKind.KAFKA_SINK: {"topic": _name, "format": _FORMAT},
+        OperatorKind.FOREACH: {},
+    }
+)
