@@ -9,6 +9,7 @@ import pytest
 from graphs import line, node, stream_graphs
 from hypothesis import given
 
+from tailrace.pipelines.graph.chain import edge_type, input_types, source_operator
 from tailrace.pipelines.graph.errors import ProgramError
 from tailrace.pipelines.graph.job_graph import OBSTACLES, job_graph_of, obstacle
 from tailrace.pipelines.graph.operators import OperatorKind
@@ -17,6 +18,10 @@ from tailrace.pipelines.graph.validation import validate
 from tailrace.schemas.types import JobGraph, Partitioner
 
 SOURCE = OperatorKind.SOCKET_TEXT_STREAM
+
+
+Connection = tuple[str, str | None, Partitioner, str, int]
+"""Sender, side output, partitioner, receiver, which input of it."""
 
 
 def chains_of(graph: JobGraph) -> list[list[str]]:
@@ -48,28 +53,45 @@ def test_ids_do_not_depend_on_how_nodes_are_numbered(graph: StreamGraph) -> None
 @given(stream_graphs())
 def test_chaining_keeps_every_operator_and_every_connection(graph: StreamGraph) -> None:
     job = job_graph_of(graph)
-    place = {
-        operator.name: (vertex.vertex_id, i)
-        for vertex in job.vertices
-        for i, operator in enumerate(vertex.operators)
-    }
-    assert sorted(place) == sorted(of.name for of in graph.nodes.values())
+    operators = {of.operator_id: of.name for vertex in job.vertices for of in vertex.operators}
+    assert sorted(operators.values()) == sorted(of.name for of in graph.nodes.values())
     assert sum(len(vertex.operators) for vertex in job.vertices) == len(graph.nodes)
-    tails = {vertex.vertex_id: len(vertex.operators) - 1 for vertex in job.vertices}
-    between: Counter[tuple[str, str, Partitioner]] = Counter()
-    for edge in graph.edges:
-        (before, i), (after, k) = (
-            place[graph.nodes[edge.source_id].name],
-            place[graph.nodes[edge.target_id].name],
-        )
-        if obstacle(graph, edge) is None:
-            assert (before, i + 1) == (after, k)
-        else:
-            assert (i, k) == (tails[before], 0), (
-                "an edge leaves the end of a chain and reaches the head of one"
-            )
-            between[before, after, edge.partitioner] += 1
-    assert between == Counter((e.source_vertex_id, e.target_vertex_id, e.partitioner) for e in job.edges)
+    chained: Counter[Connection] = Counter(
+        (operators[of.upstream], of.output_tag, Partitioner.FORWARD, of.name, 0)
+        for vertex in job.vertices
+        for of in vertex.operators
+        if of.upstream is not None
+    )
+    between: Counter[Connection] = Counter()
+    for edge in job.edges:
+        target = next(vertex for vertex in job.vertices if vertex.vertex_id == edge.target_vertex_id)
+        source = next(vertex for vertex in job.vertices if vertex.vertex_id == edge.source_vertex_id)
+        sender = source_operator(source, edge)
+        between[
+            sender.name, edge.output_tag, edge.partitioner, target.operators[0].name, edge.input_index
+        ] += 1
+    wanted: dict[bool, Counter[Connection]] = {True: Counter(), False: Counter()}
+    for each in graph.edges:
+        before, after = graph.nodes[each.source_id].name, graph.nodes[each.target_id].name
+        connection = before, each.output_tag, each.partitioner, after, each.input_index
+        wanted[obstacle(graph, each) is None][connection] += 1
+    assert chained == wanted[True]
+    assert between == wanted[False]
+
+
+@given(stream_graphs())
+def test_chains_are_trees_in_pre_order_and_of_one_kind_of_place(graph: StreamGraph) -> None:
+    job = job_graph_of(graph)
+    nodes = {node.name: node for node in graph.nodes.values()}
+    for vertex in job.vertices:
+        branch = [vertex.operators[0]]
+        assert branch[0].upstream is None
+        for operator in vertex.operators[1:]:
+            while branch[-1].operator_id != operator.upstream:
+                branch.pop()
+            branch.append(operator)
+        own = [nodes[operator.name] for operator in vertex.operators]
+        assert len({(n.parallelism, n.max_parallelism, n.slot_sharing_group) for n in own}) == 1
 
 
 @given(stream_graphs())
@@ -109,17 +131,30 @@ def joined() -> StreamGraph:
 
 
 def forked() -> StreamGraph:
-    graph = line(node(1, SOURCE), node(2))
-    edge = StreamEdge(source_id=1, target_id=3, partitioner=Partitioner.FORWARD)
-    return StreamGraph("forked", {**graph.nodes, 3: node(3)}, [*graph.edges, edge])
+    """One source with a map behind it and, behind that, a filter with a sink and another sink; and one more map."""
+    nodes = [
+        node(1, SOURCE, name="Source: Lines"),
+        node(2, OperatorKind.PROCESS, name="Split"),
+        node(3, OperatorKind.FILTER, name="Filter"),
+        node(4, OperatorKind.PRINT, name="Sink: Good"),
+        node(5, OperatorKind.PRINT, name="Sink: Late"),
+        node(6, name="Map"),
+    ]
+    edges = [
+        StreamEdge(source_id=a, target_id=b, partitioner=Partitioner.FORWARD, output_tag=tag)
+        for a, b, tag in [(1, 2, None), (2, 3, None), (3, 4, None), (2, 5, "late"), (1, 6, None)]
+    ]
+    return StreamGraph("forked", {n.node_id: n for n in nodes}, edges)
 
 
 SEPARATED = {
     "chaining is disabled for the job": two(chaining=False),
     "the downstream operator has several inputs": joined(),
-    "the upstream operator has several outputs": forked(),
     "they are in different slot sharing groups": two(slot_sharing_group="other"),
     "they are in different co-location groups": two(co_location_group="other"),
+    "the downstream operator is never chained": line(
+        node(1, SOURCE), node(2, chaining=ChainingStrategy.NEVER)
+    ),
     "the downstream operator starts a chain of its own": line(
         node(1, SOURCE), node(2, chaining=ChainingStrategy.HEAD)
     ),
@@ -140,6 +175,36 @@ def test_each_obstacle_by_itself_keeps_operators_apart(reason: str) -> None:
 def test_nothing_keeps_apart_what_has_no_obstacle() -> None:
     graph = two()
     assert obstacle(graph, graph.edges[0]) is None
+
+
+def test_a_chain_branches() -> None:
+    (vertex,) = job_graph_of(forked()).vertices
+    assert vertex.name == "Source: Lines -> (Split -> (Filter -> Sink: Good, Sink: Late), Map)"
+    names = {operator.operator_id: operator.name for operator in vertex.operators}
+    assert [(of.name, of.upstream and names[of.upstream], of.output_tag) for of in vertex.operators] == [
+        ("Source: Lines", None, None),
+        ("Split", "Source: Lines", None),
+        ("Filter", "Split", None),
+        ("Sink: Good", "Filter", None),
+        ("Sink: Late", "Split", "late"),
+        ("Map", "Source: Lines", None),
+    ]
+
+
+def test_an_edge_leaves_the_middle_of_a_chain() -> None:
+    graph = forked()
+    nodes = {**graph.nodes, 5: dataclasses.replace(graph.nodes[5], parallelism=3)}
+    edges = [
+        dataclasses.replace(each, partitioner=Partitioner.REBALANCE) if each.target_id == 5 else each
+        for each in graph.edges
+    ]
+    first, second = (job := job_graph_of(StreamGraph("forked", nodes, edges))).vertices
+    assert first.name == "Source: Lines -> (Split -> Filter -> Sink: Good, Map)"
+    (edge,) = job.edges
+    assert (source_operator(first, edge).name, edge.output_tag) == ("Split", "late")
+    assert edge.target_vertex_id == second.vertex_id
+    assert str(edge_type(job, edge)) == "int"
+    assert [str(of) for of in input_types(job, second, second.operators[0])] == ["int"]
 
 
 def test_an_operator_that_is_never_chained_stands_alone() -> None:

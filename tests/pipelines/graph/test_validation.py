@@ -9,16 +9,21 @@ from typing import Any
 
 import msgspec
 import pytest
-from graphs import edge, job_graph, operator, source, vertex
+from graphs import edge, job_graph, operator, source, stream_graphs, vertex
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tailrace.pipelines.graph.errors import InvalidJobGraph
-from tailrace.pipelines.graph.operators import OperatorKind
+from tailrace.pipelines.graph.job_graph import job_graph_of
+from tailrace.pipelines.graph.operators import TRAITS, OperatorKind
+from tailrace.pipelines.graph.stream_graph import StreamGraph
 from tailrace.pipelines.graph.validation import check, validate
-from tailrace.schemas.types import JobGraph, Partitioner, ResourceProfile
+from tailrace.schemas.types import JobGraph, Partitioner, PythonFile, ResourceProfile
 
 GOOD = job_graph(source(), vertex("map"), edge("source", "map"))
-REDUCE = operator("reduce", OperatorKind.WINDOW_REDUCE)
+REDUCE = operator("reduce", OperatorKind.WINDOW)
 PRINT = operator("print", OperatorKind.PRINT)
+CO_MAP = operator("co_map", OperatorKind.CO_MAP)
 
 
 def profile(**extended: float) -> ResourceProfile:
@@ -34,11 +39,21 @@ def profile(**extended: float) -> ResourceProfile:
     )
 
 
+def kafka(**changes: Any) -> JobGraph:
+    """A graph of a Kafka source with these parameters."""
+    return parameters(OperatorKind.KAFKA_SOURCE, **changes)
+
+
+def window(**assigner: Any) -> JobGraph:
+    """A graph of a window with this assigner."""
+    return parameters(OperatorKind.WINDOW, assigner=assigner)
+
+
 def parameters(kind: OperatorKind, **changes: Any) -> JobGraph:
     """A graph whose one operator of that kind has these parameters."""
     own = msgspec.json.decode(operator("x", kind).parameters)
     changed = operator("x", kind, parameters=msgspec.json.encode({**own, **changes}).decode())
-    if kind is OperatorKind.SOCKET_TEXT_STREAM:
+    if TRAITS[kind].source:
         return job_graph(vertex("v", changed))
     return job_graph(source(), vertex("v", changed), edge("source", "v", Partitioner.HASH))
 
@@ -84,7 +99,7 @@ BAD = {
     ),
     "its parallelism is 2, but socket_text_stream reads from one place": job_graph(source(parallelism=2)),
     "vertex 'source': it has no operators": job_graph(source(operators=())),
-    "its kind 'teleport' is none of socket_text_stream, map": job_graph(
+    "its kind 'teleport' is none of socket_text_stream, collection, files": job_graph(
         vertex("a", msgspec.structs.replace(operator("t"), kind="teleport"))
     ),
     "a source must be the first": job_graph(
@@ -95,7 +110,29 @@ BAD = {
     "a keyed operator must be the first": job_graph(
         source(), vertex("a", operator("m"), REDUCE), edge("source", "a", Partitioner.HASH)
     ),
-    "a sink must be the last": job_graph(source(), vertex("a", PRINT, operator("m")), edge("source", "a")),
+    "an operator with two inputs must be the first": job_graph(
+        source(), vertex("a", operator("m"), CO_MAP), edge("source", "a")
+    ),
+    "it takes the output of 'print': a sink has none": job_graph(
+        source(), vertex("a", PRINT, operator("m")), edge("source", "a")
+    ),
+    "it is the first of its vertex: it takes what the vertex receives": job_graph(
+        source(), vertex("a", operator("m", upstream="source-operator")), edge("source", "a")
+    ),
+    "it is not the first of its vertex, and does not say which operator's output": job_graph(
+        source(), vertex("a", operators=(operator("m"), operator("n"))), edge("source", "a")
+    ),
+    "the operator 'x', whose output it takes, is not above it in the chain": job_graph(
+        source(), vertex("a", operator("m"), operator("n", upstream="x")), edge("source", "a")
+    ),
+    "the operator 'n', whose output it takes, is not above it in the chain": job_graph(
+        source(),
+        vertex("a", operator("m"), operator("n"), operator("o", upstream="m"), operator("p", upstream="n")),
+        edge("source", "a"),
+    ),
+    "'m' has no side output 'late'": job_graph(
+        source(), vertex("a", operator("m"), operator("n", output_tag="late")), edge("source", "a")
+    ),
     "its code is missing": job_graph(source(), vertex("a", operator("m", code=b"")), edge("source", "a")),
     "it has code, but print takes none": job_graph(
         source(), vertex("a", operator("p", OperatorKind.PRINT, code=b"x")), edge("source", "a")
@@ -106,14 +143,53 @@ BAD = {
     "its parameters are no JSON object: Input data was truncated": job_graph(
         source(), vertex("a", operator("m", parameters="{")), edge("source", "a")
     ),
-    "its output_type cannot be read": parameters(OperatorKind.MAP, output_type="integer"),
-    "its parameter port is '0', not a port": parameters(OperatorKind.SOCKET_TEXT_STREAM, port=0),
-    "its parameter host is '', not a host name": parameters(OperatorKind.SOCKET_TEXT_STREAM, host=""),
-    "its parameter size_ms is '0', not a number": parameters(OperatorKind.WINDOW_REDUCE, size_ms=0),
-    "its parameter size_ms is 'True', not a number": parameters(OperatorKind.WINDOW_REDUCE, size_ms=True),
-    "its parameter assigner is 'sliding'": parameters(OperatorKind.WINDOW_REDUCE, assigner="sliding"),
-    "its parameter key_type is 'None'": parameters(OperatorKind.WINDOW_REDUCE, key_type=None),
-    "its parameter identifier is '7'": parameters(OperatorKind.PRINT, identifier=7),
+    "its output_type is no record type: 'integer'": parameters(OperatorKind.MAP, output_type="integer"),
+    "its side_outputs.'late' is no record type": parameters(OperatorKind.PROCESS, side_outputs={"late": 1}),
+    "its parameter side_outputs is [], not an object": parameters(OperatorKind.PROCESS, side_outputs=[]),
+    "its parameter rich is 1, not true or false": parameters(OperatorKind.MAP, rich=1),
+    "its parameter port is 0, not a port": parameters(OperatorKind.SOCKET_TEXT_STREAM, port=0),
+    'its parameter host is "", not a host name': parameters(OperatorKind.SOCKET_TEXT_STREAM, host=""),
+    "its parameter paths is [], not a list of paths": parameters(OperatorKind.FILES, paths=[]),
+    'its parameter columns is [""], not a list': parameters(OperatorKind.FILES, columns=[""]),
+    "its parameter rate is 0, not a number of records per second": parameters(OperatorKind.GENERATOR, rate=0),
+    "its parameter count is true, not a number of records": parameters(OperatorKind.GENERATOR, count=True),
+    'its parameter format.kind is "xml", not one of text, raw': kafka(format={"kind": "xml"}),
+    "its parameter format is null, not an object": kafka(format=None),
+    'its parameter format.schema is "{", not an Avro schema': kafka(
+        format={"kind": "avro", "framing": "none", "schema": "{"}
+    ),
+    "its parameter format.framing is null, not one of single-object": kafka(
+        format={"kind": "avro", "schema": "{}"}
+    ),
+    'its parameter format.schema is "{}", not null': kafka(format={"kind": "text", "schema": "{}"}),
+    'its parameter starting.mode is "now", not one of earliest': kafka(starting={"mode": "now"}),
+    "its parameter starting.timestamp_ms is null, not a number": kafka(starting={"mode": "timestamp"}),
+    "its parameter starting.timestamp_ms is 5, not null": kafka(
+        starting={"mode": "latest", "timestamp_ms": 5}
+    ),
+    'its parameter on_bad_record is "hide", not one of fail, skip': kafka(on_bad_record="hide"),
+    "its parameter assigner.size_ms is 0, not a number": window(kind="tumbling", time="event", size_ms=0),
+    "its parameter assigner.size_ms is true, not a number": window(
+        kind="tumbling", time="event", size_ms=True
+    ),
+    "its parameter assigner.slide_ms is null, not a number": window(kind="sliding", time="event", size_ms=10),
+    "its parameter assigner.gap_ms is 7, not null": window(
+        kind="tumbling", time="event", size_ms=10, gap_ms=7
+    ),
+    'its parameter assigner.kind is "hopping", not one of tumbling': window(kind="hopping"),
+    "its parameter assigner.time is null, not one of processing, event": window(kind="session", gap_ms=1),
+    "its key_type is no record type: None": parameters(OperatorKind.WINDOW, key_type=None),
+    'its parameter function is "avg", not one of sum': parameters(OperatorKind.AGGREGATE, function="avg"),
+    "its parameter identifier is 7, not a text": parameters(OperatorKind.PRINT, identifier=7),
+    "there is no parameter 'host' here, only rich, output_type, side_outputs": parameters(
+        OperatorKind.MAP, host="x"
+    ),
+    "there is no parameter 'starting.at' here, only timestamp_ms, mode": kafka(
+        starting={"mode": "latest", "at": 3}
+    ),
+    "the shipped file '../x.py' has no relative path": job_graph(
+        source(), python_files=(PythonFile(path="../x.py", content=b""),)
+    ),
     "edge 'source-map': its target 'map' is no vertex": job_graph(source(), edge("source", "map")),
     "edge 'x-source': its source 'x' is no vertex": job_graph(source(), edge("x", "source")),
     "edge 'a.b': its id is not": job_graph(source(), vertex("map"), edge("source", "map", data_set_id="a.b")),
@@ -136,8 +212,32 @@ BAD = {
     "FORWARD cannot join parallelism 1 with 2": job_graph(
         source(), vertex("map", parallelism=2), edge("source", "map", Partitioner.FORWARD)
     ),
-    "BROADCAST is not supported yet": job_graph(
-        source(), vertex("map"), edge("source", "map", Partitioner.BROADCAST)
+    "it is partitioned by CUSTOM but has no partitioner": job_graph(
+        source(), vertex("map"), edge("source", "map", Partitioner.CUSTOM, code=b"")
+    ),
+    "it has code, but BROADCAST takes none": job_graph(
+        source(), vertex("map"), edge("source", "map", Partitioner.BROADCAST, code=b"x")
+    ),
+    "its key_type is no record type: 'integer'": job_graph(
+        source(), vertex("map"), edge("source", "map", Partitioner.HASH, parameters='{"key_type": "integer"}')
+    ),
+    "there is no parameter 'key_type' here, none": job_graph(
+        source(), vertex("map"), edge("source", "map", parameters='{"key_type": "str"}')
+    ),
+    "its parameters are no JSON object: Expected": job_graph(
+        source(), vertex("map"), edge("source", "map", parameters="7")
+    ),
+    "its source operator 'x' is none of the vertex 'source'": job_graph(
+        source(), vertex("map"), edge("source", "map", source_operator_id="x")
+    ),
+    "'source-operator' has no side output 'late'": job_graph(
+        source(), vertex("map"), edge("source", "map", output_tag="late")
+    ),
+    "an edge reaches its input 1, but map has only 1, from 0": job_graph(
+        source(), vertex("map"), edge("source", "map"), edge("source", "map", data_set_id="b", input_index=1)
+    ),
+    "no edge reaches its input 1, and co_map has 2": job_graph(
+        source(), vertex("v", CO_MAP), edge("source", "v")
     ),
     "the vertices a, b form a cycle": job_graph(
         source(), vertex("a"), vertex("b"), edge("source", "a"), edge("a", "b"), edge("b", "a")
@@ -152,12 +252,49 @@ BAD = {
     "vertex 'p': a sink cannot have an output": job_graph(
         source(), vertex("p", PRINT), vertex("map"), edge("source", "p"), edge("p", "map")
     ),
+    "vertex 'source': a sink cannot have an output": job_graph(
+        vertex("source", operator("s", OperatorKind.SOCKET_TEXT_STREAM), PRINT),
+        vertex("map"),
+        edge("source", "map", source_operator_id="print"),
+    ),
 }
 
 
 def test_a_good_graph_has_nothing_wrong() -> None:
     assert validate(GOOD) == []
     check(GOOD)
+
+
+@given(stream_graphs())
+def test_any_graph_of_any_kinds_is_good(graph: StreamGraph) -> None:
+    assert validate(job_graph_of(graph)) == []
+
+
+@pytest.mark.parametrize("kind", OperatorKind)
+def test_every_kind_refuses_what_it_does_not_know_and_names_what_it_does(kind: OperatorKind) -> None:
+    (reason,) = [each for each in validate(parameters(kind, colour="red")) if "colour" in each]
+    assert "there is no parameter 'colour' here, only " in reason
+    assert all(name in reason for name in msgspec.json.decode(operator("x", kind).parameters))
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+)
+
+
+@given(st.sampled_from(OperatorKind), st.data())
+def test_no_value_of_any_parameter_breaks_the_check(kind: OperatorKind, data: st.DataObject) -> None:
+    own = msgspec.json.decode(operator("x", kind).parameters)
+    name = data.draw(st.sampled_from([*own, "side_outputs", "rich", "other"]))
+    changed = {name: data.draw(JSON)}
+    if isinstance(own.get(name), dict) and data.draw(st.booleans()):
+        changed = {name: {**own[name], data.draw(st.sampled_from([*own[name]])): data.draw(JSON)}}
+    assert all("\n" not in line and len(line) < 1000 for line in validate(parameters(kind, **changed)))
 
 
 @pytest.mark.parametrize(("reason", "graph"), BAD.items(), ids=list(BAD))
