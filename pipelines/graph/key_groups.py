@@ -36,6 +36,11 @@ def default_max_parallelism(parallelism: int) -> int:
     return min(max(1 << (wanted - 1).bit_length(), DEFAULT_LOWER_BOUND), UPPER_BOUND)
 
 
+def key_bytes(key: Any) -> bytes:
+    """A key's canonical form: the same bytes for equal keys, in every process. Raises UnstableKey."""
+    return _encode(key if type(key) is str else _canonical(key))
+
+
 def key_group_of(key: Any, max_parallelism: int) -> int:
     """The key group of a key, 0 <= group < max_parallelism. Raises UnstableKey."""
     return zlib.crc32(_encode(key if type(key) is str else _canonical(key))) % max_parallelism
