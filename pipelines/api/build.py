@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from ...schemas.types import JobGraph
+from ...schemas.types import JobGraph, PythonFile
 from ..graph.errors import ProgramError, ProgramExited
 from .executor import JobClient, PipelineExecutor, ProgramContext, program_context
 from .user_code import is_users, shown_path
@@ -58,14 +58,18 @@ def run_file(
     *,
     parallelism: int | None = None,
     configuration: Mapping[str, str] | None = None,
+    python_files: Sequence[PythonFile] = (),
+    python_path: str | None = None,
 ) -> None:
     """Runs PROGRAM.py as __main__, from start to end, with its jobs given to the executor.
 
+    `python_files` are those that its jobs ship, `python_path` is where they lie, and are imported from already.
     Raises ProgramError where it does not exist, raises, exits with a status other than 0 (ProgramExited), or
     ends without having executed a job.
     """
     counting = _Counting(executor)
-    with program_context(ProgramContext(counting, parallelism, configuration or {})):
+    context = ProgramContext(counting, parallelism, configuration or {}, python_files, python_path)
+    with program_context(context):
         try:
             with _reasons(path):
                 _run_as_main(path, arguments)

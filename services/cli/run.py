@@ -9,12 +9,14 @@ import typer
 from ..text import printable
 from .errors import ExitCode, Failure
 from .options import BootstrapServers, ClusterId, Definitions, Format, Home, Output, configuration, located
-from .show import result, tell
+from .show import result, table, tell
 
 if TYPE_CHECKING:
-    from ..client import Client, Incident, OutputRecord
+    from ...schemas.types import PythonFile
+    from ..client import Incident, OutputRecord
     from ..configuration import Configuration
-    from .executor import ClusterExecutor, Outcome
+    from .executor import ClusterExecutor
+    from .submitted_job import Outcome
 
 _MOST_DETAILS = 10
 
@@ -23,7 +25,8 @@ def run(
     program: Annotated[
         str,
         typer.Argument(
-            metavar="PROGRAM", help="PROGRAM.py, run here; or module:function, run where the jobmanager is."
+            metavar="PROGRAM",
+            help="PROGRAM.py, run here; or module:function, run where the jobmanager is (application mode).",
         ),
     ],
     arguments: Annotated[
@@ -42,6 +45,15 @@ def run(
     detached: Annotated[
         bool, typer.Option("--detached", "-d", help="Return when the job is accepted, and print its id.")
     ] = False,
+    py_files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--py-file",
+            metavar="PATH",
+            help="Ship a module, a package's directory, a zip file or a data file: the program and its jobs' functions "
+            "are imported from there first. May be given several times.",
+        ),
+    ] = None,
     job_id: Annotated[
         str | None,
         typer.Option(help="The job's id, for a module:function. \\[default: its name and a random part]"),
@@ -62,17 +74,41 @@ def run(
     options = _of_job(found)
     from pathlib import Path
 
+    from ...schemas.types import EntryPoint
     from ..client import Client
+    from .executor import ClusterExecutor
 
     named = ":" in program and not Path(program).exists()
     if job_id is not None and not named:
         raise Failure(ExitCode.USAGE, "--job-id is for a module:function: a program may execute several jobs")
+    files = _shipped(py_files or [])
     with Client(located(found), name="run", timeout=10.0) as client:
-        if named:
-            return _run_entry_point(
-                client, program, arguments or [], parallelism, options, detached, job_id, output
-            )
-        return _run_file(client, program, arguments or [], parallelism, options, detached, output)
+        executor = ClusterExecutor(client, _Screen(detached, output), detached=detached)
+        try:
+            if named:
+                entry_point = EntryPoint(
+                    target=program,
+                    arguments=tuple(arguments or ()),
+                    configuration=options,
+                    python_files=files,
+                )
+                executor.execute_entry_point(entry_point, parallelism, job_id).result()
+            else:
+                _run_file(executor, program, arguments or [], parallelism, options, files)
+        finally:
+            executor.close()
+    return _exit_code(executor)
+
+
+def _shipped(paths: list[str]) -> tuple[PythonFile, ...]:
+    """The files that are to be shipped. Raises ProgramError for what can't be."""
+    from ...pipelines.graph.python_files import check, files_at, merged
+
+    files: tuple[PythonFile, ...] = ()
+    for path in paths:
+        files = merged(files, files_at(path))
+    check(files)
+    return files
 
 
 def _of_job(found: Configuration) -> dict[str, str]:
@@ -106,10 +142,10 @@ class _Screen:
     def said(self, line: str) -> None:
         tell(line)
 
-    def accepted(self, job_id: str, name: str) -> None:
-        tell(f"job {job_id} ({name}) is accepted")
+    def accepted(self, job: Outcome) -> None:
+        tell(f"job {job.job_id} ({job.name}) is accepted")
         if self._detached:
-            result(job_id)
+            result(job.job_id)
 
     def befell(self, incident: Incident) -> None:
         tell(printable(incident.line))
@@ -125,59 +161,85 @@ class _Screen:
 
         result(printed(record, self._output))
 
+    def ended(self, job: Outcome) -> None:
+        if self._output is Format.JSON:
+            import msgspec
+
+            result(msgspec.json.encode({"job": job_as_data(job)}).decode())
+        if job.status.value == "FINISHED" or job.cancelled:
+            # What went wrong is told last.
+            tell(f"job {job.job_id} is {job.status.value}")
+        if job.accumulators:
+            rows = [(name, amount(value)) for name, value in job.accumulators.items()]
+            table(f"Accumulators of {job.job_id}", ("ACCUMULATOR", "VALUE"), rows, progress=True)
+
+
+def job_as_data(job: Outcome) -> dict[str, object]:
+    """How a job ended, for JSON; `duration_ms` from its acceptance to its end."""
+    return {
+        "job_id": job.job_id,
+        "name": job.name,
+        "status": job.status.value,
+        "reason": job.reason,
+        "duration_ms": None if job.duration is None else round(job.duration.total_seconds() * 1000),
+        "accumulators": job.accumulators,
+    }
+
+
+def amount(value: float) -> str:
+    """A number for people: whole numbers without a point."""
+    return f"{int(value):,}" if value.is_integer() else f"{value:,}"
+
 
 def _run_file(
-    client: Client,
+    executor: ClusterExecutor,
     program: str,
     arguments: list[str],
     parallelism: int | None,
     options: dict[str, str],
-    detached: bool,
-    output: Format,
-) -> int:
+    files: tuple[PythonFile, ...],
+) -> None:
+    import tempfile
+    from contextlib import ExitStack
+    from pathlib import Path
+
     from ...pipelines.api.build import run_file
     from ...pipelines.graph.errors import ProgramError
-    from .executor import ClusterExecutor
+    from ...pipelines.graph.python_files import import_from, unpack
 
-    executor = ClusterExecutor(client, _Screen(detached, output), detached=detached)
-    try:
-        run_file(program, arguments, executor, parallelism=parallelism, configuration=options)
-    except ProgramError as error:
-        if executor.failure is not None:
-            raise executor.failure from error
-        if isinstance(error.__cause__, BrokenPipeError):
-            raise error.__cause__ from error
-        raise
-    return _exit_code(executor)
-
-
-def _run_entry_point(
-    client: Client,
-    target: str,
-    arguments: list[str],
-    parallelism: int | None,
-    options: dict[str, str],
-    detached: bool,
-    job_id: str | None,
-    output: Format,
-) -> int:
-    from ...schemas.types import EntryPoint
-    from .executor import ClusterExecutor
-
-    executor = ClusterExecutor(client, _Screen(detached, output), detached=detached)
-    executor.execute_entry_point(
-        EntryPoint(target=target, arguments=tuple(arguments), configuration=options), parallelism, job_id
-    ).result()
-    return _exit_code(executor)
+    with ExitStack() as stack:
+        directory = None
+        if files:
+            # As where the job runs, so that what imports here imports there.
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-"))
+            unpack(files, Path(directory))
+            import_from(Path(directory))
+        try:
+            run_file(
+                program,
+                arguments,
+                executor,
+                parallelism=parallelism,
+                configuration=options,
+                python_files=files,
+                python_path=directory,
+            )
+        except ProgramError as error:
+            if executor.failure is not None:
+                raise executor.failure from error
+            if isinstance(error.__cause__, BrokenPipeError):
+                raise error.__cause__ from error
+            raise
 
 
 def _exit_code(executor: ClusterExecutor) -> int:
-    bad: list[Outcome] = []
-    for outcome in executor.outcomes.values():
-        if outcome.status.value == "FINISHED":
-            tell(f"job {outcome.job_id} is FINISHED")
-        elif outcome.status.value in ("FAILED", "CANCELED", "SUSPENDED"):
-            bad.append(outcome)
+    """A job that the program itself has cancelled is as it was to be."""
+    bad = [
+        each
+        for each in executor.outcomes
+        if each.status.value in ("FAILED", "SUSPENDED")
+        or (each.status.value == "CANCELED" and not each.cancelled)
+    ]
     if not bad:
         return ExitCode.OK
     for outcome in bad[:-1]:

@@ -18,13 +18,20 @@ def result(line: str) -> None:
     print(line, flush=True)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on stdout; plain columns where stdout is no terminal. Cells may hold what others wrote."""
+def table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, progress: bool = False
+) -> None:
+    """A table on stdout, or, as `progress`, on stderr; plain columns where that is no terminal.
+
+    Cells may hold what others wrote.
+    """
     rows = [[printable(cell) for cell in row] for row in rows]
-    if not sys.stdout.isatty():
+    stream = sys.stderr if progress else sys.stdout
+    if not stream.isatty():
         widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
         for row in [columns, *rows]:
-            result("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            print(line, file=stream, flush=True)
         return
     from rich.console import Console
     from rich.table import Table
@@ -35,7 +42,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         drawn.add_column(column, overflow="fold")
     for row in rows:
         drawn.add_row(*map(Text, row))
-    Console().print(drawn)
+    Console(file=stream).print(drawn)
 
 
 def clock(microseconds: int | None) -> str:

@@ -85,12 +85,18 @@ class Conversation:
 
     def accepted(self, job_id: str, timeout: float) -> client.JobAccepted:
         """Waits until the job is accepted. Raises JobRejectedError, NoAnswer."""
+        body = self.accepted_at(job_id, timeout).body
+        assert isinstance(body, client.JobAccepted)
+        return body
 
-        def answer(record: Record) -> client.JobAccepted | None:
+    def accepted_at(self, job_id: str, timeout: float) -> Record:
+        """The JobAccepted with its header. Raises as `accepted`."""
+
+        def answer(record: Record) -> Record | None:
             body = record.body
             if isinstance(body, client.JobRejected) and body.job_id == job_id:
                 raise JobRejectedError(job_id, body.reason)
-            return body if isinstance(body, client.JobAccepted) and body.job_id == job_id else None
+            return record if isinstance(body, client.JobAccepted) and body.job_id == job_id else None
 
         found = self.wait_for(answer, timeout)
         if found is None:

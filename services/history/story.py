@@ -15,7 +15,6 @@ from ...schemas.types import (
     HardwareDescription,
     JobGraph,
     Origin,
-    PythonFile,
     ResourceProfile,
     SlotID,
     SlotOffer,
@@ -166,8 +165,6 @@ def _shown(value: object) -> str:
             return value.name
         case EntryPoint():
             return " ".join((value.target, *value.arguments))
-        case PythonFile():
-            return f"{value.path} ({len(value.content)} bytes)"
         case SlotID():
             return f"{value.resource_id}/{value.slot_number}"
         case SlotStatus():

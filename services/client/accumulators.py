@@ -1,0 +1,180 @@
+"""What a job has counted so far: what its ended attempts said in the log, and what heartbeats say of those that run.
+
+An attempt goes on from what the one before it had committed (graph/accumulators.py), so that of each subtask the
+latest attempt that has said anything is right, and of one attempt its end. Heartbeats are soft state: they lag by an
+interval, and a reader takes the last ones that are there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Protocol
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from ...pipelines.graph.accumulators import bounded, total
+from ...schemas.event import Record
+from ...schemas.job_master import HeartbeatFromTaskManager, UpdateTaskExecutionState
+from ...schemas.states import EXECUTION_ENDS
+from ...schemas.task_executor import SubmitTask
+from ...schemas.types import AccumulatorReport
+from ..configuration import Configuration
+from ..configuration.options import HEARTBEAT_INTERVAL
+from ..connections import registry
+from ..liveness.topic import MASTERS
+from ..log import Codec, LogUnavailable, Undecodable
+from ..log.clients import patiently, reader
+from ..log.kafka import RECIPIENT
+from ..log.topics import heartbeats_topic
+from ..roles import JOB_MASTER, address
+
+_INTERVALS = 3
+"""How far back the first look goes, in heartbeat intervals: every TaskExecutor has said something in that time."""
+
+Subtask = tuple[str, int]
+"""(vertex, index)."""
+
+
+class _Said(msgspec.Struct, frozen=True):
+    attempt_number: int
+    ended: bool
+    counts: dict[str, float]
+
+
+class Counts:
+    """Of one job. Told of events in the order of the log, and of reports as they come."""
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+        self._attempts: dict[str, tuple[Subtask, int]] = {}
+        """Execution -> its subtask, and the number of the attempt."""
+        self._said: dict[Subtask, _Said] = {}
+
+    def hear(self, records: Iterable[Record]) -> None:
+        """What the log says of the job's attempts."""
+        for record in records:
+            match record.body:
+                case SubmitTask(job_id=self._job_id) as submitted:
+                    subtask = submitted.vertex_id, submitted.subtask_index
+                    self._attempts[submitted.execution_attempt_id] = subtask, submitted.attempt_number
+                case UpdateTaskExecutionState(job_id=self._job_id, execution_state=state) as update:
+                    if state in EXECUTION_ENDS:
+                        self._note(update.execution_attempt_id, dict(update.accumulators), ended=True)
+                case _:
+                    pass
+
+    def report(self, report: AccumulatorReport) -> None:
+        """What a TaskExecutor says of the attempts that run there."""
+        for each in report.accumulator_snapshots:
+            self._note(each.execution_attempt_id, dict(each.user_accumulators), ended=False)
+
+    def total(self) -> dict[str, float]:
+        """The sums over all subtasks."""
+        return total(each.counts for each in self._said.values())
+
+    def _note(self, attempt: str, counts: dict[str, float], *, ended: bool) -> None:
+        known = self._attempts.get(attempt)
+        if known is None or not counts:
+            return
+        subtask, number = known
+        before = self._said.get(subtask)
+        if before is None or (number, ended) >= (before.attempt_number, before.ended):
+            named = before.counts if before is not None else {}
+            self._said[subtask] = _Said(number, ended, bounded({**named, **counts}))
+
+
+class Reports(Protocol):
+    """Where AccumulatorReports come from."""
+
+    def poll(self) -> list[AccumulatorReport]:
+        """Those of the job that have come since the last call. Raises LogUnavailable."""
+        ...
+
+    def close(self) -> None:
+        """Gives connections back."""
+        ...
+
+
+class KafkaReports:
+    """The AccumulatorReports of a job on the heartbeats topic; for one thread."""
+
+    def __init__(self, configuration: Configuration, job_id: str, *, timeout: float = 10.0) -> None:
+        self._topic = heartbeats_topic(configuration.cluster_id)
+        self._recipient = address(JOB_MASTER, job_id)
+        self._codec = Codec(self._topic, registry(configuration))
+        self._interval_ms = configuration.get(HEARTBEAT_INTERVAL) // 1_000
+        self._servers = configuration.bootstrap_servers
+        self._timeout = timeout
+        self._consumer: Consumer | None = None
+        self._position = 0
+
+    def poll(self) -> list[AccumulatorReport]:
+        if self._consumer is None:
+            self._consumer = self._opened()
+        consumer, found = self._consumer, []
+        end, until = self._end(consumer), time.monotonic() + self._timeout
+        while self._position < end:
+            if time.monotonic() > until:
+                raise LogUnavailable(f"{self._topic} is not read to its end within {self._timeout:g} s")
+            for message in consumer.consume(1_000, timeout=0.1):
+                error = message.error()
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        self._position = max(self._position, message.offset() or 0)
+                        continue
+                    raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
+                self._position = (message.offset() or 0) + 1
+                if dict(message.headers() or ()).get(RECIPIENT) == self._recipient.encode():
+                    found += self._decoded(message.value())
+        return found
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _decoded(self, value: bytes | None) -> list[AccumulatorReport]:
+        try:
+            body = self._codec.decode(value).body
+        except Undecodable:
+            # Nothing is lost with it: the next one comes soon.
+            return []
+        return [body.accumulator_report] if isinstance(body, HeartbeatFromTaskManager) else []
+
+    def _opened(self) -> Consumer:
+        consumer = Consumer(
+            reader(
+                self._servers,
+                enable_partition_eof=True,
+                auto_offset_reset="latest",
+                allow_auto_create_topics=False,
+            )
+        )
+        since = TopicPartition(self._topic, MASTERS, int(time.time() * 1000) - _INTERVALS * self._interval_ms)
+        try:
+            (found,) = patiently(
+                lambda: consumer.offsets_for_times([since], timeout=self._timeout), self._timeout
+            )
+            self._position = found.offset if found.offset >= 0 else self._end(consumer)
+            consumer.assign([TopicPartition(self._topic, MASTERS, self._position)])
+        except (KafkaException, LogUnavailable) as error:
+            consumer.close()
+            raise self._unavailable(error) from error
+        return consumer
+
+    def _end(self, consumer: Consumer) -> int:
+        partition = TopicPartition(self._topic, MASTERS)
+        try:
+            _, high = patiently(
+                lambda: consumer.get_watermark_offsets(partition, timeout=self._timeout), self._timeout
+            )
+        except KafkaException as error:
+            raise self._unavailable(error) from error
+        return high
+
+    def _unavailable(self, error: KafkaException | LogUnavailable) -> LogUnavailable:
+        if isinstance(error, LogUnavailable):
+            return error
+        return LogUnavailable(f"{self._topic} can't be read: {error.args[0].str()}")
