@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from .....schemas.types import OperatorConfig
 from ....graph.operators import OperatorKind
+from .collection import CollectionSource
+from .files import FilesSource
+from .generator import GeneratorSource
 from .socket_text import SocketTextSource
 from .source import Source
 
@@ -13,5 +16,11 @@ def build_source(config: OperatorConfig) -> Source:
     match OperatorKind(config.kind):
         case OperatorKind.SOCKET_TEXT_STREAM:
             return SocketTextSource.of(config)
+        case OperatorKind.COLLECTION:
+            return CollectionSource(config)
+        case OperatorKind.FILES:
+            return FilesSource(config)
+        case OperatorKind.GENERATOR:
+            return GeneratorSource(config)
         case kind:
             raise ValueError(f"operator {config.name!r} of kind {kind} is no source that a StreamTask reads")

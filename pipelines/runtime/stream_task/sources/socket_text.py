@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 
 from .....schemas.types import OperatorConfig
 from ...batch import Batch
@@ -104,7 +105,7 @@ class SocketTextSource(Source):
             if ended and self._failure is not None:
                 raise TaskError(self._failure)
             return Polled(ended=ended, wait_s=UNTIL_WOKEN_S)
-        batch = Batch([self._setup.wall_clock()] * len(values), values)
+        batch = Batch.of_rows(pa.repeat(self._setup.wall_clock(), len(values)), values)
         return Polled(batch, ended=ended and self._failure is None)
 
     def close(self) -> None:

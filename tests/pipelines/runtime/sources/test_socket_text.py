@@ -1,13 +1,18 @@
-"""The socket text source: how often it tries to connect."""
+"""The socket text source: how often it tries to connect, and that text wakes its task."""
 
 from __future__ import annotations
 
 import socket
+import struct
+import threading
 
 import pytest
+from connectors import open_source, operator_config
 
 from tailrace.pipelines.runtime.failures import TaskError
-from tailrace.pipelines.runtime.stream_task.source import RETRY_DELAY_S, SocketTextSource
+from tailrace.pipelines.runtime.stream_task.sources import socket_text
+from tailrace.pipelines.runtime.stream_task.sources.socket_text import RETRY_DELAY_S, SocketText
+from tailrace.pipelines.runtime.stream_task.sources.source import Source
 
 
 @pytest.fixture
@@ -22,7 +27,7 @@ def port() -> int:
 def test_a_server_that_is_not_there_is_tried_max_retries_times_more(port: int, max_retries: int) -> None:
     pauses: list[float] = []
     with pytest.raises(TaskError, match=rf"could not connect to 127\.0\.0\.1:{port}: Connection refused"):
-        SocketTextSource("127.0.0.1", port, max_retries=max_retries).connect(pauses.append)
+        SocketText("127.0.0.1", port, max_retries=max_retries).connect(pauses.append)
     assert pauses == [RETRY_DELAY_S] * max_retries
 
 
@@ -37,9 +42,87 @@ def test_a_server_that_comes_in_time_is_connected_to(port: int, max_retries: int
             servers.append(socket.create_server(("127.0.0.1", port)))
 
     try:
-        with SocketTextSource("127.0.0.1", port, max_retries=max_retries).connect(pause) as connection:
+        with SocketText("127.0.0.1", port, max_retries=max_retries).connect(pause) as connection:
             assert connection.getpeername() == ("127.0.0.1", port)
     finally:
         for server in servers:
             server.close()
     assert len(pauses) == 2
+
+
+def read_all(source: Source, woken: threading.Event) -> list[str]:
+    """To the end; waits as a task does."""
+    found: list[str] = []
+    while True:
+        polled = source.poll(1_000)
+        if polled.batch is not None:
+            found += polled.batch.values
+        elif not polled.ended:
+            assert woken.wait(30)
+            woken.clear()
+        if polled.ended:
+            return found
+
+
+def opened(port: int, woken: threading.Event) -> Source:
+    return open_source(operator_config("socket_text_stream", host="127.0.0.1", port=port), wake=woken.set)
+
+
+def test_text_wakes_the_task_and_is_given_to_its_end() -> None:
+    woken = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = opened(server.getsockname()[1], woken)
+        peer, _ = server.accept()
+    nothing = source.poll(10)
+    assert nothing.batch is None
+    assert nothing.wait_s > 60
+    peer.sendall(b"a\nb\r\nc")
+    assert woken.wait(30)
+    woken.clear()
+    first = source.poll(10)
+    assert first.batch is not None
+    assert first.batch.values == ["a", "b"]
+    peer.sendall(b"d\n" + b"e\n" * 10)
+    peer.close()
+    assert read_all(source, woken) == ["cd", *"e" * 10]
+    source.close()
+
+
+def test_reading_stops_while_much_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_text, "_CAPACITY", 1_000)
+    woken = threading.Event()
+    text = b"0123456789\n" * 1_000_000
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = opened(server.getsockname()[1], woken)
+        peer, _ = server.accept()
+    sender = threading.Thread(target=lambda: (peer.sendall(text), peer.close()))
+    sender.start()
+    sender.join(0.5)
+    assert sender.is_alive()
+    assert len(read_all(source, woken)) == 1_000_000
+    sender.join(30)
+    source.close()
+
+
+def test_a_connection_that_breaks_fails_behind_what_it_brought() -> None:
+    woken = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = opened(server.getsockname()[1], woken)
+        peer, _ = server.accept()
+    peer.sendall(b"a\n")
+    assert woken.wait(30)
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    with pytest.raises(TaskError, match="the connection to the source broke: Connection reset by peer"):
+        read_all(source, woken)
+    source.close()
+
+
+def test_closing_ends_the_reading_thread() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        before = set(threading.enumerate())
+        source = opened(server.getsockname()[1], threading.Event())
+        (reading,) = set(threading.enumerate()) - before
+        source.close()
+        reading.join(30)
+        assert not reading.is_alive()

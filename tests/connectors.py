@@ -1,0 +1,122 @@
+"""What tests of sources and sinks share: configurations, attempts that crash, and data like real data."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+import cloudpickle
+
+from tailrace.pipelines.runtime.operators.context import TaskContext
+from tailrace.pipelines.runtime.stream_task.sources.build import build_source
+from tailrace.pipelines.runtime.stream_task.sources.source import Source, SourceSetup
+from tailrace.pipelines.types import RecordType
+from tailrace.schemas.types import OperatorConfig
+
+Step = int | Literal["commit", "crash"]
+"""A poll with this limit, a commit, or the end of an attempt, whose uncommitted records do not count."""
+
+
+def operator_config(
+    kind: str, *functions: Any, output_type: object = None, **parameters: Any
+) -> OperatorConfig:
+    """As the API makes it."""
+    if output_type is not None:
+        parameters["output_type"] = RecordType.of(output_type).to_json()
+    return OperatorConfig(
+        operator_id=kind, name=kind, kind=kind, parameters=json.dumps(parameters),
+        code=cloudpickle.dumps(functions) if functions else b"", location="program.py:3",
+    )  # fmt: skip
+
+
+class Clock:
+    """Milliseconds that pass when told to."""
+
+    def __init__(self, now: int = 1_000_000) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def open_source(
+    config: OperatorConfig,
+    changelog: Iterable[bytes] = (),
+    *,
+    subtask: int = 0,
+    parallelism: int = 1,
+    clock: Callable[[], int] | None = None,
+    wake: Callable[[], None] = lambda: None,
+) -> Source:
+    """One attempt of one subtask, as its task opens it."""
+    source = build_source(config)
+    for message in changelog:
+        source.restore(message)
+    context = TaskContext(subtask_index=subtask, parallelism=parallelism)
+    source.open(SourceSetup(config, context, clock or Clock(), wake))
+    return source
+
+
+def committed_records(
+    config: OperatorConfig,
+    steps: Iterable[Step] = (),
+    *,
+    subtask: int = 0,
+    parallelism: int = 1,
+    last_limit: int = 100,
+) -> list[Any]:
+    """What the transactions of one subtask hold after these steps, and after a last attempt that reads to the end."""
+    committed: list[Any] = []
+    pending: list[Any] = []
+    changelog: list[bytes] = []
+    ended = False
+
+    def attempt() -> Source:
+        return open_source(config, changelog, subtask=subtask, parallelism=parallelism)
+
+    def commit(source: Source) -> None:
+        changelog.extend(source.take_changes())
+        committed.extend(pending)
+        pending.clear()
+
+    source = attempt()
+    try:
+        for step in [*steps, "crash", last_limit]:
+            match step:
+                case "commit":
+                    commit(source)
+                case "crash":
+                    source.close()
+                    pending.clear()
+                    source, ended = attempt(), False
+                case limit:
+                    if not ended:
+                        ended = _poll(source, limit, pending)
+        while not ended:
+            ended = _poll(source, last_limit, pending)
+        commit(source)
+    finally:
+        source.close()
+    return committed
+
+
+def _poll(source: Source, limit: int, into: list[Any]) -> bool:
+    polled = source.poll(limit)
+    if polled.batch is not None:
+        assert 0 < len(polled.batch) <= limit
+        into += polled.batch.values
+    return polled.ended
+
+
+def web_server_log(lines: int, seed: int = 1, start_ms: int = 1_700_000_000_000) -> Iterator[str]:
+    """Lines in the Combined Log Format, a few milliseconds to seconds apart, of some hundred clients."""
+    draw = random.Random(seed)
+    at = start_ms
+    for _ in range(lines):
+        at += int(draw.expovariate(1 / 200))
+        client = f"10.0.{draw.randrange(4)}.{draw.randrange(64)}"
+        path = draw.choice(("/", "/cart", "/login", "/product/7", "/product/12", "/search?q=shoe"))
+        status = draw.choices((200, 302, 404, 500), (90, 5, 4, 1))[0]
+        yield f'{client} - - [{at}] "GET {path} HTTP/1.1" {status} {draw.randrange(200, 20_000)} "-" "curl/8.5"'
