@@ -1,10 +1,10 @@
 """The ExecutionGraph: a JobGraph multiplied by its parallelism (document 002). Pure frozen data.
 
-Every JobVertex becomes an ExecutionJobVertex with one ExecutionVertex per subtask, every JobEdge an
-IntermediateResult. A result is a Kafka topic with a partition for each *receiving* subtask, so an
-ExecutionEdge joins one partition with its one consumer and the group of its producers. The group is a
-`range` of subtasks, shared by all consumers of an all-to-all edge: an edge between 10,000 and 10,000
-subtasks takes 10,000 objects, not 10^8 (Flink's ConsumedPartitionGroup, FLINK-21110).
+Every JobVertex becomes an ExecutionJobVertex with one ExecutionVertex per subtask, every JobEdge an IntermediateResult.
+The attempts to run an ExecutionVertex, its Executions, are state of the JobMaster. A result is a Kafka topic with a
+partition for each *receiving* subtask, so an ExecutionEdge joins one partition with its one consumer and the group of
+its producers. The group is a `range` of subtasks, shared by all consumers of an all-to-all edge: an edge between 10,000
+and 10,000 subtasks takes 10,000 objects, not 10^8 (Flink's ConsumedPartitionGroup, FLINK-21110).
 
 Subtask i of each vertex of a slot sharing group runs in slot i of the group. So vertices of a co-location group, which
 are in one sharing group and of one parallelism, always run in one slot. A vertex without a group is a group by itself.
@@ -13,10 +13,12 @@ are in one sharing group and of one parallelism, always run in one slot. A verte
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+
+import msgspec
 
 from ...schemas.types import JobEdge, JobGraph, JobVertex, Partitioner
 
@@ -24,9 +26,8 @@ POINTWISE = frozenset({Partitioner.FORWARD, Partitioner.RESCALE})
 """Partitioners that join each subtask with a few neighbours; all others join all with all."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ExecutionVertex:
-    """One subtask of a job: an execution attempt is one try to run it."""
+class ExecutionVertex(msgspec.Struct, frozen=True, order=True, gc=False):
+    """One subtask of a job: an Execution is one attempt to run it."""
 
     vertex_id: str
     subtask_index: int
@@ -35,24 +36,21 @@ class ExecutionVertex:
         return f"{self.vertex_id}_{self.subtask_index}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class SharedSlot:
+class SharedSlot(msgspec.Struct, frozen=True, order=True, gc=False):
     """The slot that one subtask of each vertex of a group runs in (Flink's ExecutionSlotSharingGroup)."""
 
     slot_sharing_group: str
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class IntermediateResultPartition:
+class IntermediateResultPartition(msgspec.Struct, frozen=True, gc=False):
     """One partition of a channel topic: what one consumer reads."""
 
     data_set_id: str
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionEdge:
+class ExecutionEdge(msgspec.Struct, frozen=True, gc=False):
     """A partition, the subtask that consumes it, and the subtasks of the source vertex that write to it."""
 
     partition: IntermediateResultPartition
@@ -118,6 +116,20 @@ class IntermediateResult:
             self.producers_of(partition),
         )
 
+    def edges(self, consumers: Sequence[ExecutionVertex]) -> list[ExecutionEdge]:
+        """The ExecutionEdge of each partition, joined to the consuming vertex's own subtasks."""
+        data_set_id, source = self.edge.data_set_id, self.edge.source_vertex_id
+        producers_of, everyone = self.producers_of, None if self.pointwise else self._everyone
+        return [
+            ExecutionEdge(
+                IntermediateResultPartition(data_set_id, index),
+                consumer,
+                source,
+                everyone or producers_of(index),
+            )
+            for index, consumer in enumerate(consumers)
+        ]
+
 
 @dataclass(frozen=True)
 class ExecutionJobVertex:
@@ -145,7 +157,8 @@ class ExecutionJobVertex:
     @cached_property
     def task_vertices(self) -> tuple[ExecutionVertex, ...]:
         """The subtasks, by index."""
-        return tuple(ExecutionVertex(self.vertex_id, index) for index in range(self.parallelism))
+        vertex_id = self.vertex_id
+        return tuple([ExecutionVertex(vertex_id, index) for index in range(self.parallelism)])
 
     def inputs_of(self, subtask: int) -> tuple[ExecutionEdge, ...]:
         """What a subtask consumes: one edge per input."""
@@ -202,7 +215,7 @@ class ExecutionGraph:
     def execution_edges(self) -> Iterator[ExecutionEdge]:
         """Every edge of the job: one per partition of each result."""
         for result in self.results.values():
-            yield from map(result.edge_of, range(result.consumer_parallelism))
+            yield from result.edges(self.vertices[result.edge.target_vertex_id].task_vertices)
 
     @cached_property
     def slot_sharing_groups(self) -> Mapping[str, int]:
@@ -224,8 +237,10 @@ class ExecutionGraph:
             for group, count in self.slot_sharing_groups.items()
             for index in range(count)
         }
-        for vertex in self.execution_vertices():
-            slots[self.slot_of(vertex)].append(vertex)
+        for vertex in self.vertices.values():
+            group = vertex.slot_sharing_group
+            for subtask in vertex.task_vertices:
+                slots[SharedSlot(group, subtask.subtask_index)].append(subtask)
         return {slot: tuple(vertices) for slot, vertices in slots.items()}
 
     def slot_of(self, vertex: ExecutionVertex) -> SharedSlot:

@@ -36,21 +36,6 @@ def test_the_same_program_gives_the_same_graph(graph: StreamGraph) -> None:
 
 
 @given(stream_graphs())
-def test_ids_do_not_depend_on_how_nodes_are_numbered(graph: StreamGraph) -> None:
-    """A program that asks for something and drops it again numbers the rest differently."""
-    renumbered = StreamGraph(
-        graph.name,
-        {n + 100: dataclasses.replace(of, node_id=n + 100) for n, of in graph.nodes.items()},
-        [
-            dataclasses.replace(edge, source_id=edge.source_id + 100, target_id=edge.target_id + 100)
-            for edge in graph.edges
-        ],
-        graph.chaining,
-    )
-    assert job_graph_of(graph) == job_graph_of(renumbered)
-
-
-@given(stream_graphs())
 def test_chaining_keeps_every_operator_and_every_connection(graph: StreamGraph) -> None:
     job = job_graph_of(graph)
     operators = {of.operator_id: of.name for vertex in job.vertices for of in vertex.operators}
@@ -216,37 +201,6 @@ def test_a_new_chain_goes_on_after_its_head() -> None:
     head = node(2, name="head", chaining=ChainingStrategy.HEAD)
     job = job_graph_of(line(node(1, SOURCE, name="source"), head, node(3, name="tail")))
     assert chains_of(job) == [["source"], ["head", "tail"]]
-
-
-def test_names_code_and_parallelism_do_not_enter_into_ids() -> None:
-    before = job_graph_of(line(node(1, SOURCE), node(2)))
-    after = job_graph_of(line(node(1, SOURCE, name="other"), node(2, code=b"other", location="elsewhere")))
-    assert [v.vertex_id for v in before.vertices] == [v.vertex_id for v in after.vertices]
-
-
-def test_a_uid_fixes_the_id_wherever_the_operator_is() -> None:
-    short = job_graph_of(line(node(1, SOURCE), node(2, uid="counts")))
-    long = job_graph_of(line(node(1, SOURCE), node(2), node(3), node(4, uid="counts")))
-    assert short.vertices[0].operators[-1].operator_id == long.vertices[0].operators[-1].operator_id
-
-
-def test_the_ids_of_one_program_are_for_ever() -> None:
-    """State is found by them: where one of these changes, no savepoint without uids can be read."""
-    job = job_graph_of(line(node(1, SOURCE), node(2), node(3, uid="counts", parallelism=2)))
-    assert [operator.operator_id for vertex in job.vertices for operator in vertex.operators] == [
-        "9bf3c32300c5d257d0f9a04487870945",
-        "ab5cecb91955c1ffb68d2c321ea402bd",
-        "641da81bec5d7e14bc49c699f2cc5c08",
-    ]
-
-
-def test_a_uid_that_is_taken_is_refused_with_both_places() -> None:
-    twice = line(node(1, SOURCE), node(2, uid="counts", name="Map"), node(3, uid="counts", name="Filter"))
-    with pytest.raises(ProgramError) as caught:
-        job_graph_of(twice)
-    assert str(caught.value) == (
-        "Filter at program.py:3: the uid 'counts' is taken by Map at program.py:2: each operator needs its own"
-    )
 
 
 def test_a_program_without_operators_is_refused() -> None:

@@ -1,0 +1,89 @@
+"""A few programs as StreamGraphs, and their operator ids; run as a script, prints the ids as JSON.
+
+`known_ids.json` beside this file holds what they are for ever, on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from graphs import line, node
+
+from tailrace.pipelines.graph.job_graph import job_graph_of
+from tailrace.pipelines.graph.operators import OperatorKind
+from tailrace.pipelines.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph
+from tailrace.schemas.types import Partitioner
+
+FORWARD, HASH, REBALANCE = Partitioner.FORWARD, Partitioner.HASH, Partitioner.REBALANCE
+
+
+def chain() -> StreamGraph:
+    """Three operators in one vertex."""
+    return line(node(1, OperatorKind.FILES), node(2), node(3, OperatorKind.PRINT))
+
+
+def word_count() -> StreamGraph:
+    """Document 002's."""
+    nodes = [
+        node(1, OperatorKind.SOCKET_TEXT_STREAM),
+        node(2, OperatorKind.FLAT_MAP, parallelism=4, slot_sharing_group="flatMap_sg"),
+        node(4, OperatorKind.WINDOW, parallelism=3, slot_sharing_group="sum_sg"),
+        node(5, OperatorKind.PRINT, parallelism=3, slot_sharing_group="sum_sg"),
+    ]
+    edges = [(1, 2, REBALANCE), (2, 4, HASH), (4, 5, FORWARD)]
+    return StreamGraph(
+        "word count",
+        {n.node_id: n for n in nodes},
+        [StreamEdge(source_id=a, target_id=b, partitioner=p) for a, b, p in edges],
+    )
+
+
+def diamond() -> StreamGraph:
+    """A branching chain, a side output, a connected operator behind both, uids, and two sources."""
+    nodes = [
+        node(1, OperatorKind.KAFKA_SOURCE, uid="orders"),
+        node(2, OperatorKind.COLLECTION),
+        node(3, OperatorKind.PROCESS),
+        node(4, OperatorKind.MAP, chaining=ChainingStrategy.HEAD),
+        node(5, OperatorKind.FILTER),
+        node(6, OperatorKind.KEYED_CO_PROCESS, parallelism=2, uid="enrich"),
+        node(7, OperatorKind.KAFKA_SINK, parallelism=2),
+        node(8, OperatorKind.FILE_SINK),
+        node(9, OperatorKind.FOREACH, parallelism=2),
+    ]
+    edges = [
+        StreamEdge(source_id=1, target_id=3, partitioner=FORWARD),
+        StreamEdge(source_id=2, target_id=4, partitioner=FORWARD),
+        StreamEdge(source_id=3, target_id=5, partitioner=FORWARD, output_tag="late"),
+        StreamEdge(source_id=3, target_id=6, partitioner=HASH, code=b"not a pickle"),
+        StreamEdge(source_id=4, target_id=6, partitioner=HASH, code=b"not a pickle", input_index=1),
+        StreamEdge(source_id=6, target_id=7, partitioner=FORWARD),
+        StreamEdge(source_id=5, target_id=8, partitioner=FORWARD),
+        StreamEdge(source_id=6, target_id=9, partitioner=FORWARD),
+        StreamEdge(source_id=5, target_id=9, partitioner=REBALANCE),
+    ]
+    return StreamGraph("diamond", {n.node_id: n for n in nodes}, edges)
+
+
+PROGRAMS = {each.__name__: each for each in (chain, word_count, diamond)}
+
+
+def ids() -> dict[str, dict[str, str]]:
+    """Program -> operator or edge -> id."""
+    found = {}
+    for name, program in PROGRAMS.items():
+        graph = job_graph_of(program())
+        operators = {of.name: of.operator_id for vertex in graph.vertices for of in vertex.operators}
+        names = {operator_id: of for of, operator_id in operators.items()}
+        edges = {
+            f"{names[edge.source_operator_id or '']} -> {names[edge.target_vertex_id]}": edge.data_set_id
+            for edge in graph.edges
+        }
+        found[name] = {**operators, **edges}
+    return found
+
+
+if __name__ == "__main__":
+    json.dump(ids(), sys.stdout, indent=2)
+    print()

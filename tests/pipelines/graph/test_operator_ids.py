@@ -1,0 +1,87 @@
+"""Operator ids survive a rebuild of an unchanged program, in every process and on every machine (document 002)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from graphs import line, node, stream_graphs
+from hypothesis import given
+
+from tailrace.pipelines.graph.errors import ProgramError
+from tailrace.pipelines.graph.job_graph import job_graph_of
+from tailrace.pipelines.graph.operators import OperatorKind
+from tailrace.pipelines.graph.stream_graph import StreamGraph
+from tailrace.schemas.types import JobGraph
+
+SOURCE = OperatorKind.SOCKET_TEXT_STREAM
+HERE = Path(__file__).parent
+KNOWN = json.loads((HERE / "known_ids.json").read_text("utf-8"))
+
+
+def ids_of(graph: JobGraph) -> dict[str, str]:
+    """Operator name -> id."""
+    return {of.name: of.operator_id for vertex in graph.vertices for of in vertex.operators}
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1", "4294967295", "random"])
+def test_ids_are_those_of_another_machine_whatever_the_process_hashes_with(hash_seed: str) -> None:
+    """State is found by them: where one of these changes, no savepoint without uids can be read."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(HERE.parents[1])}
+    ran = subprocess.run(
+        [sys.executable, HERE / "known_programs.py"], env=environment, capture_output=True, check=True
+    )
+    assert json.loads(ran.stdout) == KNOWN
+
+
+@given(stream_graphs())
+def test_ids_do_not_depend_on_how_nodes_are_numbered(graph: StreamGraph) -> None:
+    """A program that asks for something and drops it again numbers the rest differently."""
+    renumbered = StreamGraph(
+        graph.name,
+        {n + 100: dataclasses.replace(of, node_id=n + 100) for n, of in graph.nodes.items()},
+        [
+            dataclasses.replace(edge, source_id=edge.source_id + 100, target_id=edge.target_id + 100)
+            for edge in graph.edges
+        ],
+        graph.chaining,
+    )
+    assert job_graph_of(graph) == job_graph_of(renumbered)
+
+
+@given(stream_graphs())
+def test_ids_do_not_depend_on_names_functions_places_or_settings(graph: StreamGraph) -> None:
+    """What a person changes in a program that they restore from a savepoint."""
+    changed = StreamGraph(
+        "other",
+        {
+            n: dataclasses.replace(of, code=of.code and b"other", location=None, max_parallelism=256)
+            for n, of in graph.nodes.items()
+        },
+        graph.edges,
+        graph.chaining,
+        {"execution.commit-interval-ms": "10"},
+    )
+    before, after = job_graph_of(graph), job_graph_of(changed)
+    assert ids_of(before) == ids_of(after)
+    assert [edge.data_set_id for edge in before.edges] == [edge.data_set_id for edge in after.edges]
+
+
+def test_a_uid_fixes_the_id_wherever_the_operator_is() -> None:
+    short = job_graph_of(line(node(1, SOURCE), node(2, uid="counts", name="counts")))
+    long = job_graph_of(line(node(1, SOURCE), node(2), node(3), node(4, uid="counts", name="counts")))
+    assert ids_of(short)["counts"] == ids_of(long)["counts"]
+
+
+def test_a_uid_that_is_taken_is_refused_with_both_places() -> None:
+    twice = line(node(1, SOURCE), node(2, uid="counts", name="Map"), node(3, uid="counts", name="Filter"))
+    with pytest.raises(ProgramError) as caught:
+        job_graph_of(twice)
+    assert str(caught.value) == (
+        "Filter at program.py:3: the uid 'counts' is taken by Map at program.py:2: each operator needs its own"
+    )
