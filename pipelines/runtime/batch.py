@@ -45,6 +45,14 @@ class Batch:
         batch._values = values
         return batch
 
+    def with_timestamps(self, timestamps: pa.Int64Array) -> Batch:
+        """The same records, with other timestamps."""
+        batch = Batch.__new__(Batch)
+        batch._timestamps, batch._timestamp_column = None, timestamps
+        batch._columns, batch._record_type = self._columns, self._record_type
+        batch._values = self._values
+        return batch
+
     @classmethod
     def of_columns(
         cls, timestamps: pa.Int64Array, columns: Sequence[pa.Array], record_type: RecordType

@@ -7,21 +7,27 @@ from types import MappingProxyType
 from typing import Final
 
 from ....schemas.types import OperatorConfig
+from ...graph.chain import output_type
 from ...graph.operators import OperatorKind
 from ...types import PICKLED, RecordType
-from ..vertex import output_type
 from .chain import Line
 from .context import TaskContext
+from .foreach import Foreach
+from .map_batches import MapBatches
 from .operator import Operator, Setup
 from .print_sink import PrintSink
 from .stateless import Filter, FlatMap, Map
+from .watermarks import Watermarks
 
 OPERATORS: Final[Mapping[OperatorKind, Callable[[Setup], Operator]]] = MappingProxyType(
     {
         OperatorKind.MAP: Map,
         OperatorKind.FLAT_MAP: FlatMap,
         OperatorKind.FILTER: Filter,
+        OperatorKind.MAP_BATCHES: MapBatches,
+        OperatorKind.WATERMARKS: Watermarks,
         OperatorKind.PRINT: PrintSink,
+        OperatorKind.FOREACH: Foreach,
     }
 )
 """All that may follow a source or a channel."""

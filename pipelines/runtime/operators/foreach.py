@@ -1,0 +1,34 @@
+"""foreach: a user's function takes records out of the job, one by one.
+
+At least once: what it did with records of a transaction that was not committed it does again with the records that
+are processed instead. So what it does should be idempotent; exactly once, as files and Kafka topics, it cannot be.
+"""
+
+from __future__ import annotations
+
+from ..batch import Batch
+from .functions import close_function, load, method_of, open_function, user_code
+from .operator import Operator, Setup
+
+
+class Foreach(Operator):
+    """Calls a function, or a SinkFunction's `invoke`, with each record; what it returns does not matter."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        (self._function,) = load(setup.config)
+        self._invoke = method_of(self._function, "invoke")
+
+    def open(self) -> None:
+        with user_code(self._setup.config):
+            open_function(self._function, self._setup.context)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        invoke = self._invoke
+        with user_code(self._setup.config):
+            for value in batch.values:
+                invoke(value)
+
+    def close(self) -> None:
+        with user_code(self._setup.config):
+            close_function(self._function)

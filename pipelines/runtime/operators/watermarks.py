@@ -1,0 +1,98 @@
+"""Event time: timestamps and watermarks (Flink's WatermarkStrategy with bounded out-of-orderness).
+
+A record is expected at most `out_of_orderness_ms` after one with a greater timestamp; so the watermark is the greatest
+timestamp so far, less that, less one: of the records that follow, none should have a timestamp <= it. It is told after
+each batch in which it has grown, and never falls. What comes in as a watermark is not passed on, except that time ends:
+from here on, event time is what this operator says.
+
+An input that brings nothing would hold back all who wait for its watermark. After `idle_after_ms` of real time without
+a record it is idle, until the next record; a stream whose own inputs are idle is idle at once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from ..batch import Batch
+from ..buffers import END_OF_TIME, NO_WATERMARK
+from .functions import close_function, load, open_function, user_code
+from .operator import Operator, Setup
+
+
+class WatermarkParameters(msgspec.Struct, frozen=True):
+    """As OperatorConfig.parameters has them."""
+
+    out_of_orderness_ms: int = 0
+    """0: timestamps only rise."""
+    idle_after_ms: int | None = None
+    """None: never idle by itself."""
+
+
+class Watermarks(Operator):
+    """Assigns timestamps, where there is an assigner, and says how far event time has come."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._parameters = msgspec.convert(dict(setup.parameters), WatermarkParameters)
+        (self._assign,) = load(setup.config) or (None,)
+        self._watermark = NO_WATERMARK
+        self._upstream_idle = False
+        self._idle = False
+        self._last_record = 0
+
+    def open(self) -> None:
+        self._last_record = self._setup.wall_clock()
+        with user_code(self._setup.config):
+            open_function(self._assign, self._setup.context)
+
+    def close(self) -> None:
+        with user_code(self._setup.config):
+            close_function(self._assign)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        self._last_record = self._setup.wall_clock()
+        self._tell_idle(False)
+        if self._assign is not None:
+            batch = batch.with_timestamps(self._assigned(batch))
+        self.output.emit(batch)
+        reached = int(np.max(batch.timestamp_column().to_numpy())) - self._parameters.out_of_orderness_ms - 1
+        if reached > self._watermark:
+            self._watermark = reached
+            self.output.emit_watermark(reached)
+
+    def advance_watermark(self, watermark: int) -> None:
+        if watermark == END_OF_TIME:
+            self._watermark = watermark
+            self.output.emit_watermark(watermark)
+
+    def advance_clock(self, clock: int) -> None:
+        idle_after = self._parameters.idle_after_ms
+        if idle_after is not None and clock != END_OF_TIME:
+            silent = self._setup.wall_clock() - self._last_record >= idle_after
+            self._tell_idle(silent or self._upstream_idle)
+
+    def set_idle(self, idle: bool) -> None:
+        self._upstream_idle = idle
+        if idle:
+            self._tell_idle(True)
+        elif self._parameters.idle_after_ms is None:
+            self._tell_idle(False)
+
+    def _tell_idle(self, idle: bool) -> None:
+        if idle is not self._idle:
+            self._idle = idle
+            self.output.emit_idle(idle)
+
+    def _assigned(self, batch: Batch) -> pa.Int64Array:
+        config = self._setup.config
+        with user_code(config):
+            given = list(map(self._assign, batch.values))
+            try:
+                return pa.array(given, pa.int64())
+            except (pa.ArrowException, OverflowError) as error:
+                wrong = next((each for each in given if not hasattr(each, "__index__")), given[0])
+                raise TypeError(
+                    f"the timestamp assigner gave {wrong!r}: a timestamp is an int, milliseconds since the epoch"
+                ) from error
