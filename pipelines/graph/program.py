@@ -12,12 +12,12 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ...infra.interpreter import module_command
 from ...schemas.types import JobGraph, PythonFile
 from .errors import InvalidJobGraph, ProgramError, one_line
 from .validation import check
@@ -103,7 +103,7 @@ def _run_child(request: BuildRequest, name: str, timeout_s: float) -> tuple[int,
     # A file, not a pipe: what the program has started may hold it open for longer than the program runs.
     with tempfile.TemporaryFile() as stderr:
         with subprocess.Popen(
-            [sys.executable, "-m", _CHILD],
+            module_command(_CHILD),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -5,7 +5,8 @@ Plain data: it crosses from the TaskExecutor into StreamTask processes as Messag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -52,8 +53,19 @@ class VertexDeployment(msgspec.Struct, frozen=True):
         return tuple(edge for edge in self.job_graph.edges if edge.source_vertex_id == self.vertex_id)
 
 
-Report = Callable[[str, ExecutionState, str | None], None]
-"""Called with execution_attempt_id, the new state and, for FAILED, the reason; from any thread."""
+class Report(Protocol):
+    """Told of each change of an attempt's state; from any thread."""
+
+    def __call__(
+        self,
+        execution_attempt_id: str,
+        state: ExecutionState,
+        failure: str | None,
+        accumulators: Mapping[str, float],
+        /,
+    ) -> None:
+        """`failure`: for FAILED, the reason. `accumulators`: at an end, what functions have counted and committed, in
+        all attempts of the subtask."""
 
 
 def vertex_of(graph: JobGraph, vertex_id: str) -> JobVertex:

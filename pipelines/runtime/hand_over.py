@@ -15,11 +15,13 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...schemas.types import OperatorConfig
+from ..graph.python_files import import_from
 from ..types import RecordType
 from .buffers import BufferCodec
 from .failures import describe
@@ -49,6 +51,8 @@ class HandOver(msgspec.Struct, frozen=True):
     """The record type of what leaves the prefix, as JSON."""
     stream_tasks: Mapping[int, str]
     """Partition -> the path of its StreamTask's socket."""
+    python_path: str | None = None
+    """The directory of the files that the job ships."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Hands everything over; gives no rows."""
@@ -56,6 +60,8 @@ class HandOver(msgspec.Struct, frozen=True):
             lobby.connect(self.lobby)
             worker = _Worker(self)
             try:
+                if self.python_path is not None:
+                    import_from(Path(self.python_path))
                 worker.open()
             except Exception as error:
                 lobby.sendall(frame(msgspec.msgpack.encode(Greeting(self.deployment, describe(error)))))

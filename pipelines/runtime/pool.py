@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import subprocess
-import sys
 from collections import deque
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from ...infra.interpreter import module_command
 from .frames import FrameReader, frame
 from .protocol import Command
 from .stream_task import zygote
@@ -56,7 +56,7 @@ class ProcessPool:
         self.ends, theirs = socket.socketpair()
         with theirs:
             self._zygote = subprocess.Popen(
-                [sys.executable, "-m", zygote.__name__, str(theirs.fileno()), str(directory)],
+                module_command(zygote.__name__, str(theirs.fileno()), str(directory)),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from ...schemas.types import ExecutionState
 from ..graph.physical_plan import channel_topic
@@ -40,6 +41,7 @@ from .protocol import Cancel, Canceled, Counted, Failed, Finished, Notice, Open,
 from .query import Query, start_query
 from .settings import ExecutionMode, Settings
 from .stream_task.zygote import ENDED
+from .user_files import UserFiles
 from .vertex import edge_type, output_type, parts_of
 
 if TYPE_CHECKING:
@@ -64,7 +66,10 @@ class _Execution:
         self.process = process
         self.process_id: int | None = None
         self.positions: tuple[int, ...] | None = None
+        self.counts: Mapping[str, float] = {}
+        """All that it has counted, Flink's counters included."""
         self.accumulators: Mapping[str, float] = {}
+        """What functions have counted, in all attempts of the subtask."""
         self.opened = False
         self.running = False
         self.canceling = False
@@ -84,6 +89,8 @@ class _Deployment:
         self.starting = False
         self.query: Query | None = None
         self.stopping = False
+        self.python_path: str | None = None
+        """The directory of the files that the job ships, once a subtask has been started."""
 
     @property
     def live(self) -> list[_Execution]:
@@ -115,6 +122,7 @@ class TaskRuntime:
         self._broken: str | None = None
         # Not in scratch: the path of a Unix socket has about a hundred characters.
         self._sockets = Path(tempfile.mkdtemp(prefix="tailrace-"))
+        self._user_files = UserFiles(scratch / "python-files")
         self._pool = ProcessPool(self._sockets, size=2 * slots)
         self._lobby = Lobby(self._sockets)
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -176,10 +184,17 @@ class TaskRuntime:
         return {each.id: each.process_id for each in known if each.process_id is not None}
 
     def attempts(self) -> Mapping[str, Mapping[str, float]]:
-        """execution_attempt_id -> its accumulators, for all that were deployed and not yet reported as ended."""
+        """execution_attempt_id -> all that it counts, for all that were deployed and not yet reported as ended."""
+        return self._counted(lambda execution: execution.counts)
+
+    def accumulators(self) -> Mapping[str, Mapping[str, float]]:
+        """As `attempts`, but only what functions have counted and committed, in all attempts of the subtask."""
+        return self._counted(lambda execution: execution.accumulators)
+
+    def _counted(self, of: Callable[[_Execution], Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
         # In this order: one that is being started is in both, not in neither.
         counted: dict[str, Mapping[str, float]] = {each: {} for each in list(self._deploying)}
-        return counted | {each.id: each.accumulators for each in list(self._executions.values())}
+        return counted | {each.id: of(each) for each in list(self._executions.values())}
 
     def deploy(self, deployment: VertexDeployment) -> None:
         """Starts the subtasks; returns at once."""
@@ -213,6 +228,7 @@ class TaskRuntime:
         for end in (self._wake_in, self._wake_out):
             end.close()
         shutil.rmtree(self._sockets, ignore_errors=True)
+        self._user_files.close()
 
     # The loop.
 
@@ -271,7 +287,7 @@ class TaskRuntime:
             while waiting:
                 execution = self._start_subtask(deployment, waiting[0])
                 waiting.popleft()
-                self._report(execution.id, ExecutionState.INITIALIZING, None)
+                self._report(execution.id, ExecutionState.INITIALIZING, None, {})
             self._start_query_if_due(deployment)
         except Exception as error:
             # What has been started goes on: its query starts when it has restored its position.
@@ -281,17 +297,24 @@ class TaskRuntime:
             reason = shortened(str(error)) if expected else describe(error)
             for subtask in waiting:
                 self._deploying.pop(subtask.execution_attempt_id, None)
-                self._report(subtask.execution_attempt_id, ExecutionState.FAILED, reason)
+                self._report(subtask.execution_attempt_id, ExecutionState.FAILED, reason, {})
         if self._broken is None:
             self._pool.fill()
 
     def _start_subtask(self, deployment: _Deployment, subtask: SubtaskDeployment) -> _Execution:
         spec = deployment.spec
+        path = self._user_files.enter(spec.job_id, spec.job_graph.python_files)
+        deployment.python_path = path
         process = self._pool.take()
+        # The files themselves need not go through the socket: they lie where the process can read them.
+        bare = replace(spec, job_graph=replace(spec.job_graph, python_files=()))
         try:
-            process.send(Open(spec, subtask.subtask_index, subtask.attempt_number, self._bootstrap_servers))
+            process.send(
+                Open(bare, subtask.subtask_index, subtask.attempt_number, self._bootstrap_servers, path)
+            )
         except Exception:
             process.control.close()
+            self._user_files.leave(path)
             raise
         execution = _Execution(subtask, deployment, process)
         deployment.executions.append(execution)
@@ -411,7 +434,8 @@ class TaskRuntime:
                 execution.opened = True
                 self._report_running(execution.deployment)
             case Counted():
-                execution.accumulators = notice.as_accumulators()
+                execution.counts = notice.as_accumulators()
+                execution.accumulators = notice.accumulators
             case Finished():
                 self._end(execution, ExecutionState.FINISHED, None)
             case Canceled():
@@ -451,13 +475,13 @@ class TaskRuntime:
         for execution in deployment.live:
             if execution.opened and not execution.running:
                 execution.running = True
-                self._report(execution.id, ExecutionState.RUNNING, None)
+                self._report(execution.id, ExecutionState.RUNNING, None, {})
 
     def _cancel(self, execution_id: str) -> None:
         execution = self._executions.get(execution_id)
         if execution is None:
             if execution_id not in self._ended:
-                self._report(execution_id, ExecutionState.CANCELED, None)
+                self._report(execution_id, ExecutionState.CANCELED, None, {})
         elif execution.end is None and not execution.canceling:
             execution.canceling = True
             execution.process.send(Cancel())
@@ -511,8 +535,9 @@ class TaskRuntime:
         if len(self._ended) > REMEMBERED:
             del self._ended[next(iter(self._ended))]
         state, reason = execution.end
-        self._report(execution.id, state, reason)
         deployment = execution.deployment
+        self._user_files.leave(deployment.python_path)
+        self._report(execution.id, state, reason, execution.accumulators)
         if not deployment.live and not deployment.starting:
             self._deployments.pop(deployment.number, None)
 
@@ -539,6 +564,7 @@ def _hand_over(deployment: _Deployment, topics: list[str], lobby: str, paths: di
         prefix=prefix,
         output_type=output_type(prefix[-1]).to_json() if prefix else None,
         stream_tasks=paths,
+        python_path=deployment.python_path,
     )
 
 

@@ -34,6 +34,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     # Without checksum files beside the checkpoint's: Hadoop forks a chmod for each file and folder it makes.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.python.daemon.module": "tailrace.pipelines.runtime.daemon",
+    # Workers must not import from the working directory, where users may have folders of any name.
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
     # The code of two jobs never shares an interpreter.
     "spark.python.worker.reuse": "false",
     "spark.default.parallelism": "1",

@@ -39,7 +39,7 @@ class Runtime(Protocol):
 
     def cancel(self, execution_attempt_id: str) -> None: ...
 
-    def attempts(self) -> Mapping[str, Mapping[str, float]]: ...
+    def accumulators(self) -> Mapping[str, Mapping[str, float]]: ...
 
     def close(self) -> None: ...
 
@@ -96,7 +96,7 @@ class TaskExecutorShell:
 
     def running(self, state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
         """What the runtime really has, and what it is still to be given; from any thread."""
-        attempts = self._runtime.attempts() if self._runtime is not None else {}
+        attempts = self._runtime.accumulators() if self._runtime is not None else {}
         for attempt, counts in attempts.items():
             known = self._jobs.get(attempt)
             if known is not None:

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -43,7 +43,14 @@ class Reports:
         self._changed = threading.Condition()
         self.all: list[tuple[str, ExecutionState, str | None]] = []
 
-    def __call__(self, execution: str, state: ExecutionState, failure: str | None) -> None:
+    def __call__(
+        self,
+        execution: str,
+        state: ExecutionState,
+        failure: str | None,
+        accumulators: Mapping[str, float],
+        /,
+    ) -> None:
         with self._changed:
             self.all.append((execution, state, failure))
             self._changed.notify_all()

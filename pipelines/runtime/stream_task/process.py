@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from pathlib import Path
 
 import msgspec
 
+from ...graph.python_files import import_from
 from ..frames import frame
 from ..protocol import Notice
 from .input_thread import InputThread
@@ -23,6 +25,9 @@ def run(control: socket.socket, listener: socket.socket) -> None:
     input_thread.open_arrived.wait()
     opening = input_thread.opened
     assert opening is not None
+
+    if opening.python_path is not None:
+        import_from(Path(opening.python_path))
 
     def notify(notice: Notice) -> None:
         control.sendall(frame(msgspec.msgpack.encode(notice)))

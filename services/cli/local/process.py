@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
+from ....infra.interpreter import module_command
 from ....infra.processes import OwnedProcess
 from ..errors import ExitCode, Failure
 from .record import ProcessRecord
@@ -45,7 +45,7 @@ class LocalProcess:
         log.parent.mkdir(parents=True, exist_ok=True)
         log_start = log.stat().st_size if log.exists() else 0
         owned = OwnedProcess(
-            [sys.executable, "-m", "tailrace.services.cli", *arguments],
+            module_command("tailrace.services.cli", *arguments),
             log=log,
             env={**os.environ, **environment},
             detached=detached,

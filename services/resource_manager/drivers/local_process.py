@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ import msgspec
 import psutil
 import structlog
 
+from ....infra.interpreter import module_command
 from ....infra.processes import OwnedProcess, ProcessIdentity
 from ...configuration import Configuration
 from ...liveness.exits import Exits
@@ -67,7 +67,7 @@ def taskexecutor_command(configuration: Configuration) -> Command:
 
     def command(resource_id: str, number_of_slots: int) -> tuple[Sequence[str], Mapping[str, str]]:
         arguments = ["taskexecutor", "--resource-id", resource_id, "--slots", str(number_of_slots)]
-        return [sys.executable, "-m", "tailrace.services.cli", *arguments], environment
+        return module_command("tailrace.services.cli", *arguments), environment
 
     return command
 

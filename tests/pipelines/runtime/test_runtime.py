@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
@@ -29,7 +29,9 @@ class Told:
         self.failures: list[Exception] = []
         self.refuse: set[str] = set()
 
-    def report(self, attempt: str, state: ExecutionState, failure: str | None) -> None:
+    def report(
+        self, attempt: str, state: ExecutionState, failure: str | None, accumulators: Mapping[str, float]
+    ) -> None:
         with self._changed:
             self.reports.append((attempt, state, failure))
             self._changed.notify_all()

@@ -178,7 +178,7 @@ def test_a_worker_is_told_the_whole_configuration(tmp_path: Path) -> None:
     )
     command, environment = taskexecutor_command(configuration)("w", 3)
     assert command[1:] == [
-        "-m", "tailrace.services.cli", "taskexecutor", "--resource-id", "w", "--slots", "3",
+        "-P", "-m", "tailrace.services.cli", "taskexecutor", "--resource-id", "w", "--slots", "3",
     ]  # fmt: skip
     assert environment["TAILRACE_CLUSTER_ID"] == "c"
     assert environment["TAILRACE_BOOTSTRAP_SERVERS"] == "k:1"

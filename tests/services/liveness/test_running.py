@@ -31,7 +31,7 @@ class Runtime:
 
     def cancel(self, execution_attempt_id: str) -> None: ...
 
-    def attempts(self) -> Mapping[str, Mapping[str, float]]:
+    def accumulators(self) -> Mapping[str, Mapping[str, float]]:
         return dict(self.counts)
 
     def close(self) -> None: ...

@@ -40,7 +40,7 @@ class RuntimeThatNotes:
     def cancel(self, execution_attempt_id: str) -> None:
         self.cancelled.append(execution_attempt_id)
 
-    def attempts(self) -> Mapping[str, Mapping[str, float]]:
+    def accumulators(self) -> Mapping[str, Mapping[str, float]]:
         return {}
 
     def close(self) -> None: ...

@@ -1,0 +1,56 @@
+"""Directories of shipped files: one for each job, there for as long as the job has tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.user_files import UserFiles
+from tailrace.schemas.types import PythonFile
+
+OLD = [PythonFile(path="shop/prices.py", content=b"TAX = 19")]
+NEW = [PythonFile(path="shop/prices.py", content=b"TAX = 7")]
+
+
+def test_a_directory_lives_from_the_first_task_of_its_job_to_the_last(tmp_path: Path) -> None:
+    files = UserFiles(tmp_path / "files")
+    first, second = files.enter("j", OLD), files.enter("j", OLD)
+    assert first is not None
+    assert first == second
+    assert (Path(first) / "shop/prices.py").read_text() == "TAX = 19"
+    files.leave(first)
+    assert Path(first).exists()
+    files.leave(second)
+    assert not Path(first).exists()
+    assert files.enter("j", OLD) == first
+    assert (Path(first) / "shop/prices.py").exists()
+
+
+def test_jobs_do_not_share_directories(tmp_path: Path) -> None:
+    files = UserFiles(tmp_path / "files")
+    found = {files.enter("a", OLD), files.enter("b", OLD), files.enter("b", NEW)}
+    assert len(found) == 3
+    files.close()
+    assert not any(Path(each or "").exists() for each in found)
+
+
+def test_a_job_without_files_has_no_directory(tmp_path: Path) -> None:
+    files = UserFiles(tmp_path / "files")
+    assert files.enter("a", []) is None
+    files.leave(None)
+    assert not (tmp_path / "files").exists()
+
+
+def test_what_a_process_that_was_killed_has_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "files" / "j-1").mkdir(parents=True)
+    UserFiles(tmp_path / "files")
+    assert not (tmp_path / "files").exists()
+
+
+def test_files_that_can_not_be_unpacked_fail_the_task_and_leave_nothing(tmp_path: Path) -> None:
+    files = UserFiles(tmp_path / "files")
+    with pytest.raises(TaskError, match=r"can't be unpacked: the shipped file '\.\./up\.py'"):
+        files.enter("j", [*OLD, PythonFile(path="../up.py", content=b"")])
+    assert list(tmp_path.rglob("*.py")) == []
