@@ -9,7 +9,10 @@ from typing import Any, Literal
 
 import cloudpickle
 
+from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.operators.build import build_operator
 from tailrace.pipelines.runtime.operators.context import TaskContext
+from tailrace.pipelines.runtime.operators.operator import Operator, Setup
 from tailrace.pipelines.runtime.stream_task.sources.build import build_source
 from tailrace.pipelines.runtime.stream_task.sources.source import Source, SourceSetup
 from tailrace.pipelines.types import RecordType
@@ -120,3 +123,52 @@ def web_server_log(lines: int, seed: int = 1, start_ms: int = 1_700_000_000_000)
         path = draw.choice(("/", "/cart", "/login", "/product/7", "/product/12", "/search?q=shoe"))
         status = draw.choices((200, 302, 404, 500), (90, 5, 4, 1))[0]
         yield f'{client} - - [{at}] "GET {path} HTTP/1.1" {status} {draw.randrange(200, 20_000)} "-" "curl/8.5"'
+
+
+class Collected:
+    """An operator's output as a list of what came out: ("records", batch), ("watermark", ms), ("idle", whether)."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Any]] = []
+
+    def emit(self, batch: Batch) -> None:
+        self.events.append(("records", batch))
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        self.events.append((tag, batch))
+
+    def emit_watermark(self, watermark: int) -> None:
+        self.events.append(("watermark", watermark))
+
+    def emit_idle(self, idle: bool) -> None:
+        self.events.append(("idle", idle))
+
+    def of(self, kind: str) -> list[Any]:
+        """What came out of that kind."""
+        return [what for each, what in self.events if each == kind]
+
+
+def build_one(
+    config: OperatorConfig,
+    *,
+    input_type: object = None,
+    clock: Callable[[], int] | None = None,
+    subtask: int = 0,
+    parallelism: int = 1,
+    attempt: int = 0,
+    job_id: str = "1" * 32,
+) -> tuple[Operator, Collected]:
+    """An operator that is not open yet, and its output."""
+    context = TaskContext(
+        job_id=job_id, subtask_index=subtask, parallelism=parallelism, attempt_number=attempt
+    )
+    record_type = RecordType.of(input_type)
+    operator = build_operator(
+        Setup(config, context, "test", job_id, _no_send, (record_type,), clock or Clock())
+    )
+    operator.output = output = Collected()
+    return operator, output
+
+
+def _no_send(topic: str, value: bytes, **_: Any) -> None:
+    raise AssertionError(f"sent to {topic}")

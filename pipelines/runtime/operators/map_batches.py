@@ -49,45 +49,54 @@ class MapBatches(Operator):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         given = pa.RecordBatch.from_arrays(batch.columns(self._input_type), schema=self._schema)
         with user_code(self._setup.config):
-            result = self._whole(self._function(given))
-            if result is None or not result.num_rows:
-                return
-            timestamps = _timestamps(result, batch)
-            if TIMESTAMP_COLUMN in result.schema.names:
-                result = result.drop_columns([TIMESTAMP_COLUMN])
-            columns = conform(result, self._output_type)
-        self.output.emit(Batch.of_columns(timestamps, columns, self._output_type))
+            parts = [part for part in _parts(self._function(given)) if part.num_rows]
+            timestamps = _timestamps(parts, batch)
+            results = [_without_timestamps(part) for part in parts]
+            columns = [
+                pa.concat_arrays(pieces)
+                for pieces in zip(*(conform(part, self._output_type) for part in results), strict=True)
+            ]
+        if parts:
+            self.output.emit(Batch.of_columns(timestamps, columns, self._output_type))
 
     def close(self) -> None:
         with user_code(self._setup.config):
             close_function(self._function)
 
-    def _whole(self, result: Any) -> pa.Table | pa.RecordBatch | None:
-        if result is None or isinstance(result, (pa.RecordBatch, pa.Table)):
-            return result
-        parts = list(result) if isinstance(result, Iterable) else [result]
-        for part in parts:
-            if not isinstance(part, (pa.RecordBatch, pa.Table)):
-                raise TypeError(
-                    f"the function of map_batches gave {type(part).__name__}, not a pyarrow.RecordBatch or Table"
-                )
-        tables = [
-            pa.Table.from_batches([part]) if isinstance(part, pa.RecordBatch) else part for part in parts
-        ]
-        return pa.concat_tables(tables) if tables else None
 
-
-def _timestamps(result: pa.Table | pa.RecordBatch, batch: Batch) -> pa.Int64Array:
-    if TIMESTAMP_COLUMN in result.schema.names:
-        column = result.column(TIMESTAMP_COLUMN)
-        if isinstance(column, pa.ChunkedArray):
-            column = column.combine_chunks()
-        if column.null_count or not pa.types.is_integer(column.type):
-            raise RecordTypeError(
-                f"the column {TIMESTAMP_COLUMN} must be integers, milliseconds since the epoch, in each record;"
-                f" it is {column.type}{' with nulls' if column.null_count else ''}"
+def _parts(result: Any) -> list[pa.Table | pa.RecordBatch]:
+    if result is None:
+        return []
+    tabular = pa.RecordBatch, pa.Table
+    parts = list(result) if isinstance(result, Iterable) and not isinstance(result, tabular) else [result]
+    for part in parts:
+        if not isinstance(part, tabular):
+            raise TypeError(
+                f"the function of map_batches gave {type(part).__name__}, not a pyarrow.RecordBatch or Table"
             )
-        return column.cast(pa.int64())
-    if result.num_rows == len(batch):
+    return parts
+
+
+def _without_timestamps(part: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    return part.drop_columns([TIMESTAMP_COLUMN]) if TIMESTAMP_COLUMN in part.schema.names else part
+
+
+def _timestamps(parts: list[pa.Table | pa.RecordBatch], batch: Batch) -> pa.Int64Array:
+    """Of all parts together."""
+    rows = sum(part.num_rows for part in parts)
+    if parts and all(TIMESTAMP_COLUMN in part.schema.names for part in parts):
+        return pa.concat_arrays([_said(part.column(TIMESTAMP_COLUMN)) for part in parts])
+    if rows == len(batch):
         return batch.timestamp_column()
-    return pa.repeat(pc.max(batch.timestamp_column()).cast(pa.int64()), result.num_rows)
+    return pa.repeat(pc.max(batch.timestamp_column()), rows)
+
+
+def _said(column: pa.Array | pa.ChunkedArray) -> pa.Int64Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if column.null_count or not pa.types.is_integer(column.type):
+        raise RecordTypeError(
+            f"the column {TIMESTAMP_COLUMN} must be integers, milliseconds since the epoch, in each record;"
+            f" it is {column.type}{' with nulls' if column.null_count else ''}"
+        )
+    return column.cast(pa.int64())

@@ -11,14 +11,19 @@ a record it is idle, until the next record; a stream whose own inputs are idle i
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 import numpy as np
 import pyarrow as pa
 
+from ...types import RecordType, RecordTypeError
 from ..batch import Batch
 from ..buffers import END_OF_TIME, NO_WATERMARK
 from .functions import close_function, load, open_function, user_code
 from .operator import Operator, Setup
+
+_TIMESTAMP: Final = RecordType.of(int)
 
 
 class WatermarkParameters(msgspec.Struct, frozen=True):
@@ -90,9 +95,9 @@ class Watermarks(Operator):
         with user_code(config):
             given = list(map(self._assign, batch.values))
             try:
-                return pa.array(given, pa.int64())
-            except (pa.ArrowException, OverflowError) as error:
-                wrong = next((each for each in given if not hasattr(each, "__index__")), given[0])
+                return _TIMESTAMP.encode(given)
+            except RecordTypeError as error:
+                wrong = [each for each in given if not hasattr(each, "__index__")] or [max(given, key=abs)]
                 raise TypeError(
-                    f"the timestamp assigner gave {wrong!r}: a timestamp is an int, milliseconds since the epoch"
+                    f"the timestamp assigner gave {wrong[0]!r}: a timestamp is an int, milliseconds since the epoch"
                 ) from error
