@@ -2,7 +2,7 @@
 
 A channel is an IntermediateDataSet as a topic, with a partition for each receiving subtask. A changelog
 holds the state of a vertex, with a partition for each of its subtasks; only vertices with a stateful
-operator have one. The output topic holds what the job prints, in one partition.
+operator, or one that may count, have one. The output topic holds what the job prints, in one partition.
 
 Channels and changelogs belong to the run of a job and go with it; the output stays.
 """
@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...schemas.types import JobGraph, JobVertex
+import msgspec
+
+from ...schemas.types import JobGraph, JobVertex, OperatorConfig
 from .operators import traits_of
 
 TOPIC_NAME_LIMIT = 249
@@ -44,8 +46,19 @@ def transactional_id(cluster: str, job: str, vertex_id: str, subtask: int) -> st
 
 
 def has_changelog(vertex: JobVertex) -> bool:
-    """Whether an operator of the vertex keeps state."""
-    return any(traits_of(operator.kind).stateful for operator in vertex.operators)
+    """Whether an operator of the vertex keeps state, or may count: accumulators are kept as state is."""
+    return any(traits_of(each.kind).stateful or _may_count(each) for each in vertex.operators)
+
+
+def _may_count(operator: OperatorConfig) -> bool:
+    try:
+        return msgspec.json.decode(operator.parameters, type=_Rich).rich
+    except msgspec.MsgspecError:
+        return False
+
+
+class _Rich(msgspec.Struct):
+    rich: bool = False
 
 
 def has_output(graph: JobGraph) -> bool:

@@ -49,3 +49,9 @@ def test_names_are_topic_names(graph: StreamGraph) -> None:
     stateful = [vertex for vertex in job.vertices if any(TRAITS[of.kind].stateful for of in vertex.operators)]
     prints = any(TRAITS[of.kind].prints for vertex in job.vertices for of in vertex.operators)
     assert len(names) == len(job.edges) + len(stateful) + prints
+
+
+def test_what_may_count_keeps_its_accumulators_in_a_changelog() -> None:
+    plain, rich = operator("plain", OperatorKind.MAP), operator("rich", parameters='{"rich": true}')
+    graph = job_graph(source(), vertex("a", plain), vertex("b", rich))
+    assert topics("c", "j", graph) == {"c.job.j.b.changelog": 1}
