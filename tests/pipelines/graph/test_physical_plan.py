@@ -46,7 +46,11 @@ def test_names_are_topic_names(graph: StreamGraph) -> None:
     job = job_graph_of(graph)
     names = topics("cluster-of-some-length", "j" * 64, job)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) and len(name) <= TOPIC_NAME_LIMIT for name in names)
-    stateful = [vertex for vertex in job.vertices if any(TRAITS[of.kind].stateful for of in vertex.operators)]
+    stateful = [
+        vertex
+        for vertex in job.vertices
+        if any(TRAITS[of.kind].stateful or '"rich": true' in of.parameters for of in vertex.operators)
+    ]
     prints = any(TRAITS[of.kind].prints for vertex in job.vertices for of in vertex.operators)
     assert len(names) == len(job.edges) + len(stateful) + prints
 
