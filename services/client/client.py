@@ -21,9 +21,9 @@ from ..configuration import Configuration
 from ..connections import event_log, registry
 from ..log import Codec, LogUnavailable
 from ..log.clients import writer
-from ..log.topics import submissions_topic
+from ..log.topics import LARGEST_SUBMISSION, submissions_topic
 from ..roles import CLIENT, DISPATCHER, address
-from .conversation import Conversation
+from .conversation import Conversation, JobRejectedError
 
 _NO_ID = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 24
@@ -51,13 +51,24 @@ class Client:
     def submit(
         self, what: JobGraph | EntryPoint, parallelism: int | None = None, job_id: str | None = None
     ) -> str:
-        """Asks for a job to be run; returns its id. `parallelism` is the default of an entry point's program."""
+        """Asks for a job to be run; returns its id. `parallelism` is the default of an entry point's program.
+
+        Raises JobRejectedError for one that is too large to be submitted.
+        """
         graph, entry_point = (what, None) if isinstance(what, JobGraph) else (None, what)
         job_id = new_job_id(graph.name if graph else what_runs(entry_point)) if job_id is None else job_id
         body = dispatcher.SubmitJob(
             job_id=job_id, job_graph=graph, entry_point=entry_point, parallelism=parallelism
         )
-        self._request(body)
+        size = self._request(body)
+        if size > LARGEST_SUBMISSION:
+            shipped = sum(len(each.content) for each in what.python_files)
+            raise JobRejectedError(
+                job_id,
+                f"it has {size:,} bytes, {shipped:,} of them in files that it ships, but at most "
+                f"{LARGEST_SUBMISSION:,} can be submitted: let its functions load what they need, or install it where "
+                "the cluster runs",
+            )
         return job_id
 
     def cancel(self, job_id: str) -> None:
@@ -87,7 +98,8 @@ class Client:
     ) -> None:
         self.close()
 
-    def _request(self, body: Body) -> None:
+    def _request(self, body: Body) -> int:
+        """Its size in bytes; what is larger than a submission may be is not sent."""
         header = Header(
             event_id=secrets.token_hex(16),
             time=time.time_ns() // 1000,
@@ -101,9 +113,10 @@ class Client:
             if error is not None:
                 failures.append(error)
 
-        self._producer.produce(
-            self._topic, self._codec.encode(Event(header, body)), key=self.address, on_delivery=delivered
-        )
+        value = self._codec.encode(Event(header, body))
+        if len(value) > LARGEST_SUBMISSION:
+            return len(value)
+        self._producer.produce(self._topic, value, key=self.address, on_delivery=delivered)
         left = self._producer.flush(self._timeout)
         if failures or left:
             why = failures[0].str() if failures else f"no answer within {self._timeout:g} s"
@@ -111,6 +124,7 @@ class Client:
                 f"{self._topic} takes no requests: {why}; is Kafka at {self._servers} up, and was the cluster "
                 "ever started?"
             )
+        return len(value)
 
 
 def new_job_id(name: str) -> str:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ...pipelines.graph import job_options
+from ...pipelines.graph import job_options, python_files
 from ...pipelines.graph.validation import validate
 from ...schemas import client, dispatcher, job_master
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.ids import is_id
 from ...schemas.states import JOB_ENDS
-from ...schemas.types import JobStatus
+from ...schemas.types import EntryPoint, JobStatus
 from ..configuration.role_options import job_configuration
 from ..roles import JOB_MASTER, IllegalEvent, Owed, Step, address
 from .state import TRANSITIONS, DispatcherState, Job, Phase, Refusal
@@ -62,9 +62,13 @@ def _fault(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
         return f"parallelism {body.parallelism} is impossible: give 1 or more"
     if body.job_graph is not None:
         return _some_of(validate(body.job_graph)) or None
-    if body.entry_point is not None and (faults := job_options.faults(body.entry_point.configuration)):
+    return None if body.entry_point is None else _fault_of_program(body.entry_point)
+
+
+def _fault_of_program(entry_point: EntryPoint) -> str | None:
+    if faults := job_options.faults(entry_point.configuration):
         return f"configuration: {'; '.join(faults)}"
-    return None
+    return _some_of(list(python_files.faults(entry_point.python_files))) or None
 
 
 def _some_of(reasons: list[str]) -> str:

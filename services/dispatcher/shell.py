@@ -67,12 +67,13 @@ class DispatcherShell:
                 entry_point.arguments,
                 instruction.parallelism,
                 entry_point.configuration,
+                python_files=entry_point.python_files,
             )
             size = len(msgspec.msgpack.encode(graph))
             if size > LARGEST_SUBMISSION:
                 raise ProgramError(
                     f"{entry_point.target} built a graph of {size:,} bytes, but at most {LARGEST_SUBMISSION:,} are "
-                    "taken: let its functions load what they need instead of carrying it with them"
+                    "taken: let its functions load what they need instead of carrying it with them, and ship less"
                 )
             body = dispatcher.JobGraphBuilt(job_id=instruction.job_id, job_graph=graph)
         except ProgramError as error:
