@@ -32,6 +32,7 @@ _FORMAT: Final = 2
 _HEADER: Final = struct.Struct("<BBHIQqq")
 _ENDS: Final = 1
 _IDLE: Final = 2
+_TICK: Final = 4
 
 
 class BufferError(ValueError):
@@ -51,9 +52,11 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     ends: bool = False
     idle: bool = False
     """Whether the receiver is to go on without this sender's watermark."""
+    tick: bool = False
+    """Whether it only tells the time, outside of transactions: it has the number of the next buffer, and takes none."""
 
     def __bytes__(self) -> bytes:
-        flags = _ENDS * self.ends | _IDLE * self.idle
+        flags = _ENDS * self.ends | _IDLE * self.idle | _TICK * self.tick
         return _HEADER.pack(
             _FORMAT, flags, self.sender, self.attempt, self.sequence, self.watermark, self.clock
         )
@@ -92,7 +95,7 @@ class BufferCodec:
         if not len(batch):
             return b""
         columns = [batch.timestamp_column(), *batch.columns(self.record_type)]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize().to_pybytes()
+        return bytes(pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize())
 
     def read_payload(self, data: bytes, start: int = 0) -> Batch:
         """What `payload` wrote, as columns; `start` is where it begins in `data`. Raises BufferError."""
@@ -127,7 +130,8 @@ def header_of(data: bytes) -> Header:
     if len(data) < _HEADER.size or data[0] != _FORMAT:
         raise BufferError(f"{len(data)} bytes that begin {data[:8].hex()} are no buffer of format {_FORMAT}")
     _, flags, sender, attempt, sequence, watermark, clock = _HEADER.unpack_from(data)
-    return Header(sender, attempt, sequence, watermark, clock, bool(flags & _ENDS), bool(flags & _IDLE))
+    ends, idle, tick = (bool(flags & each) for each in (_ENDS, _IDLE, _TICK))
+    return Header(sender, attempt, sequence, watermark, clock, ends, idle, tick)
 
 
 def _part(header: Header, index: int, last: int) -> Header:

@@ -109,9 +109,15 @@ class _Worker:
             return
         index = self._plan.inputs[topic]
         try:
-            said = HANDED_OVER.pack(BUFFER, index, offset), self._transformed(index, value)
+            said = (
+                HANDED_OVER.pack(BUFFER, index, 0, partition, offset, offset + 1),
+                self._transformed(index, value),
+            )
         except Exception as error:
-            said = HANDED_OVER.pack(FAILURE, index, offset), describe(error).encode()
+            said = (
+                HANDED_OVER.pack(FAILURE, index, 0, partition, offset, offset + 1),
+                describe(error).encode(),
+            )
         try:
             connection.sendall(frame(*said))
         except ConnectionError:

@@ -1,23 +1,31 @@
 """What is said between the TaskExecutor's runtime, its StreamTask processes, and Spark's Python workers.
 
 The runtime and a StreamTask exchange `Command`s and `Notice`s as MessagePack frames over a socket pair.
-A worker of Spark greets the runtime's lobby with a `Greeting`, and hands buffers over to StreamTasks as
+A worker of Spark greets the runtime's lobby with a `Greeting`, and hands what it reads over to StreamTasks as
 frames that begin with HANDED_OVER.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from .deployment import VertexDeployment
 
-HANDED_OVER: Final = struct.Struct("<BHq")
-"""Kind of frame, index of the input, offset of the buffer on its channel."""
+HANDED_OVER: Final = struct.Struct("<BHIIqq")
+"""Kind of frame, index of the input, number of the query, partition, first offset, and the offset after the last."""
 BUFFER: Final = 0
+"""Then follows a buffer of a channel (buffers.py), one offset wide."""
 FAILURE: Final = 1
+"""Then follows why the records at these offsets could not be handed over."""
+RECORDS: Final = 2
+"""Then follows a payload (BufferCodec.payload) of what a Kafka source read at these offsets; nothing for no records."""
+
+Positions = Mapping[int, Mapping[int, int]]
+"""Index of the input -> partition -> the offset to go on from. What has no position yet is not in it."""
 
 
 class Open(msgspec.Struct, frozen=True, tag=True):
@@ -27,38 +35,59 @@ class Open(msgspec.Struct, frozen=True, tag=True):
     subtask_index: int
     attempt_number: int
     bootstrap_servers: str
+    python_path: str | None = None
+    """The directory of the files that the job ships: to be imported from before anything of the job is."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
     """Runtime -> StreamTask: abort the open transaction and end."""
 
 
-Command = Open | Cancel
+class Switch(msgspec.Struct, frozen=True, tag=True):
+    """Runtime -> StreamTask: from now on only frames of this query, or of later ones, count; answered by Switched."""
+
+    query: int
+
+
+Command = Open | Cancel | Switch
 
 
 class Restored(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: older attempts are fenced; each input goes on from this offset."""
 
     process_id: int
-    positions: tuple[int, ...]
+    positions: Positions
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: all operators are open, and the source, if there is one, is connected."""
 
 
+class Switched(msgspec.Struct, frozen=True, tag=True):
+    """StreamTask -> runtime: no frame of an older query counts any more; the query is to begin exactly here."""
+
+    query: int
+    positions: Positions
+
+
 class Counted(msgspec.Struct, frozen=True, tag=True):
-    """StreamTask -> runtime: what the attempt has committed so far (Flink's accumulators, by their names there)."""
+    """StreamTask -> runtime: what has been committed so far; told at most once a second, and before the end."""
 
     records_in: int
-    """Records that were read from inputs or the source."""
+    """Records that this attempt has read from inputs or the source."""
     records_out: int
-    """Records that were written to channels."""
+    """Records that this attempt has written to channels."""
     commits: int
+    accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What the user's functions have counted in all attempts of the subtask (accumulators.py)."""
+    metrics: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What the user's functions measure in this attempt: operator.name -> value."""
 
     def as_accumulators(self) -> dict[str, float]:
-        """By name."""
+        """All by name: Flink's names for what it counts itself."""
         return {
+            **self.metrics,
+            **self.accumulators,
             "numRecordsIn": self.records_in,
             "numRecordsOut": self.records_out,
             "numCommits": self.commits,
@@ -79,7 +108,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-Notice = Restored | Opened | Counted | Finished | Canceled | Failed
+Notice = Restored | Opened | Switched | Counted | Finished | Canceled | Failed
 
 
 class Greeting(msgspec.Struct, frozen=True):

@@ -30,19 +30,32 @@ import msgspec
 from msgspec.structs import replace
 
 from ...schemas.types import ExecutionState
+from ..graph.chain import edge_type, output_type
 from ..graph.physical_plan import channel_topic
-from .deployment import Report, SubtaskDeployment, VertexDeployment, vertex_of
+from .deployment import Report, SubtaskDeployment, VertexDeployment
 from .failures import TaskError, describe, shortened
 from .frames import FrameReader
 from .hand_over import HandOver
 from .lobby import Lobby
 from .pool import ProcessPool, TaskProcess
-from .protocol import Cancel, Canceled, Counted, Failed, Finished, Notice, Open, Opened, Restored
+from .protocol import (
+    Cancel,
+    Canceled,
+    Counted,
+    Failed,
+    Finished,
+    Notice,
+    Open,
+    Opened,
+    Positions,
+    Restored,
+    Switched,
+)
 from .query import Query, start_query
 from .settings import ExecutionMode, Settings
 from .stream_task.zygote import ENDED
 from .user_files import UserFiles
-from .vertex import edge_type, output_type, parts_of
+from .vertex import parts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +78,7 @@ class _Execution:
         self.deployment = deployment
         self.process = process
         self.process_id: int | None = None
-        self.positions: tuple[int, ...] | None = None
+        self.positions: Positions | None = None
         self.counts: Mapping[str, float] = {}
         """All that it has counted, Flink's counters included."""
         self.accumulators: Mapping[str, float] = {}
@@ -333,7 +346,7 @@ class TaskRuntime:
             return
         deployment.starting = True
         inputs = len(deployment.spec.inputs)
-        positions = {e.subtask.subtask_index: e.positions or (0,) * inputs for e in live}
+        positions = {e.subtask.subtask_index: e.positions or {} for e in live}
         deployment.awaited = inputs * len(positions)
         paths = {e.subtask.subtask_index: e.process.socket_path for e in live}
         threading.Thread(
@@ -344,7 +357,7 @@ class TaskRuntime:
         ).start()
 
     def _run_query(
-        self, deployment: _Deployment, positions: dict[int, tuple[int, ...]], paths: dict[int, str]
+        self, deployment: _Deployment, positions: dict[int, Positions], paths: dict[int, str]
     ) -> None:
         """In a thread of its own: starts the query and waits for its end."""
         spec = deployment.spec
@@ -354,7 +367,7 @@ class TaskRuntime:
                 raise TaskError(f"Spark did not start: {self._spark_failure}")
             topics = [channel_topic(spec.cluster, spec.job_id, edge.data_set_id) for edge in spec.inputs]
             begin = {
-                topic: {subtask: each[i] for subtask, each in positions.items()}
+                topic: {subtask: each.get(i, {}).get(subtask, 0) for subtask, each in positions.items()}
                 for i, topic in enumerate(topics)
             }
             query = start_query(
@@ -433,6 +446,8 @@ class TaskRuntime:
             case Opened():
                 execution.opened = True
                 self._report_running(execution.deployment)
+            case Switched():
+                log.error("attempt %s answers a switch that nobody asked for", execution.id)
             case Counted():
                 execution.counts = notice.as_accumulators()
                 execution.accumulators = notice.accumulators
@@ -553,9 +568,7 @@ def _guarded(handle: Callable[[], object]) -> None:
 def _hand_over(deployment: _Deployment, topics: list[str], lobby: str, paths: dict[int, str]) -> HandOver:
     spec = deployment.spec
     prefix = parts_of(spec.vertex, spec.outputs).prefix
-    input_types = tuple(
-        edge_type(vertex_of(spec.job_graph, edge.source_vertex_id), edge).to_json() for edge in spec.inputs
-    )
+    input_types = tuple(edge_type(spec.job_graph, edge).to_json() for edge in spec.inputs)
     return HandOver(
         deployment=deployment.number,
         lobby=lobby,

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
 from ...schemas.types import JobEdge, JobVertex, OperatorConfig
+from ..graph.chain import source_operator
 from ..graph.operators import traits_of
-from ..types import PICKLED, RecordType
 
 
 class VertexParts(msgspec.Struct, frozen=True):
@@ -52,28 +51,6 @@ def parts_of(vertex: JobVertex, outputs: Iterable[JobEdge]) -> VertexParts:
         prefix.append(operator)
         before = operator.operator_id
     return VertexParts(source, tuple(prefix), own[len(prefix) :])
-
-
-def source_operator(vertex: JobVertex, edge: JobEdge) -> OperatorConfig:
-    """The operator of the vertex whose output an edge carries. Raises LookupError."""
-    if edge.source_operator_id is None:
-        return vertex.operators[-1]
-    for operator in vertex.operators:
-        if operator.operator_id == edge.source_operator_id:
-            return operator
-    raise LookupError(f"vertex {vertex.name!r} has no operator {edge.source_operator_id!r}")
-
-
-def output_type(operator: OperatorConfig, tag: str | None = None) -> RecordType:
-    """How an output of an operator is laid out, the main one or a side output; pickled where it does not say."""
-    parameters: dict[str, Any] = json.loads(operator.parameters or "{}")
-    form = parameters.get("output_type") if tag is None else parameters.get("side_outputs", {}).get(tag)
-    return PICKLED if form is None else RecordType.from_json(form)
-
-
-def edge_type(source_vertex: JobVertex, edge: JobEdge) -> RecordType:
-    """How the records of an edge are laid out. Raises LookupError for an edge that is not the vertex's."""
-    return output_type(source_operator(source_vertex, edge), edge.output_tag)
 
 
 def _plain(operator: OperatorConfig) -> bool:

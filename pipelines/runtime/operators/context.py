@@ -1,7 +1,7 @@
 """What a rich function is given: where it runs, metrics, accumulators, and the state of the key at hand.
 
-Accumulators belong to the subtask, not to one operator: two operators that name the same one count together. What a
-subtask has counted is committed with what it counted, so that a crash neither loses nor doubles any of it.
+Metrics belong to one operator of one attempt, accumulators to the subtask: two operators that name the same one count
+together (accumulators.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ...functions import (
     ValueState,
     ValueStateDescriptor,
 )
+from ..accumulators import Accumulators
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -52,37 +53,23 @@ class Count(Counter):
         return self._value
 
 
-class Counts:
-    """Counters by name, made when they are first asked for."""
-
-    def __init__(self) -> None:
-        self._counters: dict[str, Count] = {}
-
-    def counter(self, name: str) -> Counter:
-        """The counter of that name; the same one each time."""
-        return self._counters.setdefault(name, Count())
-
-    def values(self) -> dict[str, float]:
-        """What all of them have come to, by name."""
-        return {name: counter.value for name, counter in self._counters.items()}
-
-
 class Metrics(MetricGroup):
     """The metrics of one operator of one subtask."""
 
     def __init__(self) -> None:
-        self._counts = Counts()
+        self._counters: dict[str, Count] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
 
     def counter(self, name: str) -> Counter:
-        return self._counts.counter(name)
+        return self._counters.setdefault(name, Count())
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         self._gauges[name] = read
 
     def values(self) -> Mapping[str, float]:
         """All counters and gauges, by name. Raises what a gauge raises."""
-        return self._counts.values() | {name: read() for name, read in self._gauges.items()}
+        counted = {name: counter.value for name, counter in self._counters.items()}
+        return counted | {name: read() for name, read in self._gauges.items()}
 
 
 class TaskContext(RuntimeContext):
@@ -98,7 +85,7 @@ class TaskContext(RuntimeContext):
         parallelism: int = 1,
         max_parallelism: int = 128,
         attempt_number: int = 0,
-        accumulators: Counts | None = None,
+        accumulators: Accumulators | None = None,
     ) -> None:
         self.job_id = job_id
         self.job_name = job_name
@@ -110,7 +97,7 @@ class TaskContext(RuntimeContext):
         self.state_backend: StateBackend | None = None
         """Set by keyed operators before they open their function."""
         self._metrics = Metrics()
-        self._accumulators = Counts() if accumulators is None else accumulators
+        self._accumulators = Accumulators() if accumulators is None else accumulators
 
     @property
     def metrics(self) -> Metrics:

@@ -1,89 +1,118 @@
-"""The input gate: which buffers count, and how far time has come (Flink's StatusWatermarkValve).
+"""The input gate: how far time has come at a subtask's channels, and who has ended (Flink's StatusWatermarkValve).
 
 Rules:
-1. Below the position of an input nothing counts again: Spark may hand over twice.
-2. A sender's buffers of one attempt have ascending sequence numbers without a gap; a gap means that a
+1. A sender's buffers of one attempt have ascending sequence numbers without a gap; a gap means that a
    buffer was lost, and the task must not go on. An attempt that goes on in another process, because its
    TaskExecutor was restarted, begins at 0 again: it has fenced itself, and what it had not committed is gone.
-3. The watermark is the least of all senders', and never falls; a sender that has not spoken yet holds it.
-4. When all senders have ended, the input has.
+2. A tick, which tells the time outside of transactions, has the number of the next buffer, and takes no number. It may
+   get lost, come late, or be a fenced attempt's: one that is not the sender's latest word counts for nothing.
+3. The watermark is the least of all senders that are not idle, and never falls; a sender that has not spoken yet holds
+   it. If all that have not ended are idle, so is the subtask.
+4. The clock is the least of all senders that have not ended.
+5. When all senders have ended, the input has, and both are at END_OF_TIME.
 
 What cannot be heard again after a restart is who has ended: it is committed with the positions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..buffers import END_OF_TIME, NO_WATERMARK, Header
 from ..failures import TaskError
 
 
+class _Sender:
+    """What one sender has told on one input."""
+
+    __slots__ = ("attempt", "clock", "ended", "idle", "sequence", "watermark")
+
+    def __init__(self, ended: bool) -> None:
+        self.watermark = self.clock = NO_WATERMARK
+        self.attempt = self.sequence = -1
+        self.idle = False
+        self.ended = ended
+
+
 class InputGate:
-    """The inputs of a subtask. Takes, per input, its number of senders and the committed position."""
+    """The channels of a subtask. Takes, per input, its senders' subtasks and those that have ended already."""
 
-    def __init__(
-        self, senders: Sequence[int], positions: Sequence[int], ended: Sequence[frozenset[int]]
-    ) -> None:
-        self._positions = list(positions)
-        self._watermarks = [[NO_WATERMARK] * count for count in senders]
-        self._sequences: list[dict[int, tuple[int, int]]] = [{} for _ in senders]
-        self._ended = [set(known) for known in ended]
-        for index, known in enumerate(ended):
-            for sender in known:
-                self._watermarks[index][sender] = END_OF_TIME
-        self._watermark = self._least()
-
-    @property
-    def watermark(self) -> int:
+    def __init__(self, senders: Sequence[Iterable[int]], ended: Sequence[frozenset[int]]) -> None:
+        self._senders = [
+            {sender: _Sender(sender in known) for sender in those}
+            for those, known in zip(senders, ended, strict=True)
+        ]
+        self._all = [sender for those in self._senders for sender in those.values()]
+        self.watermark = NO_WATERMARK
         """No record with a timestamp <= this follows (ms)."""
-        return self._watermark
-
-    @property
-    def ended(self) -> bool:
+        self.clock = NO_WATERMARK
+        """Processing time has come so far at all senders (ms)."""
+        self.idle = False
+        """Whether nobody is to wait for this subtask's watermark."""
+        self.ended = False
         """Whether every sender of every input has ended."""
-        return self._watermark == END_OF_TIME
+        self._look()
 
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """Per input, the offset of the next buffer that counts."""
-        return tuple(self._positions)
+    def ended_senders(self, input_index: int) -> frozenset[int]:
+        """The senders of an input that have ended."""
+        return frozenset(each for each, said in self._senders[input_index].items() if said.ended)
 
-    def ended_senders(self) -> tuple[frozenset[int], ...]:
-        """Per input, the senders that have ended."""
-        return tuple(frozenset(known) for known in self._ended)
+    def admits(self, input_index: int, offset: int, header: Header) -> bool:
+        """Notes a buffer, before its records are taken; False where it tells nothing new.
 
-    def admits(self, input_index: int, offset: int) -> bool:
-        """Whether the buffer at this offset has not been taken yet."""
-        return offset >= self._positions[input_index]
-
-    def take(self, input_index: int, offset: int, header: Header) -> None:
-        """Notes a buffer that counts. Raises TaskError where one before it was lost."""
-        self._follow(input_index, offset, header)
-        self._positions[input_index] = offset + 1
+        Raises TaskError where a buffer before it was lost, or where it comes from nobody who sends here.
+        """
+        sender = self._senders[input_index].get(header.sender)
+        if sender is None:
+            raise TaskError(
+                f"input {input_index} has, at offset {offset}, a buffer of sender {header.sender}, which does not"
+                " send to this subtask: was its topic written by somebody else?"
+            )
+        if header.attempt != sender.attempt:
+            if header.tick and header.attempt < sender.attempt:
+                return False
+            sender.attempt, sender.sequence = header.attempt, header.sequence - 1
+        expected = sender.sequence + 1
+        if header.tick:
+            if header.sequence < expected:
+                return False
+        elif header.sequence == 0:
+            expected = 0
+        if header.sequence != expected:
+            raise TaskError(
+                f"a buffer was lost: input {input_index} has, at offset {offset}, number {header.sequence} of"
+                f" sender {header.sender} (attempt {header.attempt}), after number {sender.sequence};"
+                " restart the job from a checkpoint"
+            )
+        if not header.tick:
+            sender.sequence = header.sequence
+        return True
 
     def conclude(self, input_index: int, header: Header) -> None:
-        """After the buffer's records: its watermark and end hold now."""
-        watermarks = self._watermarks[input_index]
+        """After the buffer's records: its times, idleness and end hold now."""
+        sender = self._senders[input_index][header.sender]
+        changed = header.ends > sender.ended or header.idle is not sender.idle
+        sender.idle = header.idle
         if header.ends:
-            self._ended[input_index].add(header.sender)
-            watermarks[header.sender] = END_OF_TIME
-        elif header.watermark <= watermarks[header.sender]:
-            return
-        else:
-            watermarks[header.sender] = header.watermark
-        self._watermark = max(self._watermark, self._least())
+            sender.ended = True
+        if header.watermark > sender.watermark:
+            sender.watermark, changed = header.watermark, True
+        if header.clock > sender.clock:
+            sender.clock, changed = header.clock, True
+        if changed:
+            self._look()
 
-    def _follow(self, input_index: int, offset: int, header: Header) -> None:
-        last = self._sequences[input_index].get(header.sender)
-        self._sequences[input_index][header.sender] = header.attempt, header.sequence
-        if last is None or last[0] != header.attempt or header.sequence in (0, last[1] + 1):
+    def _look(self) -> None:
+        present = [sender for sender in self._all if not sender.ended]
+        if not present:
+            # A subtask without any channel has not ended: it is a source.
+            if self._all:
+                self.ended = True
+                self.watermark = self.clock = END_OF_TIME
+                self.idle = False
             return
-        raise TaskError(
-            f"a buffer was lost: input {input_index} has, at offset {offset}, number {header.sequence} of"
-            f" sender {header.sender} (attempt {header.attempt}), after number {last[1]};"
-            " restart the job from a checkpoint"
-        )
-
-    def _least(self) -> int:
-        return min((watermark for each in self._watermarks for watermark in each), default=NO_WATERMARK)
+        self.clock = max(self.clock, min(sender.clock for sender in present))
+        active = [sender.watermark for sender in present if not sender.idle]
+        self.idle = not active
+        if active:
+            self.watermark = max(self.watermark, min(active))

@@ -45,6 +45,20 @@ def transactional_producer(bootstrap_servers: str, transactional_id: str) -> Pro
     )
 
 
+def plain_producer(bootstrap_servers: str) -> Producer:
+    """A producer for what may get lost, and is stale when it would have to be sent again."""
+    return Producer(
+        {
+            **_COMMON,
+            "bootstrap.servers": bootstrap_servers,
+            "linger.ms": 0,
+            "acks": 1,
+            "message.timeout.ms": 2_000,
+            "max.in.flight": 1,
+        }
+    )
+
+
 def group_consumer(bootstrap_servers: str, group: str) -> Consumer:
     """A consumer for a subtask's group, to read its committed offsets and changelog; it subscribes to nothing."""
     return Consumer(

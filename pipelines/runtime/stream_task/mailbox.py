@@ -1,7 +1,7 @@
 """The mailbox between the input thread and the task thread.
 
 Bounded by bytes: when it is full the input thread stops reading, and the sockets hold the senders back.
-A command is never held up: it overtakes the data, since it must be heard also when nothing is taken out.
+A cancellation is never held up: it overtakes the data, since it must be heard also when nothing is taken out.
 """
 
 from __future__ import annotations
@@ -13,39 +13,30 @@ from typing import Final
 
 import msgspec
 
+from ..protocol import Switch
+
 CAPACITY: Final = 8 << 20
 """Bytes. Enough for a commit's worth of buffers, and little beside the interpreter."""
 
 
-class InputBuffer(msgspec.Struct, frozen=True, gc=False):
-    """A buffer that Spark handed over."""
+class HandedOver(msgspec.Struct, frozen=True, gc=False):
+    """What Spark handed over, as protocol.HANDED_OVER has it."""
 
+    kind: int
     input_index: int
-    offset: int
-    data: bytes
+    query: int
+    partition: int
+    first: int
+    following: int
+    content: bytes
 
 
-class InputFailure(msgspec.Struct, frozen=True, gc=False):
-    """The stateless operators in front of this task failed on a buffer."""
-
-    offset: int
-    reason: str
+class Woken(msgspec.Struct, frozen=True, gc=False):
+    """The source has something; once, however often it said so."""
 
 
-class SourceRead(msgspec.Struct, frozen=True):
-    """Records that the source read at that time (ms)."""
-
-    read_at: int
-    records: list[str]
-
-
-class SourceEnded(msgspec.Struct, frozen=True, gc=False):
-    """The source has no more; `reason` is set where that is a failure."""
-
-    reason: str | None = None
-
-
-Letter = InputBuffer | InputFailure | SourceRead | SourceEnded
+Letter = HandedOver | Switch | Woken
+_WOKEN: Final = Woken()
 
 
 class TaskCanceled(Exception):
@@ -53,13 +44,14 @@ class TaskCanceled(Exception):
 
 
 class Mailbox:
-    """One thread puts, one takes."""
+    """Any thread puts, one takes."""
 
     def __init__(self) -> None:
         self._letters: deque[tuple[Letter, int]] = deque()
         self._changed = threading.Condition()
         self._size = 0
         self._canceled = False
+        self._woken = False
         self._drained: Callable[[], None] = lambda: None
 
     def on_drained(self, callback: Callable[[], None]) -> None:
@@ -74,13 +66,19 @@ class Mailbox:
     @property
     def empty(self) -> bool:
         """Whether nothing waits to be taken."""
-        return not self._letters
+        return not self._letters and not self._woken
 
     def put(self, letters: list[tuple[Letter, int]]) -> None:
         """Adds letters, each with its size in bytes."""
         with self._changed:
             self._letters.extend(letters)
             self._size += sum(size for _, size in letters)
+            self._changed.notify()
+
+    def wake(self) -> None:
+        """Makes the next `take` return at once, with a Woken."""
+        with self._changed:
+            self._woken = True
             self._changed.notify()
 
     def cancel(self) -> None:
@@ -92,12 +90,15 @@ class Mailbox:
     def take(self, timeout_s: float) -> list[Letter]:
         """All that is inside, or nothing if nothing comes within the timeout. Raises TaskCanceled."""
         with self._changed:
-            if not self._letters and not self._canceled and timeout_s > 0:
+            if self.empty and not self._canceled and timeout_s > 0:
                 self._changed.wait(timeout_s)
             if self._canceled:
                 raise TaskCanceled
             letters = [letter for letter, _ in self._letters]
             self._letters.clear()
+            if self._woken:
+                self._woken = False
+                letters.append(_WOKEN)
             was_full, self._size = self.full, 0
         if was_full:
             self._drained()

@@ -1,8 +1,10 @@
-"""How often to commit: as often as asked, but never so often that committing is most of the work.
+"""When to commit: at once for a record that comes after a pause, and not so often that it is most of the work.
 
 A commit costs a few milliseconds on a machine at rest and many on a busy one, where commits of all tasks
-compete. The pause between two commits is the configured interval or a multiple of what commits took lately,
-whichever is longer: a busy machine gets larger transactions instead of more of them.
+compete. Between the end of one and the beginning of the next lies a pause as long as commits took lately: what comes in
+meanwhile goes with the next one. While more input waits to be taken than a pause brings, records gather for the commit
+interval, or for as long as keeps commits a small share of the time: a busy machine gets larger transactions instead of
+more of them.
 """
 
 from __future__ import annotations
@@ -10,24 +12,37 @@ from __future__ import annotations
 from typing import Final
 
 SHARE: Final = 4
-"""A task spends at most one part in SHARE + 1 of its time in commits."""
+"""Under load a task spends at most one part in SHARE + 1 of its time in commits."""
 LONGEST_S: Final = 1.0
-"""The pause never grows beyond this: windows must close, and the channels' readers wait."""
+"""A record never waits longer: windows must close, and the channels' readers wait."""
 _WEIGHT: Final = 0.3
 
 
 class Pacing:
-    """Of one task; times in seconds."""
+    """Of one task; times in seconds. `interval_s`: how long records gather under load."""
 
     def __init__(self, interval_s: float) -> None:
         self._interval = interval_s
         self._cost = 0.0
+        self._ended = float("-inf")
 
-    def committed(self, took_s: float) -> None:
-        """Notes how long a commit took."""
-        self._cost += _WEIGHT * (took_s - self._cost)
+    def committed(self, began: float, ended: float) -> None:
+        """Notes a commit."""
+        self._cost += _WEIGHT * (ended - began - self._cost)
+        self._ended = ended
 
     @property
     def pause(self) -> float:
-        """How long a record may wait for the next commit."""
+        """Between two commits, when input is taken as fast as it comes."""
+        return min(LONGEST_S, self._cost)
+
+    @property
+    def pause_under_load(self) -> float:
+        """How long a record may wait for its commit while more input waits."""
         return max(self._interval, min(LONGEST_S, SHARE * self._cost))
+
+    def due(self, since: float, *, busy: bool) -> float:
+        """When a record that was taken at `since` is to be committed; `busy`: more input waits."""
+        if busy:
+            return since + self.pause_under_load
+        return max(since, self._ended + self.pause)

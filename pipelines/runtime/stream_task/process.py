@@ -32,7 +32,7 @@ def run(control: socket.socket, listener: socket.socket) -> None:
     def notify(notice: Notice) -> None:
         control.sendall(frame(msgspec.msgpack.encode(notice)))
 
-    StreamTask(opening, mailbox, input_thread, notify).invoke()
+    StreamTask(opening, mailbox, notify).invoke()
     sys.stdout.flush()
     sys.stderr.flush()
     # Not exit(): the threads of librdkafka and of user code have nothing left to say.

@@ -1,4 +1,4 @@
-"""A subtask's progress as Kafka keeps it: committed offsets, with who has ended beside them.
+"""A subtask's progress as its consumer group keeps it: committed offsets, with who has ended beside them.
 
 The senders that have ended travel in the metadata string that an offset commit may carry: a sender says so
 once, and a successor that starts behind it would wait for ever.
@@ -6,40 +6,47 @@ once, and a successor that starts behind it would wait for ever.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
-from confluent_kafka import TopicPartition
+
+from .input_gate import InputGate
+from .positions import InputPositions
+from .transaction import ConsumedOffset
 
 _PREFIX: Final = "ended="
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """Per input: the offset of the next buffer, and the senders that have ended."""
+    """The offset of what comes next, by (input, partition); and per input the senders that have ended."""
 
-    positions: tuple[int, ...]
+    positions: Mapping[tuple[int, int], int]
     ended: tuple[frozenset[int], ...]
 
     @classmethod
-    def none(cls, inputs: int) -> Progress:
-        """Of a subtask that has committed nothing: channels begin at offset 0."""
-        return cls((0,) * inputs, (frozenset(),) * inputs)
+    def read(cls, topics: Sequence[str], committed: Iterable[ConsumedOffset]) -> Progress:
+        """From what the group has committed; `topics` are those of the inputs, in their order."""
+        positions: dict[tuple[int, int], int] = {}
+        ended: list[frozenset[int]] = [frozenset()] * len(topics)
+        index = {topic: i for i, topic in enumerate(topics)}
+        for each in committed:
+            if each.offset >= 0 and (i := index.get(each.topic)) is not None:
+                positions[i, each.partition] = each.offset
+                ended[i] |= read_ended(each.metadata)
+        return cls(positions, tuple(ended))
 
-    @classmethod
-    def read(cls, committed: Sequence[TopicPartition]) -> Progress:
-        """From what the group has committed, in the order of the inputs; nothing committed is offset 0."""
-        return cls(
-            tuple(max(0, each.offset) for each in committed),
-            tuple(read_ended(each.metadata) for each in committed),
+
+def moved_offsets(
+    topics: Sequence[str], positions: InputPositions, gate: InputGate | None
+) -> list[ConsumedOffset]:
+    """What is to be committed of the positions that have moved."""
+    return [
+        ConsumedOffset(
+            topics[i], partition, offset, "" if gate is None else write_ended(gate.ended_senders(i))
         )
-
-    def write(self, topics: Sequence[str], partition: int) -> list[TopicPartition]:
-        """As offsets to commit, for the topics in the order of the inputs."""
-        return [
-            TopicPartition(topic, partition, position, write_ended(ended))
-            for topic, position, ended in zip(topics, self.positions, self.ended, strict=True)
-        ]
+        for i, partition, offset in positions.moved()
+    ]
 
 
 def write_ended(senders: frozenset[int]) -> str:

@@ -9,23 +9,27 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from ..failures import TaskError
 from .kafka import connected
-from .progress import Progress
+from .transaction import ConsumedOffset
 
 _TIMEOUT_S: Final = 30.0
 
 
-def read_progress(consumer: Consumer, topics: Sequence[str], partition: int) -> Progress:
-    """The committed progress of the consumer's group on these inputs. Raises TaskError."""
-    if not topics:
-        return Progress.none(0)
+def read_committed(consumer: Consumer, partitions: Sequence[tuple[str, int]]) -> list[ConsumedOffset]:
+    """What the consumer's group has committed of these (topic, partition)s. Raises TaskError."""
+    if not partitions:
+        return []
     try:
-        committed = consumer.committed([TopicPartition(topic, partition) for topic in topics], _TIMEOUT_S)
+        committed = consumer.committed([TopicPartition(*each) for each in partitions], _TIMEOUT_S)
     except KafkaException as error:
         raise TaskError(f"the committed offsets could not be read: {error.args[0].str()}") from error
     for each in committed:
         if each.error is not None:
             raise TaskError(f"the committed offset of {each.topic} could not be read: {each.error.str()}")
-    return Progress.read(committed)
+    return [
+        ConsumedOffset(each.topic, each.partition, each.offset, each.metadata or "")
+        for each in committed
+        if each.offset >= 0
+    ]
 
 
 def read_changelog(consumer: Consumer, topic: str, partition: int) -> Iterator[tuple[bytes, bytes]]:

@@ -11,14 +11,16 @@ committed and goes on from there: the same path as after a crash, instead of a s
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from ..failures import TaskError
-from .kafka import connected, transactional_producer
+from .kafka import connected, plain_producer, transactional_producer
+from .transaction import ConsumedOffset
 
 _PATIENCE_S: Final = 60.0
 """How long retriable errors are retried: longer than a broker takes to come back."""
@@ -28,11 +30,13 @@ class Transactions:
     """Begins, fills and ends transactions. Raises TaskError where the attempt cannot go on."""
 
     def __init__(self, bootstrap_servers: str, transactional_id: str, group_metadata: Any) -> None:
+        self._bootstrap_servers = bootstrap_servers
         self._id = transactional_id
         self._group_metadata = group_metadata
         self._active = False
         self._failure: KafkaError | None = None
         self._producer = transactional_producer(bootstrap_servers, transactional_id)
+        self._teller: Producer | None = None
 
     def open(self, topic: str) -> None:
         """Fences older attempts; what they had open is aborted. `topic` is any that exists."""
@@ -40,9 +44,15 @@ class Transactions:
         self._persist("init_transactions", lambda: self._producer.init_transactions(10))
 
     def send(
-        self, topic: str, partition: int, value: bytes, timestamp_ms: int = 0, key: bytes | None = None
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int = 0,
     ) -> None:
-        """Adds a message to the transaction, beginning one if need be."""
+        """Adds a message to the transaction, beginning one if need be; `partition` None: by key, or any."""
         self._begin()
         while True:
             try:
@@ -50,7 +60,7 @@ class Transactions:
                     topic,
                     value,
                     key,
-                    partition,
+                    -1 if partition is None else partition,
                     on_delivery=self._delivered,
                     timestamp=timestamp_ms,
                 )
@@ -61,13 +71,24 @@ class Transactions:
             else:
                 return
 
-    def commit(self, offsets: Sequence[TopicPartition]) -> None:
+    def tell(self, topic: str, partition: int, value: bytes) -> None:
+        """Sends a message outside of transactions; what becomes of it is not looked at."""
+        if self._teller is None:
+            self._teller = plain_producer(self._bootstrap_servers)
+        with contextlib.suppress(BufferError, KafkaException):  # the next one says more
+            self._teller.produce(topic, value, partition=partition)
+        self._teller.poll(0)
+
+    def commit(self, offsets: Sequence[ConsumedOffset]) -> None:
         """Ends the transaction with these consumed offsets in it; begins one for them if there is none."""
         self._begin()
         if offsets:
+            positions = [
+                TopicPartition(each.topic, each.partition, each.offset, each.metadata) for each in offsets
+            ]
             self._persist(
                 "send_offsets_to_transaction",
-                lambda: self._producer.send_offsets_to_transaction(list(offsets), self._group_metadata, 10),
+                lambda: self._producer.send_offsets_to_transaction(positions, self._group_metadata, 10),
             )
         self._persist("commit_transaction", lambda: self._producer.commit_transaction(10))
         if self._failure is not None:

@@ -1,0 +1,191 @@
+"""From a deployment to a Subtask: operators, channels, gate and source, wired up as the job graph says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from ....schemas.types import JobEdge, OperatorConfig
+from ...graph.chain import edge_type, input_types, output_type, source_operator
+from ...graph.execution_graph import IntermediateResult
+from ...graph.operators import traits_of
+from ...graph.physical_plan import changelog_topic, channel_topic, has_changelog
+from ..accumulators import Accumulators
+from ..buffers import BufferCodec
+from ..clocks import clocked_edges, goes_by_clock
+from ..deployment import VertexDeployment, vertex_of
+from ..operators.build import build_operator
+from ..operators.chain import OperatorChain
+from ..operators.context import TaskContext
+from ..operators.operator import Setup
+from ..vertex import VertexParts, parts_of
+from .input_gate import InputGate
+from .partitioning import partition_of
+from .positions import InputPositions
+from .progress import Progress
+from .record_writer import ChannelWriter, RecordWriter
+from .sources.build import build_source
+from .sources.source import Source, SourceSetup
+from .subtask import Clock, Subtask
+from .transaction import Transaction
+
+
+class KafkaInput(msgspec.Struct, frozen=True):
+    """What a subtask of a Kafka source reads."""
+
+    topics: tuple[str, ...]
+    """By index of the input."""
+    ends: Mapping[tuple[int, int], int] | None = None
+    """Of a bounded source: the offset at which each (input, partition) ends; those without any records too."""
+
+
+class Assembly:
+    """Knows one attempt of one subtask; makes its parts. Raises ValueError, LookupError where the graph is not one."""
+
+    def __init__(
+        self,
+        deployment: VertexDeployment,
+        subtask: int,
+        attempt: int,
+        transaction: Transaction,
+        wall_clock: Clock,
+    ) -> None:
+        self.vertex = deployment.vertex
+        self.parts: VertexParts = parts_of(self.vertex, deployment.outputs)
+        self._deployment = deployment
+        self._graph = deployment.job_graph
+        self._subtask = subtask
+        self._attempt = attempt
+        self._transaction = transaction
+        self._wall_clock = wall_clock
+        self._clocked = clocked_edges(self._graph)
+        self.accumulators = Accumulators()
+        self._contexts: list[TaskContext] = []
+        names = deployment.cluster, deployment.job_id
+        self.changelog = (
+            changelog_topic(*names, self.vertex.vertex_id) if has_changelog(self.vertex) else None
+        )
+        """Its topic; None where the vertex keeps no state."""
+        self.channel_topics = tuple(channel_topic(*names, edge.data_set_id) for edge in deployment.inputs)
+        """By index of the input."""
+
+    @property
+    def through_spark(self) -> OperatorConfig | None:
+        """The source of the vertex, if it is one that a query reads."""
+        source = self.parts.source
+        return source if source is not None and traits_of(source.kind).through_spark else None
+
+    def subtask(self, progress: Progress, kafka: KafkaInput | None = None) -> Subtask:
+        """The subtask, its state still to be restored. Raises UserCodeError where functions cannot be loaded."""
+        deployment, parts = self._deployment, self.parts
+        before = parts.before_rest
+        operators = [build_operator(self._setup(config)) for config in parts.rest]
+        channels = [self._channel_writer(edge) for edge in deployment.outputs]
+        outputs = [
+            (source_operator(self.vertex, edge).operator_id, edge.output_tag, channel)
+            for edge, channel in zip(deployment.outputs, channels, strict=True)
+        ]
+        chain = OperatorChain(parts.rest, operators, outputs, None if before is None else before.operator_id)
+        source: tuple[str, Source] | None = None
+        if parts.source is not None and kafka is None:
+            source = parts.source.operator_id, build_source(parts.source)
+        return Subtask(
+            chain=chain,
+            writer=RecordWriter(channels),
+            transaction=self._transaction,
+            accumulators=self.accumulators,
+            subtask_index=self._subtask,
+            changelog=self.changelog,
+            input_topics=list(self.channel_topics if kafka is None else kafka.topics),
+            codecs=self._codecs(kafka),
+            operator_inputs=[edge.input_index for edge in deployment.inputs],
+            positions=InputPositions(progress.positions),
+            gate=self._gate(progress) if parts.source is None else None,
+            source=source,
+            ends=None if kafka is None else kafka.ends,
+            clocked=any(map(goes_by_clock, parts.rest)) or any(channel.clocked for channel in channels),
+        )
+
+    def source_setup(
+        self, wall_clock: Clock, wake: Callable[[], None], pause: Callable[[float], None]
+    ) -> SourceSetup:
+        """For a source that the subtask reads itself."""
+        source = self.parts.source
+        assert source is not None
+        return SourceSetup(source, self.context(source), wall_clock, wake, pause)
+
+    def metrics(self) -> Mapping[str, float]:
+        """What functions measure: operator.name -> value. Raises what a gauge raises."""
+        return {
+            f"{context.operator_name}.{name}": value
+            for context in self._contexts
+            for name, value in context.metrics.values().items()
+        }
+
+    def context(self, config: OperatorConfig) -> TaskContext:
+        """What the functions of an operator are told of where they run."""
+        made = TaskContext(
+            job_id=self._deployment.job_id,
+            job_name=self._graph.name,
+            operator_name=config.name,
+            subtask_index=self._subtask,
+            parallelism=self.vertex.parallelism,
+            max_parallelism=self.vertex.max_parallelism,
+            attempt_number=self._attempt,
+            accumulators=self.accumulators,
+        )
+        self._contexts.append(made)
+        return made
+
+    def _setup(self, config: OperatorConfig) -> Setup:
+        return Setup(
+            config=config,
+            context=self.context(config),
+            cluster=self._deployment.cluster,
+            job_id=self._deployment.job_id,
+            send=self._transaction.send,
+            input_types=input_types(self._graph, self.vertex, config),
+            wall_clock=self._wall_clock,
+        )
+
+    def _gate(self, progress: Progress) -> InputGate:
+        senders = [self._result(edge).producers_of(self._subtask) for edge in self._deployment.inputs]
+        return InputGate(senders, progress.ended)
+
+    def _codecs(self, kafka: KafkaInput | None) -> list[BufferCodec]:
+        """Per input, for what Spark hands over: records as they came in, or what the stateless prefix made of them."""
+        before = self.parts.before_rest
+        if kafka is not None:
+            assert before is not None
+            return [BufferCodec(output_type(before))] * len(kafka.topics)
+        if before is not None:
+            return [BufferCodec(output_type(before))] * len(self._deployment.inputs)
+        return [BufferCodec(edge_type(self._graph, edge)) for edge in self._deployment.inputs]
+
+    def _channel_writer(self, edge: JobEdge) -> ChannelWriter:
+        result = self._result(edge)
+        record_type = edge_type(self._graph, edge)
+        reachable = result.partitions_of(self._subtask)
+        target = vertex_of(self._graph, edge.target_vertex_id)
+        return ChannelWriter(
+            channel_topic(self._deployment.cluster, self._deployment.job_id, edge.data_set_id),
+            record_type,
+            partition_of(
+                edge,
+                record_type,
+                reachable=reachable,
+                partitions=target.parallelism,
+                max_parallelism=target.max_parallelism,
+                subtask=self._subtask,
+            ),
+            reachable,
+            subtask=self._subtask,
+            attempt=self._attempt,
+            clocked=edge.data_set_id in self._clocked,
+        )
+
+    def _result(self, edge: JobEdge) -> IntermediateResult:
+        source = vertex_of(self._graph, edge.source_vertex_id).parallelism
+        target = vertex_of(self._graph, edge.target_vertex_id).parallelism
+        return IntermediateResult(edge, source, target, range(source))

@@ -1,0 +1,49 @@
+"""What a subtask needs of a transaction, whoever keeps it: Kafka (transactions.py), or memory in tests.
+
+A transaction holds the output, the changes of state and the consumed offsets of one commit interval: all of it counts,
+or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class ConsumedOffset(msgspec.Struct, frozen=True):
+    """Where a partition is to be read on, and a note beside it."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str = ""
+
+
+class Transaction(Protocol):
+    """Begins with the first thing that is sent. Raises TaskError where the attempt cannot go on."""
+
+    @property
+    def active(self) -> bool:
+        """Whether something has been sent and not committed."""
+
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int = 0,
+    ) -> None:
+        """Adds a message; `partition` None: by key, or any."""
+
+    def tell(self, topic: str, partition: int, value: bytes) -> None:
+        """Sends a message that may get lost, and that is read before what is committed afterwards, or later."""
+
+    def commit(self, offsets: Sequence[ConsumedOffset]) -> None:
+        """Ends the transaction with these offsets in it; begins one for them if there is none."""
+
+    def abort(self) -> None:
+        """Drops what was sent and not committed."""
