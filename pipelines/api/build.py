@@ -25,7 +25,7 @@ from typing import NoReturn
 from ...schemas.types import JobGraph, PythonFile
 from ..graph.errors import ProgramError, ProgramExited
 from .executor import JobClient, PipelineExecutor, ProgramContext, program_context
-from .user_code import is_users, shown_path
+from .locations import is_users, shown_path
 
 
 def build(

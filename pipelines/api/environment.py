@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ...schemas.types import JobGraph
-from ..graph.errors import ProgramError
 from ..graph.job_graph import job_graph_of
+from ..graph.job_options import MINI_BATCH
 from ..graph.stream_graph import StreamGraph
-from ..types import RecordType
 from .executor import JobClient, JobExecutionResult, current_context, current_executor
 from .generator import Defaults, stream_graph_of
-from .streams import DataStream, check_count
-from .transformations import Physical, SocketTextStream, Transformation
-from .user_code import caller_location
+from .program import Program
+from .python_files import ShippedFiles
+from .sources import Sources, check_text
+from .streams.settings import check_count
+from .submission import check_size
 
 
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(Sources):
     """Collects what a program asks for, and has it run."""
 
     def __init__(
@@ -34,8 +34,12 @@ class StreamExecutionEnvironment:
         self._max_parallelism = max_parallelism
         self._chaining = True
         self._configuration = dict(configuration or {})
-        self._transformations: dict[int, Transformation] = {}
-        self._pending: list[int] = []
+        self._program = Program()
+        context = current_context()
+        if context is None:
+            self._shipped = ShippedFiles()
+        else:
+            self._shipped = ShippedFiles(context.python_files, context.python_path)
         if max_parallelism is not None:
             self.set_max_parallelism(max_parallelism)
 
@@ -74,39 +78,20 @@ class StreamExecutionEnvironment:
         self._chaining = False
         return self
 
-    def configure(self, key: str, value: str) -> StreamExecutionEnvironment:
-        """A setting of the job, such as `execution.mode`."""
-        self._configuration[key] = value
+    def configure(self, key: str, value: str | float) -> StreamExecutionEnvironment:
+        """An option of the job, such as `execution.mode`; see docs/configuration.md."""
+        self._configuration[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
 
-    def socket_text_stream(
-        self, host: str, port: int, delimiter: str = "\n", max_retries: int = 0
-    ) -> DataStream[str]:
-        """The text a server at host:port sends, cut at the delimiter, which is dropped; parallelism 1.
+    def add_python_file(self, path: str) -> StreamExecutionEnvironment:
+        """Ships a module, the directory of a package, a zip file of them, or a data file with the job.
 
-        While the server cannot be reached, the source tries again up to `max_retries` times, half a second
-        apart (-1: without end), and then fails. Once connected it does not connect again: when the server
-        closes the connection the source is finished, and when the connection breaks it fails.
+        The functions of the job import such modules instead of taking them along pickled, and find data files with
+        `shipped_file`. All files together may have 6 MiB. Call it before the modules are imported: the program can
+        import them, too. Raises ProgramError.
         """
-        location = caller_location()
-        _check_text("host", host, location)
-        _check_text("delimiter", delimiter, location)
-        _check_integer("port", port, 1, 65535, location)
-        _check_integer("max_retries", max_retries, -1, 2**31 - 1, location)
-        source = self.add(
-            SocketTextStream(
-                id=self.new_id(),
-                location=location,
-                name="Source: Socket Stream",
-                output_type=RecordType.of(str),
-                parallelism=1,
-                host=host,
-                port=port,
-                delimiter=delimiter,
-                max_retries=max_retries,
-            )
-        )
-        return DataStream(self, source)
+        self._shipped.add(path)
+        return self
 
     def get_stream_graph(self, job_name: str = "tailrace job") -> StreamGraph:
         """The program so far, from the last `execute` on. Raises ProgramError."""
@@ -115,12 +100,16 @@ class StreamExecutionEnvironment:
             max_parallelism=self._max_parallelism,
             chaining=self._chaining,
             configuration=self._configuration,
+            mini_batch=MINI_BATCH.of(self._configuration),
+            shipped=self._shipped,
         )
-        return stream_graph_of(job_name, self._transformations, self._pending, defaults)
+        return stream_graph_of(job_name, self._program, defaults)
 
     def get_job_graph(self, job_name: str = "tailrace job") -> JobGraph:
         """The program so far as it would be submitted. Raises ProgramError."""
-        return job_graph_of(self.get_stream_graph(job_name))
+        graph = job_graph_of(self.get_stream_graph(job_name))
+        check_size(graph)
+        return graph
 
     def execute(self, job_name: str = "tailrace job") -> JobExecutionResult:
         """Has the job run and, unless it runs detached, waits for its end. Raises ProgramError."""
@@ -128,48 +117,11 @@ class StreamExecutionEnvironment:
 
     def execute_async(self, job_name: str = "tailrace job") -> JobClient:
         """Has the job run; returns when it is accepted. Raises ProgramError."""
-        _check_text("job_name", job_name, caller_location(), operator="execute")
+        check_text("job_name", job_name, operator="execute")
         executor = current_executor()
         graph = self.get_job_graph(job_name)
-        self._pending.clear()
+        self._program.pending.clear()
         return executor.execute(graph)
-
-    def new_id(self) -> int:
-        """The id of the next transformation."""
-        return len(self._transformations) + 1
-
-    def add(self, transformation: Transformation) -> int:
-        """Adds a transformation and returns its id; for streams to build with."""
-        self._transformations[transformation.id] = transformation
-        if isinstance(transformation, Physical):
-            self._pending.append(transformation.id)
-        return transformation.id
-
-    def transformation(self, transformation_id: int) -> Transformation:
-        """A transformation as it is now."""
-        return self._transformations[transformation_id]
-
-    def change(self, transformation_id: int, **changes: Any) -> None:
-        """Replaces a transformation by a changed copy."""
-        self._transformations[transformation_id] = dataclasses.replace(
-            self._transformations[transformation_id], **changes
-        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a StreamExecutionEnvironment exists only in the program that describes the job")
-
-
-def _check_text(name: str, value: object, location: str, *, operator: str = "socket_text_stream") -> None:
-    if not isinstance(value, str) or not value:
-        raise ProgramError(
-            f"{name} is {value!r}, not one or more characters", operator=operator, location=location
-        )
-
-
-def _check_integer(name: str, value: object, least: int, most: int, location: str) -> None:
-    if type(value) is not int or not least <= value <= most:
-        raise ProgramError(
-            f"{name} is {value!r}, not an integer from {least} to {most}",
-            operator="socket_text_stream",
-            location=location,
-        )

@@ -1,21 +1,47 @@
 """Transformations -> StreamGraph (Flink's StreamGraphGenerator): a dispatch over the kinds of transformations.
 
-A physical one becomes a StreamNode, after its inputs. A partition becomes no node: whoever takes its
-input from it gets an edge from what lies before, with that partitioner. An edge without one is FORWARD
-where both ends have the same parallelism, and REBALANCE where not.
+A physical one becomes a StreamNode, after its inputs. A virtual one becomes no node: whoever takes its input from it
+gets edges from the operators before, with the partitioner, the side output and the several inputs of all virtual ones
+in between; of several partitioners in a row, the last. An edge without a partitioner is FORWARD where both ends have
+the same parallelism, and REBALANCE where not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from ...schemas.types import Partitioner
 from ..graph.errors import ProgramError
 from ..graph.key_groups import UPPER_BOUND, default_max_parallelism
-from ..graph.stream_graph import DEFAULT_SLOT_SHARING_GROUP, StreamEdge, StreamGraph, StreamNode
-from .transformations import Partition, Physical, Transformation
-from .user_code import dump_functions, local_modules_by_value
+from ..graph.operators import OperatorKind
+from ..graph.stream_graph import (
+    DEFAULT_SLOT_SHARING_GROUP,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+    VirtualNode,
+    VirtualNodeKind,
+)
+from .pickling import dump_functions, local_modules_by_value
+from .program import Program
+from .python_files import ShippedFiles
+from .transformations import (
+    Aggregate,
+    Partition,
+    Physical,
+    PreAggregate,
+    SideOutput,
+    Surroundings,
+    Transformation,
+    Union,
+    Virtual,
+    Window,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,68 +52,140 @@ class Defaults:
     max_parallelism: int | None
     chaining: bool
     configuration: Mapping[str, str]
+    mini_batch: bool
+    shipped: ShippedFiles
 
 
 @dataclass(frozen=True, slots=True)
 class _Upstream:
-    """Where records come from, and how they are distributed on the way."""
+    """An operator that records come from, which of its outputs they are, and how they are distributed on the way."""
 
     node: StreamNode
+    output_tag: str | None = None
     partition: Partition | None = None
+    through: tuple[int, ...] = ()
+    """The virtual nodes on the way."""
 
 
-def stream_graph_of(
-    name: str, transformations: Mapping[int, Transformation], wanted: Iterable[int], defaults: Defaults
-) -> StreamGraph:
-    """The graph of the wanted transformations and all they depend on. Raises ProgramError."""
-    generator = _Generator(transformations, defaults)
-    with local_modules_by_value():
-        for transformation_id in wanted:
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """What is known of the timestamps of an operator's output."""
+
+    ingestion: bool
+    """They are those of reading."""
+    watermarks: bool
+    """Event time comes on: a watermark strategy lies before it, on one path at least."""
+
+
+def stream_graph_of(name: str, program: Program, defaults: Defaults) -> StreamGraph:
+    """The graph of what is pending in the program, and all it depends on. Raises ProgramError."""
+    generator = _Generator(program.transformations, defaults)
+    with local_modules_by_value(defaults.shipped.has):
+        for transformation_id in program.pending:
             generator.transform(transformation_id)
-    return StreamGraph(name, generator.nodes, generator.edges, defaults.chaining, defaults.configuration)
+    return StreamGraph(
+        name,
+        generator.nodes,
+        generator.edges,
+        chaining=defaults.chaining,
+        configuration=defaults.configuration,
+        python_files=defaults.shipped.files,
+        virtual_nodes=generator.virtual_nodes,
+    )
 
 
 class _Generator:
     def __init__(self, transformations: Mapping[int, Transformation], defaults: Defaults) -> None:
         self.nodes: dict[int, StreamNode] = {}
         self.edges: list[StreamEdge] = []
+        self.virtual_nodes: dict[int, VirtualNode] = {}
         self._transformations = transformations
         self._defaults = defaults
-        self._done: dict[int, _Upstream] = {}
+        self._done: dict[int, tuple[_Upstream, ...]] = {}
+        self._times: dict[int, _Times] = {}
+        self._next_id = max(transformations, default=0) + 1
 
-    def transform(self, transformation_id: int) -> _Upstream:
-        """What the transformation offers to those that build on it; makes its node at the first call."""
+    def transform(self, transformation_id: int) -> None:
+        """Makes the nodes and edges of a transformation and of all before it, unless they are made."""
         # Inputs first, without recursion: a program may be a thousand steps long.
         waiting = [transformation_id]
         while waiting:
             transformation = self._transformations[waiting[-1]]
-            missing = [i for i in transformation.inputs if i not in self._done]
+            missing = [i for i in reversed(transformation.inputs) if i not in self._done]
             if missing:
                 waiting += missing
             else:
                 if transformation.id not in self._done:
                     self._done[transformation.id] = self._translate(transformation)
                 waiting.pop()
-        return self._done[transformation_id]
 
-    def _translate(self, transformation: Transformation) -> _Upstream:
+    def _translate(self, transformation: Transformation) -> tuple[_Upstream, ...]:
+        """What the transformation offers to those that build on it."""
         inputs = [self._done[i] for i in transformation.inputs]
         match transformation:
-            case Partition():
-                (upstream,) = inputs
-                return _Upstream(upstream.node, transformation)
+            case Virtual():
+                self.virtual_nodes[transformation.id] = _virtual_node(transformation)
+                return tuple(_passed(each, transformation) for upstreams in inputs for each in upstreams)
+            case Aggregate() if self._defaults.mini_batch:
+                return self._operator(transformation, [self._pre_aggregated(inputs[0], transformation)])
             case Physical():
-                node = self._node(transformation, [upstream.node for upstream in inputs])
-                self.nodes[node.node_id] = node
-                self.edges += [_edge(upstream, node) for upstream in inputs]
-                return _Upstream(node)
+                return self._operator(transformation, inputs)
             case _:
                 raise TypeError(f"no translation for {type(transformation).__name__}")
 
-    def _node(self, own: Physical, inputs: list[StreamNode]) -> StreamNode:
-        import msgspec
+    def _operator(self, own: Physical, inputs: list[tuple[_Upstream, ...]]) -> tuple[_Upstream, ...]:
+        upstreams = [each for upstreams in inputs for each in upstreams]
+        times = self._times_before(own, upstreams)
+        node = self._node(
+            own, [each.node for each in upstreams], Surroundings(times.ingestion, self._defaults.mini_batch)
+        )
+        self._times[own.id] = _times_behind(own, times)
+        self.nodes[own.id] = node
+        for index, each_input in enumerate(inputs):
+            self.edges += [_edge(each, node, own, index) for each in each_input]
+        return (_Upstream(node),)
 
-        parallelism = own.parallelism or (self._defaults.parallelism if own.traits.parallel else 1)
+    def _pre_aggregated(self, upstreams: tuple[_Upstream, ...], own: Aggregate) -> tuple[_Upstream, ...]:
+        """One record per key and batch in front of the shuffle: an operator chained to each that sends to it."""
+        made = []
+        for each in upstreams:
+            before = each.node
+            step = PreAggregate(
+                id=self._next_id,
+                step=own.step,
+                location=own.location,
+                name="Pre-Aggregation",
+                output_type=own.output_type,
+                parallelism=before.parallelism,
+                max_parallelism=before.max_parallelism,
+                slot_sharing_group=before.slot_sharing_group,
+                co_location_group=before.co_location_group,
+                key=own.key,
+                aggregation=own.aggregation,
+                field=own.field,
+            )
+            self._next_id += 1
+            (offered,) = self._operator(step, [(dataclasses.replace(each, partition=None, through=()),)])
+            made.append(dataclasses.replace(offered, partition=each.partition, through=each.through))
+        return tuple(made)
+
+    def _times_before(self, own: Physical, upstreams: list[_Upstream]) -> _Times:
+        before = [self._times[each.node.node_id] for each in upstreams]
+        times = _Times(
+            ingestion=all(each.ingestion for each in before),
+            watermarks=any(each.watermarks for each in before),
+        )
+        if isinstance(own, Window) and own.assigner.TIME == "event" and not times.watermarks:
+            raise ProgramError(
+                f"{own.assigner} needs event time, but no stream before it has watermarks:"
+                " call assign_timestamps_and_watermarks behind the source",
+                operator=own.step,
+                location=own.location,
+            )
+        return times
+
+    def _node(self, own: Physical, inputs: list[StreamNode], surroundings: Surroundings) -> StreamNode:
+        parallelism = own.parallelism or (self._defaults.parallelism if own.parallel else 1)
         max_parallelism = (
             own.max_parallelism or self._defaults.max_parallelism or default_max_parallelism(parallelism)
         )
@@ -95,18 +193,15 @@ class _Generator:
         if parallelism > limit:
             raise ProgramError(
                 f"its parallelism {parallelism} is above its maximum parallelism {limit}",
-                operator=own.KIND.value,
+                operator=own.step,
                 location=own.location,
             )
-        parameters = own.parameters()
-        if own.output_type is not None:
-            parameters["output_type"] = own.output_type.to_json()
         return StreamNode(
             node_id=own.id,
             kind=own.KIND,
             name=own.name,
-            parameters=msgspec.json.encode(parameters).decode(),
-            code=dump_functions(own.functions(), operator=own.KIND.value, location=own.location),
+            parameters=msgspec.json.encode(own.parameters(surroundings)).decode(),
+            code=dump_functions(own.functions(), operator=own.step, location=own.location),
             parallelism=parallelism,
             max_parallelism=max_parallelism,
             slot_sharing_group=(
@@ -120,19 +215,70 @@ class _Generator:
         )
 
 
+def _virtual_node(virtual: Virtual) -> VirtualNode:
+    match virtual:
+        case Partition(partitioner=partitioner):
+            what: dict[str, Any] = {"kind": VirtualNodeKind.PARTITION, "partitioner": partitioner}
+        case SideOutput(tag=tag):
+            what = {"kind": VirtualNodeKind.SIDE_OUTPUT, "output_tag": tag}
+        case Union():
+            what = {"kind": VirtualNodeKind.UNION}
+        case _:
+            raise TypeError(f"no translation for {type(virtual).__name__}")
+    return VirtualNode(node_id=virtual.id, inputs=virtual.inputs, location=virtual.location, **what)
+
+
+def _passed(upstream: _Upstream, virtual: Virtual) -> _Upstream:
+    """What comes out of a virtual node."""
+    through = (*upstream.through, virtual.id)
+    match virtual:
+        case Partition():
+            return dataclasses.replace(upstream, partition=virtual, through=through)
+        case SideOutput(tag=tag):
+            return _Upstream(upstream.node, tag, through=through)
+        case _:
+            return dataclasses.replace(upstream, through=through)
+
+
+def _times_behind(own: Physical, before: _Times) -> _Times:
+    match own.KIND:
+        case OperatorKind.KAFKA_SOURCE:
+            return _Times(ingestion=False, watermarks=False)
+        case OperatorKind.WATERMARKS:
+            return _Times(ingestion=False, watermarks=True)
+        case _:
+            return before
+
+
 def _inherited_group(inputs: list[StreamNode]) -> str:
     """The group of all inputs, if it is one (Flink's rule)."""
     groups = {node.slot_sharing_group for node in inputs}
     return groups.pop() if len(groups) == 1 else DEFAULT_SLOT_SHARING_GROUP
 
 
-def _edge(upstream: _Upstream, target: StreamNode) -> StreamEdge:
+def _edge(upstream: _Upstream, target: StreamNode, step: Physical, input_index: int) -> StreamEdge:
     source, partition = upstream.node, upstream.partition
+    same = source.parallelism == target.parallelism
     if partition is None:
-        same = source.parallelism == target.parallelism
-        partitioner, code = (Partitioner.FORWARD if same else Partitioner.REBALANCE), b""
+        partitioner, code, parameters = (Partitioner.FORWARD if same else Partitioner.REBALANCE), b"", "{}"
     else:
-        functions = () if partition.key_selector is None else (partition.key_selector,)
         partitioner = partition.partitioner
-        code = dump_functions(functions, operator="key_by", location=partition.location)
-    return StreamEdge(source_id=source.node_id, target_id=target.node_id, partitioner=partitioner, code=code)
+        code = dump_functions(partition.functions, operator=partition.step, location=partition.location)
+        parameters = msgspec.json.encode(partition.parameters).decode()
+        if partitioner is Partitioner.FORWARD and not same:
+            raise ProgramError(
+                f"it joins {source.name} of parallelism {source.parallelism} with {target.name} ({step.step} at"
+                f" {step.location}) of parallelism {target.parallelism}: set both to one, or use rescale",
+                operator=partition.step,
+                location=partition.location,
+            )
+    return StreamEdge(
+        source_id=source.node_id,
+        target_id=target.node_id,
+        partitioner=partitioner,
+        code=code,
+        parameters=parameters,
+        output_tag=upstream.output_tag,
+        input_index=input_index,
+        through=upstream.through,
+    )

@@ -1,44 +1,217 @@
-"""Window assigners: into which windows a record falls."""
+"""Window assigners: into which windows a record falls (Flink's, by their names).
+
+In processing time a record falls where the clock stands when it is read, in event time where its timestamp says.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, ClassVar, Literal
 
 from ..graph.errors import ProgramError
-from .user_code import caller_location
+from .durations import milliseconds_of
+from .locations import caller_location
+
+Time = Literal["processing", "event"]
 
 
 @dataclass(frozen=True, slots=True)
-class TumblingProcessingTimeWindows:
+class WindowAssigner:
+    """What all assigners have."""
+
+    TIME: ClassVar[Time]
+
+    def __str__(self) -> str:
+        raise NotImplementedError
+
+    def parameters(self) -> Mapping[str, Any]:
+        """`assigner` in OperatorConfig.parameters."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class _Tumbling(WindowAssigner):
+    size_ms: int
+    offset_ms: int = 0
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.size_ms} ms)"
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"kind": "tumbling", "time": self.TIME, "size_ms": self.size_ms, "offset_ms": self.offset_ms}
+
+
+class TumblingProcessingTimeWindows(_Tumbling):
     """Windows of one size, one after another, by the time at which the source read the record.
 
     A window begins at a multiple of its size since the epoch, plus the offset: windows of a day with an offset of
     -8 hours begin at midnight in Shanghai.
     """
 
-    size_ms: int
-    offset_ms: int = 0
+    __slots__ = ()
+    TIME: ClassVar[Time] = "processing"
 
     @staticmethod
     def of(
-        *, seconds: float = 0, milliseconds: int = 0, offset_seconds: float = 0
+        size: timedelta | None = None,
+        *,
+        seconds: float = 0,
+        milliseconds: int = 0,
+        offset: timedelta | None = None,
+        offset_seconds: float = 0,
     ) -> TumblingProcessingTimeWindows:
         """Windows of that size, in all a millisecond or more. Raises ProgramError."""
-        size, offset = round(seconds * 1000) + milliseconds, round(offset_seconds * 1000)
-        if size < 1:
-            raise ProgramError(
-                f"a window of {size} ms is empty: give seconds= or milliseconds=", location=caller_location()
-            )
-        if abs(offset) >= size:
-            raise ProgramError(
-                f"an offset of {offset} ms is not below the window's {size} ms", location=caller_location()
-            )
-        return TumblingProcessingTimeWindows(size, offset)
+        size_ms = _size(size, seconds, milliseconds)
+        return TumblingProcessingTimeWindows(size_ms, _offset(offset, offset_seconds, size_ms))
+
+
+class TumblingEventTimeWindows(_Tumbling):
+    """As TumblingProcessingTimeWindows, by the record's timestamp."""
+
+    __slots__ = ()
+    TIME: ClassVar[Time] = "event"
+
+    @staticmethod
+    def of(
+        size: timedelta | None = None,
+        *,
+        seconds: float = 0,
+        milliseconds: int = 0,
+        offset: timedelta | None = None,
+        offset_seconds: float = 0,
+    ) -> TumblingEventTimeWindows:
+        """Windows of that size, in all a millisecond or more. Raises ProgramError."""
+        size_ms = _size(size, seconds, milliseconds)
+        return TumblingEventTimeWindows(size_ms, _offset(offset, offset_seconds, size_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sliding(WindowAssigner):
+    size_ms: int
+    slide_ms: int
+    offset_ms: int = 0
 
     def __str__(self) -> str:
-        return f"TumblingProcessingTimeWindows({self.size_ms} ms)"
+        return f"{type(self).__name__}({self.size_ms} ms, {self.slide_ms} ms)"
 
-    def parameters(self) -> dict[str, Any]:
-        """The assigner in OperatorConfig.parameters."""
-        return {"assigner": "tumbling_processing_time", "size_ms": self.size_ms, "offset_ms": self.offset_ms}
+    def parameters(self) -> Mapping[str, Any]:
+        return {
+            "kind": "sliding",
+            "time": self.TIME,
+            "size_ms": self.size_ms,
+            "slide_ms": self.slide_ms,
+            "offset_ms": self.offset_ms,
+        }
+
+
+class SlidingProcessingTimeWindows(_Sliding):
+    """Windows of one size, of which one begins each `slide`, by the time at which the source read the record."""
+
+    __slots__ = ()
+    TIME: ClassVar[Time] = "processing"
+
+    @staticmethod
+    def of(
+        size: timedelta | None = None,
+        slide: timedelta | None = None,
+        *,
+        seconds: float = 0,
+        milliseconds: int = 0,
+        slide_seconds: float = 0,
+        slide_milliseconds: int = 0,
+        offset: timedelta | None = None,
+        offset_seconds: float = 0,
+    ) -> SlidingProcessingTimeWindows:
+        """Windows of that size and slide, each a millisecond or more. Raises ProgramError."""
+        slide_ms = _slide(slide, slide_seconds, slide_milliseconds)
+        return SlidingProcessingTimeWindows(
+            _size(size, seconds, milliseconds), slide_ms, _offset(offset, offset_seconds, slide_ms)
+        )
+
+
+class SlidingEventTimeWindows(_Sliding):
+    """As SlidingProcessingTimeWindows, by the record's timestamp."""
+
+    __slots__ = ()
+    TIME: ClassVar[Time] = "event"
+
+    @staticmethod
+    def of(
+        size: timedelta | None = None,
+        slide: timedelta | None = None,
+        *,
+        seconds: float = 0,
+        milliseconds: int = 0,
+        slide_seconds: float = 0,
+        slide_milliseconds: int = 0,
+        offset: timedelta | None = None,
+        offset_seconds: float = 0,
+    ) -> SlidingEventTimeWindows:
+        """Windows of that size and slide, each a millisecond or more. Raises ProgramError."""
+        slide_ms = _slide(slide, slide_seconds, slide_milliseconds)
+        return SlidingEventTimeWindows(
+            _size(size, seconds, milliseconds), slide_ms, _offset(offset, offset_seconds, slide_ms)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Session(WindowAssigner):
+    gap_ms: int
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.gap_ms} ms)"
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"kind": "session", "time": self.TIME, "gap_ms": self.gap_ms}
+
+
+class ProcessingTimeSessionWindows(_Session):
+    """Windows that last until no record has come for the gap, by the time at which the source read the record."""
+
+    __slots__ = ()
+    TIME: ClassVar[Time] = "processing"
+
+    @staticmethod
+    def with_gap(
+        gap: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
+    ) -> ProcessingTimeSessionWindows:
+        """Sessions with that gap, a millisecond or more. Raises ProgramError."""
+        return ProcessingTimeSessionWindows(_gap(gap, seconds, milliseconds))
+
+
+class EventTimeSessionWindows(_Session):
+    """As ProcessingTimeSessionWindows, by the record's timestamp."""
+
+    __slots__ = ()
+    TIME: ClassVar[Time] = "event"
+
+    @staticmethod
+    def with_gap(
+        gap: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
+    ) -> EventTimeSessionWindows:
+        """Sessions with that gap, a millisecond or more. Raises ProgramError."""
+        return EventTimeSessionWindows(_gap(gap, seconds, milliseconds))
+
+
+def _size(size: timedelta | None, seconds: float, milliseconds: int) -> int:
+    return milliseconds_of("size of a window", size, seconds, milliseconds)
+
+
+def _slide(slide: timedelta | None, seconds: float, milliseconds: int) -> int:
+    return milliseconds_of("slide of a window", slide, seconds, milliseconds)
+
+
+def _gap(gap: timedelta | None, seconds: float, milliseconds: int) -> int:
+    return milliseconds_of("gap of a session", gap, seconds, milliseconds)
+
+
+def _offset(offset: timedelta | None, seconds: float, period_ms: int) -> int:
+    """Where windows begin, within the period after which one begins."""
+    found = milliseconds_of("offset of a window", offset, seconds, at_least=-(2**53))
+    if abs(found) >= period_ms:
+        raise ProgramError(
+            f"an offset of {found} ms is not below the window's {period_ms} ms", location=caller_location()
+        )
+    return found

@@ -6,9 +6,12 @@ data: what a context does is the runtime's.
 
 from .context import Counter, MetricGroup, RuntimeContext
 from .process import (
+    Context,
     CoProcessFunction,
+    KeyedContext,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
+    OnTimerContext,
     ProcessFunction,
     TimerService,
 )
@@ -33,17 +36,19 @@ from .state import (
     ValueState,
     ValueStateDescriptor,
 )
-from .window import ProcessWindowFunction, TimeWindow
+from .window import ProcessAllWindowFunction, ProcessWindowFunction, TimeWindow, WindowContext
 
 __all__ = [
     "AggregateFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
+    "Context",
     "Counter",
     "FilterFunction",
     "FlatMapFunction",
     "KeyedCoProcessFunction",
+    "KeyedContext",
     "KeyedProcessFunction",
     "ListState",
     "ListStateDescriptor",
@@ -51,7 +56,9 @@ __all__ = [
     "MapState",
     "MapStateDescriptor",
     "MetricGroup",
+    "OnTimerContext",
     "OutputTag",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",
@@ -63,4 +70,5 @@ __all__ = [
     "TimerService",
     "ValueState",
     "ValueStateDescriptor",
+    "WindowContext",
 ]

@@ -43,3 +43,11 @@ class ProcessWindowFunction(RichFunction, ABC, Generic[IN, OUT, K]):
     @abstractmethod
     def process(self, key: K, context: WindowContext, elements: Iterable[IN]) -> Iterable[OUT]:
         """The records that follow."""
+
+
+class ProcessAllWindowFunction(RichFunction, ABC, Generic[IN, OUT]):
+    """As ProcessWindowFunction, for windows over all records of a stream, whatever their key."""
+
+    @abstractmethod
+    def process(self, context: WindowContext, elements: Iterable[IN]) -> Iterable[OUT]:
+        """The records that follow."""

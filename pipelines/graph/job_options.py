@@ -10,7 +10,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from .option_types import DURATION, FLOAT, HOUR, INT, MILLISECOND, MINUTE, SECOND, choice, unlimited
+from .option_types import BOOL, DURATION, FLOAT, HOUR, INT, MILLISECOND, MINUTE, SECOND, choice, unlimited
 from .options import ConfigOption, Ordered, Scope, find_faults, index
 
 _MOST_FAULTS = 5
@@ -67,6 +67,16 @@ WATERMARK_INTERVAL = ConfigOption(
     at_most=3_600_000,
     doc="How often, in milliseconds, a watermark is sent where no records carry it. A window closes at most so much "
     "late. Flink's pipeline.auto-watermark-interval, with its default.",
+    scopes=_JOB,
+    ours=True,
+)
+MINI_BATCH = ConfigOption(
+    key="execution.mini-batch",
+    type=BOOL,
+    default=False,
+    doc="Running reduce, sum, min, max, ... emit one record for each key that changed, with every commit, instead of "
+    "one for each record; and sums and the like are made in part before records are shuffled. Less to send and to "
+    "read, at the cost of the values in between. Flink SQL's table.exec.mini-batch.enabled.",
     scopes=_JOB,
     ours=True,
 )
@@ -187,7 +197,13 @@ ATTEMPTS_BEFORE_RESET = ConfigOption[int | None](
     scopes=_JOB,
 )
 
-EXECUTION: tuple[ConfigOption[Any], ...] = (MODE, COMMIT_INTERVAL, WATERMARK_INTERVAL, SCHEDULE_MODE)
+EXECUTION: tuple[ConfigOption[Any], ...] = (
+    MODE,
+    COMMIT_INTERVAL,
+    WATERMARK_INTERVAL,
+    MINI_BATCH,
+    SCHEDULE_MODE,
+)
 RESTART: tuple[ConfigOption[Any], ...] = (
     RESTART_STRATEGY,
     FIXED_DELAY_ATTEMPTS,

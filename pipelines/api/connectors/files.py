@@ -1,0 +1,80 @@
+"""Files as sources and sinks: local paths, or URLs of any file system that fsspec knows (s3://, hdfs://, ...)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Literal
+
+from ...graph.errors import ProgramError
+from ..checks import is_text, is_whole
+from ..durations import milliseconds_of
+from ..locations import caller_location
+
+SourceFormat = Literal["text", "avro", "parquet"]
+SinkFormat = Literal["text", "avro", "parquet", "json"]
+
+
+class FileSource:
+    """Reads files, directories and glob patterns once, and ends.
+
+    A record is a line of text, or a row of Avro or Parquet: a `dict`, or the dataclass or NamedTuple that `output_type`
+    declares, whose fields are then the columns that are read.
+    """
+
+    __slots__ = ("columns", "format", "output_type", "paths")
+
+    def __init__(
+        self,
+        *paths: str,
+        format: SourceFormat = "text",
+        columns: Sequence[str] | None = None,
+        output_type: object = None,
+    ) -> None:
+        """Raises ProgramError."""
+        if not paths or not all(map(is_text, paths)):
+            raise _refusal("FileSource", f"it needs paths, not {paths!r}")
+        if format not in ("text", "avro", "parquet"):
+            raise _refusal("FileSource", f"the format {format!r} is none of text, avro and parquet")
+        if format == "text" and columns is not None:
+            raise _refusal("FileSource", "lines of text have no columns")
+        self.paths = paths
+        self.format = format
+        self.columns = None if columns is None else list(columns)
+        self.output_type = output_type
+
+
+class FileSink:
+    """Writes files into a directory; a file appears when it is complete, with each record in it once.
+
+    A file is complete when it has `roll_records` records, or `roll_interval` after its first one, or when the job ends.
+    """
+
+    __slots__ = ("format", "path", "prefix", "roll_ms", "roll_records")
+
+    def __init__(
+        self,
+        path: str,
+        format: SinkFormat = "text",
+        prefix: str = "part",
+        roll_records: int = 1_000_000,
+        roll_interval: timedelta = timedelta(minutes=1),
+    ) -> None:
+        """Raises ProgramError."""
+        if not is_text(path):
+            raise _refusal("FileSink", f"the path is {path!r}, not one or more characters")
+        if format not in ("text", "avro", "parquet", "json"):
+            raise _refusal("FileSink", f"the format {format!r} is none of text, avro, parquet and json")
+        if not is_text(prefix) or "/" in prefix:
+            raise _refusal("FileSink", f"the prefix {prefix!r} is no beginning of a file's name")
+        if not is_whole(roll_records, 1):
+            raise _refusal("FileSink", f"roll_records is {roll_records!r}, not an integer of 1 or more")
+        self.path = path
+        self.format = format
+        self.prefix = prefix
+        self.roll_records = roll_records
+        self.roll_ms = milliseconds_of("roll_interval", roll_interval, operator="FileSink")
+
+
+def _refusal(who: str, reason: str) -> ProgramError:
+    return ProgramError(reason, operator=who, location=caller_location())

@@ -1,0 +1,100 @@
+"""Formats of the values of Kafka messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...graph.errors import ProgramError
+from ...types import PICKLED, RecordType
+from ..locations import caller_location
+
+FormatKind = Literal["text", "raw", "json", "avro"]
+Framing = Literal["single-object", "registry", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Made by `Formats`."""
+
+    kind: FormatKind
+    schema: str | None = None
+    """An Avro schema as JSON text."""
+    framing: Framing | None = None
+    """What stands before a value and says its schema."""
+    registry: str | None = None
+    """URL of the schema registry."""
+
+    def __str__(self) -> str:
+        return self.kind
+
+    def parameters(self) -> Mapping[str, Any]:
+        """`format` in OperatorConfig.parameters."""
+        if self.kind != "avro":
+            return {"kind": self.kind}
+        return {"kind": self.kind, "schema": self.schema, "framing": self.framing, "registry": self.registry}
+
+    def natural_type(self) -> RecordType:
+        """Of records whose type is not declared: str, bytes, or whatever dictionaries and lists the values hold."""
+        match self.kind:
+            case "text":
+                return RecordType.of(str)
+            case "raw":
+                return RecordType.of(bytes)
+            case "json" | "avro":
+                return PICKLED
+
+
+class Formats:
+    """The formats that there are."""
+
+    @staticmethod
+    def text() -> Format:
+        """UTF-8; a record is a `str`. A sink writes `str(record)`."""
+        return Format("text")
+
+    @staticmethod
+    def raw() -> Format:
+        """A record is `bytes`."""
+        return Format("raw")
+
+    @staticmethod
+    def json() -> Format:
+        """A JSON value; an object is a `dict`, or the dataclass or NamedTuple that `output_type` declares."""
+        return Format("json")
+
+    @staticmethod
+    def avro(
+        schema: str | Mapping[str, Any] | None = None,
+        registry: str | None = None,
+        framing: Framing | None = None,
+    ) -> Format:
+        """An Avro value; a record is a `dict`, or the dataclass or NamedTuple that `output_type` declares.
+
+        `schema` is an Avro schema as JSON text or as what JSON makes of that; None: the one that follows from the
+        record type, or that the registry has. With `registry`, its URL, values have Confluent's wire format;
+        without, they begin with the schema's fingerprint (Avro's single-object encoding); with framing="none" they
+        are bare. Raises ProgramError.
+        """
+        found: Framing = framing or ("registry" if registry else "single-object")
+        if found not in ("single-object", "registry", "none"):
+            raise _refusal(f"the framing {framing!r} is none of single-object, registry and none")
+        if (found == "registry") != (registry is not None):
+            raise _refusal("a registry goes with the framing `registry`, and needs its URL")
+        return Format("avro", None if schema is None else _schema_text(schema), found, registry)
+
+
+def _schema_text(schema: str | Mapping[str, Any]) -> str:
+    if not isinstance(schema, str):
+        return json.dumps(schema)
+    try:
+        json.loads(schema)
+    except ValueError as error:
+        raise _refusal(f"the schema is no JSON text: {error}") from error
+    return schema
+
+
+def _refusal(reason: str) -> ProgramError:
+    return ProgramError(reason, operator="Formats.avro", location=caller_location())

@@ -1,0 +1,41 @@
+"""Durations as programs give them: a timedelta, or seconds= and milliseconds=."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ..graph.errors import ProgramError
+from .checks import is_number
+from .locations import caller_location
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def milliseconds_of(
+    what: str,
+    duration: timedelta | None,
+    seconds: float = 0,
+    milliseconds: int = 0,
+    *,
+    operator: str | None = None,
+    at_least: int = 1,
+) -> int:
+    """The sum of all that is given, in milliseconds. Raises ProgramError below `at_least`."""
+
+    def refuse(reason: str) -> ProgramError:
+        return ProgramError(reason, operator=operator, location=caller_location())
+
+    if not isinstance(duration, timedelta | None):
+        raise refuse(
+            f"the {what} is {duration!r}: give a timedelta, or seconds= or milliseconds= by their names"
+        )
+    if not (is_number(seconds) and is_number(milliseconds)):
+        raise refuse(f"the {what} is {seconds!r} s and {milliseconds!r} ms: give numbers")
+    total = round(seconds * 1000 + milliseconds)
+    if duration is not None:
+        total += round(duration / _MILLISECOND)
+    if total < at_least:
+        raise refuse(
+            f"the {what} is {total} ms, not {at_least} or more: give a timedelta, seconds= or milliseconds="
+        )
+    return total

@@ -1,0 +1,129 @@
+"""Keys, and the fields of records that steps name: what a selector gives, and which column that is."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..functions.adapters import Field, no_key
+from ..graph.errors import ProgramError
+from ..types import PICKLED, ClassOf, ListOf, OptionalOf, RecordType, Scalar, TupleOf
+from .checks import is_field
+from .hints import return_type
+from .locations import caller_location
+from .signatures import SELECTOR, check_function
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """How a record's key is found."""
+
+    selector: Callable[[Any], Any]
+    record_type: RecordType
+    """Of the key."""
+    field: str | None = None
+    """The column that the key is, where it is one."""
+
+    def parameters(self) -> Mapping[str, Any]:
+        """What operators and HASH edges are told beside the selector."""
+        return {"key_type": self.record_type.to_json(), "key_field": self.field}
+
+
+NO_KEY = Key(no_key, Scalar("int"))
+"""All records have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A field of a stream's records."""
+
+    name: str
+    """Of the Arrow column."""
+    of: RecordType
+    select: Callable[[Any], Any]
+
+
+def key_of(records: RecordType, key: Callable[[Any], Any] | str | int, key_type: object, step: str) -> Key:
+    """A key given as a function, a field's name or a position. Raises ProgramError."""
+    location = caller_location()
+    if not is_field(key):
+        check_function(key, SELECTOR, operator=step, location=location)
+        selector: Any = key
+        found = Key(selector, return_type(key) if key_type is None else RecordType.of(key_type))
+    elif records == PICKLED:
+        selector = Field(key) if isinstance(key, str) else operator.itemgetter(key)
+        found = Key(selector, PICKLED if key_type is None else RecordType.of(key_type))
+    else:
+        column = column_of(records, key, step)
+        found = Key(column.select, column.of, column.name)
+    if not _is_stable(found.record_type):
+        raise ProgramError(
+            f"a key of type {found.record_type} has no form that is the same in every process:"
+            " let it be str, int, float, bool, bytes, None, or a tuple of them",
+            operator=step,
+            location=location,
+        )
+    return found
+
+
+def column_of(records: RecordType, field: str | int, step: str) -> Column:
+    """A field by its name, or by its position in a tuple. Raises ProgramError where there is none."""
+
+    def refuse(reason: str) -> ProgramError:
+        return ProgramError(reason, operator=step, location=caller_location())
+
+    if not is_field(field):
+        raise refuse(f"{field!r} is neither the name nor the position of a field")
+    match records:
+        case TupleOf(items=items):
+            position = _position(field)
+            if position is not None and position < len(items):
+                return Column(f"f{position}", items[position], operator.itemgetter(position))
+        case ClassOf(form=form, fields=fields):
+            if isinstance(field, int) and form == "named_tuple" and 0 <= field < len(fields):
+                field = fields[field][0]
+            for name, of in fields:
+                if name == field:
+                    return Column(name, of, operator.attrgetter(name))
+        case _ if records == PICKLED:
+            raise refuse(
+                f"the type of the records is not known, so they have no field {field!r}:"
+                " declare output_type, or returns(), on the step before"
+            )
+        case _:
+            pass
+    names = ", ".join(name for name, _ in records.columns()) if _has_fields(records) else "none"
+    raise refuse(f"{records} has no field {field!r}; its fields: {names}")
+
+
+def field_selector(records: RecordType, field: str | int, step: str) -> Callable[[Any], Any]:
+    """What takes the field out of a record, whether or not its type is known. Raises ProgramError."""
+    if records == PICKLED and isinstance(field, str):
+        return Field(field)
+    return column_of(records, field, step).select
+
+
+def _has_fields(records: RecordType) -> bool:
+    return isinstance(records, (TupleOf, ClassOf))
+
+
+def _position(field: str | int) -> int | None:
+    if isinstance(field, int):
+        return field if field >= 0 else None
+    return int(field[1:]) if field[:1] == "f" and field[1:].isdecimal() else None
+
+
+def _is_stable(of: RecordType) -> bool:
+    match of:
+        case ListOf():
+            return False
+        case OptionalOf(item=item):
+            return _is_stable(item)
+        case TupleOf(items=items):
+            return all(map(_is_stable, items))
+        case ClassOf(fields=fields):
+            return all(_is_stable(item) for _, item in fields)
+        case _:
+            return True

@@ -1,0 +1,65 @@
+"""How the user's functions travel: by reference where the job's processes can import them, else by value.
+
+Installed packages, and the modules that the program ships (`add_python_file`), are imported where the job runs. The
+program itself, and modules that lie beside it and are shipped with nothing, are pickled by value.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ..graph.errors import ProgramError
+from .locations import is_users
+
+_PACKAGE = __name__.split(".", 1)[0]
+
+
+def dump_functions(functions: Sequence[object], *, operator: str, location: str | None) -> bytes:
+    """The functions for OperatorConfig.code or JobEdge.code; empty for none.
+
+    Raises ProgramError where they cannot be pickled.
+    """
+    if not functions:
+        return b""
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(tuple(functions)))
+    except Exception as error:  # a user's own __reduce__ may raise anything
+        raise ProgramError(
+            f"its function cannot be sent to the cluster: {type(error).__name__}: {error};"
+            " make what cannot be pickled in open() of a rich function, or inside the function",
+            operator=operator,
+            location=location,
+        ) from error
+
+
+@contextmanager
+def local_modules_by_value(is_shipped: Callable[[types.ModuleType], bool]) -> Iterator[None]:
+    """While this lasts, cloudpickle takes modules that are neither installed nor shipped along by value."""
+    import cloudpickle
+
+    already = set(cloudpickle.list_registry_pickle_by_value())
+    modules = [
+        module
+        for module in list(sys.modules.values())
+        if _is_local(module) and module.__name__ not in already and not is_shipped(module)
+    ]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_local(module: Any) -> bool:
+    name, path = getattr(module, "__name__", ""), getattr(module, "__file__", None)
+    if not isinstance(path, str) or name == "__main__" or sys.modules.get(name) is not module:
+        return False
+    return name.split(".", 1)[0] != _PACKAGE and is_users(path)

@@ -1,0 +1,56 @@
+"""What a program has asked for so far: its transformations, by id, in the order of the program."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NoReturn, TypeVar
+
+from ..types import PICKLED, RecordType
+from .transformations import Partition, Physical, SideOutput, Transformation, Union
+
+Made = TypeVar("Made", bound=Transformation)
+
+
+class Program:
+    """The transformations of one environment."""
+
+    def __init__(self) -> None:
+        self.transformations: dict[int, Transformation] = {}
+        self.pending: list[int] = []
+        """What becomes operators, of the next job."""
+
+    def add(self, kind: type[Made], **fields: Any) -> Made:
+        """Makes and adds a transformation."""
+        made = kind(id=len(self.transformations) + 1, **fields)
+        self.transformations[made.id] = made
+        if isinstance(made, Physical):
+            self.pending.append(made.id)
+        return made
+
+    def physical(self, transformation_id: int) -> Physical:
+        """A transformation that becomes an operator, as it is now."""
+        found = self.transformations[transformation_id]
+        assert isinstance(found, Physical)
+        return found
+
+    def change(self, transformation_id: int, **changes: Any) -> None:
+        """Replaces a transformation by a changed copy."""
+        self.transformations[transformation_id] = dataclasses.replace(
+            self.transformations[transformation_id], **changes
+        )
+
+    def record_type(self, transformation_id: int) -> RecordType:
+        """The type of the records that a transformation gives."""
+        found = self.transformations[transformation_id]
+        while isinstance(found, (Partition, Union)):
+            found = self.transformations[found.inputs[0]]
+        match found:
+            case SideOutput(record_type=of):
+                return of
+            case Physical(output_type=of):
+                return of or PICKLED
+            case _:
+                raise TypeError(f"{type(found).__name__} has no records")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a StreamExecutionEnvironment exists only in the program that describes the job")

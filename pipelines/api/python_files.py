@@ -1,0 +1,72 @@
+"""Files that a program ships, and which of its modules the job's processes therefore import.
+
+A module that was imported from a shipped file, under the name that it will have there too, is pickled by reference.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ...schemas.types import PythonFile
+from ..graph.errors import ProgramError
+from ..graph.python_files import check, files_at, merged
+from .locations import caller_location
+
+
+class ShippedFiles:
+    """What `add_python_file` was called with, and what the program was itself imported from."""
+
+    def __init__(self, files: Sequence[PythonFile] = (), directory: str | None = None) -> None:
+        """`directory` is where the files lie unpacked, if this process imports from them."""
+        self.files: tuple[PythonFile, ...] = tuple(files)
+        self._origins: set[str] = set()
+        self._zips: list[str] = []
+        if directory is not None:
+            for each in files:
+                self._remember(each.path, Path(directory, each.path))
+
+    def add(self, path: str) -> None:
+        """Reads a file, or all files of a directory. Raises ProgramError."""
+        try:
+            found = files_at(os.fspath(path))
+            files = merged(self.files, found)
+            check(files)
+        except (ProgramError, TypeError) as error:
+            reason = error.reason if isinstance(error, ProgramError) else f"{path!r} is no path"
+            raise ProgramError(reason, operator="add_python_file", location=caller_location()) from error
+        self.files = files
+        given = Path(path)
+        root = given.resolve().parent if given.is_dir() else given.absolute().parent
+        for each in found:
+            self._remember(each.path, root / each.path)
+        # At the end: what the program could import before, it imports from where it did.
+        importable = str(path) if str(path).endswith(".zip") else str(root)
+        if importable not in sys.path:
+            sys.path.append(importable)
+
+    def has(self, module: ModuleType) -> bool:
+        """Whether the job's processes import the module from the shipped files."""
+        origin: Any = getattr(module, "__file__", None)
+        if not isinstance(origin, str):
+            return False
+        name = module.__name__.replace(".", "/")
+        real = os.path.realpath(origin)
+        if any(real == f"{each}{os.sep}{end}" for each in self._zips for end in _files_of(name)):
+            return True
+        return real in self._origins and any(real.endswith(os.sep + end) for end in _files_of(name))
+
+    def _remember(self, path: str, origin: Path) -> None:
+        real = os.path.realpath(origin)
+        if path.endswith(".zip") and "/" not in path:
+            self._zips.append(real)
+        elif path.endswith(".py"):
+            self._origins.add(real)
+
+
+def _files_of(name: str) -> tuple[str, str]:
+    return f"{name}.py", f"{name}/__init__.py"

@@ -1,0 +1,171 @@
+"""What a step may be given as its function, and whether it can be called as the step will call it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..functions import (
+    AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ProcessAllWindowFunction,
+    ProcessFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    RichFunction,
+    SinkFunction,
+)
+from ..graph.errors import ProgramError
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How a step calls its function: as methods of a class, or plainly."""
+
+    base: type | None
+    """The class of `pipelines.functions` that will do; None where only plain callables will."""
+    methods: tuple[str, ...]
+    """Its methods."""
+    arguments: int
+    """Of each method, and of a plain callable."""
+    yields: bool = False
+    """Gives any number of records instead of one value."""
+    plain: bool = True
+    """A plain callable will do as well."""
+    result: int | None = None
+    """Which type argument of the base class is the type of its records."""
+
+
+MAP = Signature(MapFunction, ("map",), 1, result=1)
+FLAT_MAP = Signature(FlatMapFunction, ("flat_map",), 1, yields=True, result=1)
+FILTER = Signature(FilterFunction, ("filter",), 1)
+REDUCE = Signature(ReduceFunction, ("reduce",), 2)
+SINK = Signature(SinkFunction, ("invoke",), 1)
+SELECTOR = Signature(None, (), 1)
+PARTITIONER = Signature(None, (), 2)
+BATCHES = Signature(None, (), 1)
+PROCESS = Signature(ProcessFunction, ("process_element",), 2, yields=True, plain=False, result=1)
+KEYED_PROCESS = Signature(KeyedProcessFunction, ("process_element",), 2, yields=True, plain=False, result=2)
+CO_MAP = Signature(CoMapFunction, ("map1", "map2"), 1, plain=False, result=2)
+CO_FLAT_MAP = Signature(CoFlatMapFunction, ("flat_map1", "flat_map2"), 1, yields=True, plain=False, result=2)
+CO_PROCESS = Signature(
+    CoProcessFunction, ("process_element1", "process_element2"), 2, yields=True, plain=False, result=2
+)
+KEYED_CO_PROCESS = Signature(
+    KeyedCoProcessFunction, ("process_element1", "process_element2"), 2, yields=True, plain=False, result=3
+)
+PROCESS_WINDOW = Signature(ProcessWindowFunction, ("process",), 3, yields=True, result=1)
+PROCESS_ALL_WINDOW = Signature(ProcessAllWindowFunction, ("process",), 2, yields=True, result=1)
+AGGREGATE = Signature(AggregateFunction, ("get_result",), 1, plain=False, result=2)
+ACCUMULATOR = Signature(AggregateFunction, ("create_accumulator",), 0, plain=False, result=1)
+
+
+def check_function(function: object, signature: Signature, *, operator: str, location: str) -> None:
+    """Raises ProgramError if the step cannot call the function."""
+
+    def refuse(reason: str) -> ProgramError:
+        return ProgramError(reason, operator=operator, location=location)
+
+    if isinstance(function, type) and issubclass(function, (RichFunction, AggregateFunction)):
+        raise refuse(f"it needs an object, not the class {function.__name__}: write {function.__name__}(...)")
+    if is_of(function, signature):
+        for name in signature.methods:
+            _check_call(getattr(function, name), signature, f"{type(function).__name__}.{name}", refuse)
+    elif (
+        not signature.plain
+        or isinstance(function, (RichFunction, AggregateFunction))
+        or not callable(function)
+    ):
+        raise refuse(f"it needs {_wanted(signature)}, not {_shown(function)}")
+    else:
+        _check_call(function, signature, function_name(function), refuse)
+    if is_rich(function):
+        _check_life(function, refuse)
+
+
+def is_of(function: object, signature: Signature) -> bool:
+    """Whether the function is one of the class of `pipelines.functions`."""
+    return signature.base is not None and isinstance(function, signature.base)
+
+
+def is_rich(function: object) -> bool:
+    """Whether a function is told where it runs, or comes as a class: one for the StreamTask alone."""
+    if isinstance(function, (RichFunction, AggregateFunction)):
+        return True
+    if function is None or isinstance(function, type) or inspect.isroutine(function):
+        return False
+    return any(callable(getattr(function, name, None)) for name in ("open", "close"))
+
+
+def function_name(function: Any) -> str:
+    """The name of a function for people."""
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
+def called(function: Function) -> Any:
+    """The Python function behind a callable: of a partial, a method, an object with __call__."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function) or isinstance(function, type):
+        return function
+    return type(function).__call__
+
+
+def _wanted(signature: Signature) -> str:
+    names = [] if signature.base is None else [f"a {signature.base.__name__}"]
+    return " or ".join([*(["a function"] if signature.plain else []), *names])
+
+
+def _shown(function: object) -> str:
+    if isinstance(function, (RichFunction, AggregateFunction)):
+        kinds = [base.__name__ for base in type(function).__mro__ if base.__module__.startswith(_FUNCTIONS)]
+        return f"the {kinds[0]} {type(function).__name__}"
+    text = repr(function)
+    return f"{type(function).__name__} {text if len(text) <= 60 else f'{text[:57]}...'}"
+
+
+_FUNCTIONS = RichFunction.__module__.rpartition(".")[0]
+
+
+def _check_call(
+    function: Function, signature: Signature, name: str, refuse: Callable[[str], ProgramError]
+) -> None:
+    behind = called(function)
+    if inspect.iscoroutinefunction(behind) or inspect.isasyncgenfunction(behind):
+        raise refuse(f"its function {name} is async, which operators cannot await")
+    if not signature.yields and inspect.isgeneratorfunction(behind):
+        raise refuse(f"its function {name} yields values instead of returning one: use flat_map")
+    _check_arguments(function, signature.arguments, name, refuse)
+
+
+def _check_arguments(
+    function: Function, count: int, name: str, refuse: Callable[[str], ProgramError]
+) -> None:
+    try:
+        parameters = inspect.signature(function)
+    except (ValueError, TypeError):  # some builtins have none
+        return
+    try:
+        parameters.bind(*[None] * count)
+    except TypeError:
+        wanted = "1 argument" if count == 1 else f"{count} arguments"
+        raise refuse(f"its function {name}{parameters} cannot be called with {wanted}") from None
+
+
+def _check_life(function: object, refuse: Callable[[str], ProgramError]) -> None:
+    """`open` takes the RuntimeContext, `close` nothing."""
+    for name, arguments in (("open", 1), ("close", 0)):
+        if callable(method := getattr(function, name, None)):
+            _check_arguments(method, arguments, f"{type(function).__name__}.{name}", refuse)

@@ -1,0 +1,176 @@
+"""Where a program's streams begin: the environment's methods that make sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from ..graph.errors import ProgramError
+from ..types import PICKLED, RecordType, RecordTypeError
+from . import signatures
+from .checks import is_number, is_text, is_whole
+from .connectors import FileSource, KafkaSource
+from .hints import return_type
+from .literals import type_of_all
+from .locations import caller_location
+from .program import Program
+from .signatures import check_function
+from .streams import SingleOutputStreamOperator
+from .transformations import Collection, Generate, Physical, ReadFiles, ReadKafka, SocketTextStream
+from .watermark_strategy import WatermarkStrategy
+
+T = TypeVar("T")
+
+
+class Sources:
+    """Part of the StreamExecutionEnvironment."""
+
+    _program: Program
+
+    def socket_text_stream(
+        self, host: str, port: int, delimiter: str = "\n", max_retries: int = 0
+    ) -> SingleOutputStreamOperator[str]:
+        """The text a server at host:port sends, cut at the delimiter, which is dropped; parallelism 1.
+
+        While the server cannot be reached, the source tries again up to `max_retries` times, half a second
+        apart (-1: without end), and then fails. Once connected it does not connect again: when the server
+        closes the connection the source is finished, and when the connection breaks it fails.
+        """
+        step = "socket_text_stream"
+        check_text("host", host, operator=step)
+        check_text("delimiter", delimiter, operator=step)
+        _check_integer("port", port, 1, 65535, operator=step)
+        _check_integer("max_retries", max_retries, -1, 2**31 - 1, operator=step)
+        return self._source(
+            SocketTextStream,
+            step,
+            "Source: Socket Stream",
+            RecordType.of(str),
+            host=host,
+            port=port,
+            delimiter=delimiter,
+            max_retries=max_retries,
+        )
+
+    def from_collection(
+        self, items: Iterable[T], output_type: object = None
+    ) -> SingleOutputStreamOperator[T]:
+        """Records that the program has at hand, in order, and then the end; parallelism 1.
+
+        Without `output_type`, the type is that of the items where all are of one that is known: plain values, tuples of
+        them, or one dataclass or NamedTuple; others are pickled. They travel inside the job: a few megabytes at most.
+        """
+        step = "from_collection"
+        if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+            raise _refusal(step, f"it needs a list of records, not {type(items).__name__} {items!r}")
+        records = list(items)
+        if output_type is None:
+            of = type_of_all(records)
+        else:
+            of = RecordType.of(output_type)
+            try:
+                of.to_columns(records)
+            except RecordTypeError as error:
+                raise _refusal(step, str(error)) from error
+        return self._source(Collection, step, "Source: Collection", of, records=records)
+
+    def read_text_file(self, *paths: str) -> SingleOutputStreamOperator[str]:
+        """The lines of files, directories and glob patterns, local or of any file system that fsspec knows."""
+        return self._files("read_text_file", FileSource(*paths))
+
+    def read_avro(
+        self, *paths: str, columns: Sequence[str] | None = None, output_type: object = None
+    ) -> SingleOutputStreamOperator[Any]:
+        """The rows of Avro files. See FileSource."""
+        return self._files(
+            "read_avro", FileSource(*paths, format="avro", columns=columns, output_type=output_type)
+        )
+
+    def read_parquet(
+        self, *paths: str, columns: Sequence[str] | None = None, output_type: object = None
+    ) -> SingleOutputStreamOperator[Any]:
+        """The rows of Parquet files. See FileSource."""
+        return self._files(
+            "read_parquet", FileSource(*paths, format="parquet", columns=columns, output_type=output_type)
+        )
+
+    def generate(
+        self,
+        function: Callable[[int], T],
+        count: int | None = None,
+        rate_per_second: float | None = None,
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[T]:
+        """The records that the function makes of 0, 1, 2, ...: `count` of them, or without end.
+
+        `rate_per_second` is that of all subtasks together; None: as fast as it goes.
+        """
+        step = "generate"
+        check_function(function, signatures.SELECTOR, operator=step, location=caller_location())
+        if count is not None:
+            _check_integer("count", count, 0, 2**53, operator=step)
+        if rate_per_second is not None and not (is_number(rate_per_second) and rate_per_second > 0):
+            raise _refusal(step, f"rate_per_second is {rate_per_second!r}, not a number above 0")
+        of = return_type(function) if output_type is None else RecordType.of(output_type)
+        return self._source(
+            Generate,
+            step,
+            "Source: Generator",
+            of,
+            function=function,
+            count=count,
+            rate=None if rate_per_second is None else float(rate_per_second),
+        )
+
+    def from_source(
+        self,
+        source: KafkaSource | FileSource,
+        watermark_strategy: WatermarkStrategy[Any] | None = None,
+        name: str | None = None,
+    ) -> SingleOutputStreamOperator[Any]:
+        """The records of a connector, with timestamps and watermarks where a strategy is given."""
+        match source:
+            case KafkaSource():
+                stream = self._kafka("from_source", source)
+            case FileSource():
+                stream = self._files("from_source", source)
+            case _:
+                raise _refusal("from_source", f"it needs a KafkaSource or a FileSource, not {source!r}")
+        if name is not None:
+            stream.name(name)
+        if watermark_strategy is None:
+            return stream
+        return stream.assign_timestamps_and_watermarks(watermark_strategy)
+
+    def _kafka(self, step: str, source: KafkaSource) -> SingleOutputStreamOperator[Any]:
+        declared = source.output_type
+        of = source.value_format.natural_type() if declared is None else RecordType.of(declared)
+        return self._source(ReadKafka, step, "Source: Kafka", of, source=source)
+
+    def _files(self, step: str, source: FileSource) -> SingleOutputStreamOperator[Any]:
+        undeclared = RecordType.of(str) if source.format == "text" else PICKLED
+        of = undeclared if source.output_type is None else RecordType.of(source.output_type)
+        return self._source(ReadFiles, step, "Source: Files", of, source=source)
+
+    def _source(
+        self, kind: type[Physical], step: str, name: str, output_type: RecordType, **fields: Any
+    ) -> SingleOutputStreamOperator[Any]:
+        made = self._program.add(
+            kind, step=step, location=caller_location(), name=name, output_type=output_type, **fields
+        )
+        return SingleOutputStreamOperator(self._program, made.id)
+
+
+def check_text(name: str, value: object, *, operator: str) -> None:
+    """Raises ProgramError for what is no text, or an empty one."""
+    if not is_text(value):
+        raise _refusal(operator, f"{name} is {value!r}, not one or more characters")
+
+
+def _check_integer(name: str, value: object, least: int, most: int, *, operator: str) -> None:
+    if not is_whole(value, least, most):
+        raise _refusal(operator, f"{name} is {value!r}, not an integer from {least} to {most}")
+
+
+def _refusal(step: str, reason: str) -> ProgramError:
+    return ProgramError(reason, operator=step, location=caller_location())

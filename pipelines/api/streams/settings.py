@@ -1,0 +1,120 @@
+"""What can be set on the operator that a step made."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, Self
+
+from ....schemas.types import ResourceProfile
+from ...graph.errors import ProgramError
+from ...graph.stream_graph import ChainingStrategy
+from ..checks import is_text, is_whole
+from ..locations import caller_location
+from ..program import Program
+from ..transformations import Physical
+
+
+class OperatorSettings:
+    """Each method returns the same stream."""
+
+    _program: Program
+    _id: int
+
+    def name(self, name: str) -> Self:
+        """The name shown to people."""
+        if not is_text(name) or not name.strip():
+            raise refusal("name", f"the name is {name!r}, not one or more characters")
+        return self._set(name=name)
+
+    def uid(self, uid: str) -> Self:
+        """Fixes the operator's id, so that its state finds it in a changed program. Unique in the job."""
+        if not is_text(uid):
+            raise refusal("uid", "a uid cannot be empty")
+        return self._set(uid=uid)
+
+    def set_parallelism(self, parallelism: int) -> Self:
+        """How many subtasks the operator has; the environment's default where it is not set."""
+        check_count("parallelism", parallelism, operator="set_parallelism")
+        if parallelism > 1 and not self._operator.parallel:
+            raise refusal("set_parallelism", f"{self._operator.name} cannot have more than 1 subtask")
+        return self._set(parallelism=parallelism)
+
+    def set_max_parallelism(self, max_parallelism: int) -> Self:
+        """How many key groups the operator's state has: the limit of its parallelism, for ever."""
+        check_count("maximum parallelism", max_parallelism, operator="set_max_parallelism")
+        return self._set(max_parallelism=max_parallelism)
+
+    def slot_sharing_group(self, group: str | None) -> Self:
+        """Subtasks of operators in one group share slots; None: each subtask gets a slot of its own.
+
+        Where it is not called, the group is that of all inputs, or "default".
+        """
+        if group == "" or "/" in (group or ""):
+            raise refusal("slot_sharing_group", "a slot sharing group needs a name, without '/'")
+        return self._set(slot_sharing_group=group or "")
+
+    def co_location_group(self, group: str) -> Self:
+        """Subtasks of the same index of the operators in one group run in the same slot, whatever happens.
+
+        They must be in one slot sharing group and have the same parallelism (Flink's CoLocationGroup).
+        """
+        if not group:
+            raise refusal("co_location_group", "a co-location group needs a name")
+        return self._set(co_location_group=group)
+
+    def set_resources(
+        self,
+        *,
+        cpu_cores: float = 0.0,
+        heap_memory_mb: int = 0,
+        direct_memory_mb: int = 0,
+        network_memory_mb: int = 0,
+        managed_memory_mb: int = 0,
+        **extended: float,
+    ) -> Self:
+        """What a slot must offer at least for a subtask of this operator, such as cpu_cores=0.5 or gpu=1."""
+        profile = ResourceProfile(
+            cpu_cores=cpu_cores,
+            heap_memory_mb=heap_memory_mb,
+            direct_memory_mb=direct_memory_mb,
+            native_memory_mb=0,
+            network_memory_mb=network_memory_mb,
+            managed_memory_mb=managed_memory_mb,
+            extended_resources=extended,
+        )
+        return self._set(resources=profile)
+
+    def disable_chaining(self) -> Self:
+        """The operator is a task by itself."""
+        return self._set(chaining=ChainingStrategy.NEVER)
+
+    def start_new_chain(self) -> Self:
+        """The operator is not chained with what is before it."""
+        return self._set(chaining=ChainingStrategy.HEAD)
+
+    @property
+    def _operator(self) -> Physical:
+        return self._program.physical(self._id)
+
+    def _set(self, **changes: Any) -> Self:
+        self._program.change(self._id, **changes)
+        return self
+
+
+class OnlyInPrograms:
+    """What functions cannot take along."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} exists only in the program that describes the job, not in its tasks"
+        )
+
+
+def refusal(step: str, reason: str) -> ProgramError:
+    """What is wrong with the user's call of a step."""
+    return ProgramError(reason, operator=step, location=caller_location())
+
+
+def check_count(what: str, count: object, *, operator: str) -> None:
+    """Raises ProgramError if the count is not an integer of 1 or more."""
+    if not is_whole(count, 1):
+        raise refusal(operator, f"the {what} is {count!r}, not an integer of 1 or more")

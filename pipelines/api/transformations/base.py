@@ -1,0 +1,96 @@
+"""What all transformations have, and what all of those that become operators have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from ....schemas.types import ResourceProfile
+from ...graph.operators import TRAITS, OperatorKind, OperatorTraits
+from ...graph.stream_graph import ChainingStrategy
+from ...types import RecordType
+from ..signatures import is_rich
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What an operator's parameters depend on that only the whole program says."""
+
+    ingestion_time: bool
+    """Records still have the timestamps that sources gave them, those of reading."""
+    mini_batch: bool
+    """`execution.mini-batch`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transformation:
+    """Anything a program can ask for."""
+
+    id: int
+    step: str
+    """The user's word for it, such as `map`."""
+    location: str
+    """file:line of the call."""
+    inputs: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Physical(Transformation):
+    """A transformation that becomes an operator. What is None is decided when the graph is made."""
+
+    KIND: ClassVar[OperatorKind]
+
+    name: str
+    output_type: RecordType | None
+    """None for sinks."""
+    side_outputs: Mapping[str, RecordType] = field(default_factory=dict)
+    """Tag -> type, for those that the program takes."""
+    uid: str | None = None
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    slot_sharing_group: str | None = None
+    """Empty: no sharing."""
+    co_location_group: str | None = None
+    resources: ResourceProfile | None = None
+    chaining: ChainingStrategy = ChainingStrategy.ALWAYS
+
+    @property
+    def traits(self) -> OperatorTraits:
+        """What holds for all operators of the kind."""
+        return TRAITS[self.KIND]
+
+    @property
+    def parallel(self) -> bool:
+        """Whether it may have more than one subtask."""
+        return self.traits.parallel
+
+    def functions(self) -> tuple[Any, ...]:
+        """What goes into OperatorConfig.code."""
+        return ()
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        """What goes into OperatorConfig.parameters, beside what all operators have there."""
+        del surroundings
+        return {}
+
+    def parameters(self, surroundings: Surroundings) -> dict[str, Any]:
+        """What goes into OperatorConfig.parameters."""
+        found = dict(self.own_parameters(surroundings))
+        if self.output_type is not None:
+            found["output_type"] = self.output_type.to_json()
+        if self.side_outputs:
+            found["side_outputs"] = {tag: of.to_json() for tag, of in self.side_outputs.items()}
+        if any(map(is_rich, self.functions())):
+            found["rich"] = True
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneFunction(Physical):
+    """An operator with one function."""
+
+    function: Any
+
+    def functions(self) -> tuple[Any, ...]:
+        return (self.function,)

@@ -1,0 +1,120 @@
+"""Operators with state for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...graph.operators import OperatorKind
+from ...types import RecordType
+from ..keys import Key
+from ..windows import WindowAssigner
+from .base import Physical, Surroundings
+
+RunningFunction = Literal["sum", "min", "max", "min_by", "max_by"]
+WindowAggregation = Literal["reduce", "aggregate", "none", "sum", "min", "max", "min_by", "max_by"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keyed(Physical):
+    """An operator on a keyed stream."""
+
+    key: Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedProcess(Keyed):
+    """A process function with state and timers of each key."""
+
+    KIND = OperatorKind.KEYED_PROCESS
+
+    function: Any
+
+    def functions(self) -> tuple[Any, ...]:
+        return (self.key.selector, self.function)
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return self.key.parameters()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduce(Keyed):
+    """For each record, all of its key so far, reduced."""
+
+    KIND = OperatorKind.REDUCE
+
+    function: Any
+
+    def functions(self) -> tuple[Any, ...]:
+        return (self.key.selector, self.function)
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        return {**self.key.parameters(), "mini_batch": surroundings.mini_batch}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate(Keyed):
+    """For each record, the sum, least, ... of a field over all of its key so far."""
+
+    KIND = OperatorKind.AGGREGATE
+
+    aggregation: RunningFunction
+    field: str | None
+    """The column; None: the record itself."""
+
+    def functions(self) -> tuple[Any, ...]:
+        return (self.key.selector,)
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        return {
+            "function": self.aggregation,
+            "field": self.field,
+            **self.key.parameters(),
+            "mini_batch": surroundings.mini_batch,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreAggregate(Aggregate):
+    """What comes in together, aggregated by key before it is sent on: made by the translation."""
+
+    KIND = OperatorKind.PRE_AGGREGATE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window(Keyed):
+    """What follows from the records of each key and window."""
+
+    KIND = OperatorKind.WINDOW
+
+    assigner: WindowAssigner
+    allowed_lateness_ms: int
+    late_tag: str | None
+    aggregation: WindowAggregation
+    field: str | None
+    aggregator: Any
+    window_function: Any
+    accumulator_type: RecordType
+    of_all: bool
+    """All records are of one key, and of one subtask."""
+
+    @property
+    def parallel(self) -> bool:
+        return not self.of_all
+
+    def functions(self) -> tuple[Any, ...]:
+        return (self.key.selector, self.aggregator, self.window_function)
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        return {
+            "assigner": self.assigner.parameters(),
+            "allowed_lateness_ms": self.allowed_lateness_ms,
+            "late_tag": self.late_tag,
+            "aggregation": self.aggregation,
+            "field": self.field,
+            **self.key.parameters(),
+            "accumulator_type": self.accumulator_type.to_json(),
+            "ingestion_time": surroundings.ingestion_time,
+        }

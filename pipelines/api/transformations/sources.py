@@ -1,0 +1,93 @@
+"""Sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...graph.operators import OperatorKind
+from ..connectors import FileSource, KafkaSource
+from .base import OneFunction, Physical, Surroundings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketTextStream(Physical):
+    """Text from a socket, cut at the delimiter."""
+
+    KIND = OperatorKind.SOCKET_TEXT_STREAM
+
+    host: str
+    port: int
+    delimiter: str
+    max_retries: int
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return {
+            "host": self.host,
+            "port": self.port,
+            "delimiter": self.delimiter,
+            "max_retries": self.max_retries,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection(Physical):
+    """Records that the program itself has."""
+
+    KIND = OperatorKind.COLLECTION
+
+    records: list[Any]
+
+    def functions(self) -> tuple[Any, ...]:
+        return (self.records,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generate(OneFunction):
+    """Records that a function makes of their numbers."""
+
+    KIND = OperatorKind.GENERATOR
+
+    count: int | None
+    rate: float | None
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return {"count": self.count, "rate": self.rate}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFiles(Physical):
+    """Records of files."""
+
+    KIND = OperatorKind.FILES
+
+    source: FileSource
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        source = self.source
+        return {"paths": list(source.paths), "format": source.format, "columns": source.columns}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadKafka(Physical):
+    """Records of Kafka topics."""
+
+    KIND = OperatorKind.KAFKA_SOURCE
+
+    source: KafkaSource
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        source = self.source
+        return {
+            "topics": list(source.topics),
+            "format": source.value_format.parameters(),
+            "starting": source.starting.parameters(),
+            "group_id": source.group_id,
+            "bounded": source.bounded,
+            "on_bad_record": source.on_bad_record,
+        }

@@ -1,0 +1,49 @@
+"""Operators on two connected streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...graph.operators import OperatorKind
+from ...types import RecordType
+from .base import OneFunction, Surroundings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoMap(OneFunction):
+    """One record for each."""
+
+    KIND = OperatorKind.CO_MAP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoFlatMap(OneFunction):
+    """Any number of records for each."""
+
+    KIND = OperatorKind.CO_FLAT_MAP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoProcess(OneFunction):
+    """Any number of records and side outputs for each."""
+
+    KIND = OperatorKind.CO_PROCESS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedCoProcess(OneFunction):
+    """A process function with state and timers of each key of both inputs."""
+
+    KIND = OperatorKind.KEYED_CO_PROCESS
+
+    selectors: tuple[Any, Any]
+    key_type: RecordType
+
+    def functions(self) -> tuple[Any, ...]:
+        return (*self.selectors, self.function)
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return {"key_type": self.key_type.to_json()}

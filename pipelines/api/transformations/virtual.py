@@ -1,0 +1,40 @@
+"""Transformations that become no operator (document 002's virtual nodes)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ....schemas.types import Partitioner
+from ...types import RecordType
+from .base import Transformation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Virtual(Transformation):
+    """Something that lies between operators."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition(Virtual):
+    """How the records of its input are distributed."""
+
+    partitioner: Partitioner
+    functions: tuple[Any, ...] = ()
+    """What goes into JobEdge.code."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """What goes into JobEdge.parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideOutput(Virtual):
+    """A side output of its input."""
+
+    tag: str
+    record_type: RecordType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Union(Virtual):
+    """The records of all inputs, of one record type, in any order."""

@@ -1,0 +1,56 @@
+"""How a stream gets timestamps and watermarks (FLIP-126's WatermarkStrategy)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from .durations import milliseconds_of
+from .locations import caller_location
+from .signatures import SELECTOR, check_function
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStrategy(Generic[T]):
+    """Frozen: each method gives a changed copy."""
+
+    out_of_orderness_ms: int
+    """A watermark is this much below the highest timestamp seen."""
+    timestamp_assigner: Callable[[T], int] | str | int | None = None
+    """Record -> milliseconds since the epoch, or the field that says so; None: the timestamp that it has."""
+    idle_after_ms: int | None = None
+
+    @staticmethod
+    def for_monotonous_timestamps() -> WatermarkStrategy[Any]:
+        """Timestamps never fall within a subtask: what comes later than another is not older."""
+        return WatermarkStrategy(0)
+
+    @staticmethod
+    def for_bounded_out_of_orderness(
+        bound: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
+    ) -> WatermarkStrategy[Any]:
+        """A record comes at most so long after a younger one; one that is later than that is late."""
+        return WatermarkStrategy(
+            milliseconds_of("bound", bound, seconds, milliseconds, operator=_BOUNDED, at_least=0)
+        )
+
+    def with_timestamp_assigner(self, assigner: Callable[[T], int] | str | int) -> WatermarkStrategy[T]:
+        """The timestamp (ms since the epoch) of a record: a function, a field's name, or a position in a tuple."""
+        if not isinstance(assigner, (str, int)):
+            check_function(assigner, SELECTOR, operator="with_timestamp_assigner", location=caller_location())
+        return dataclasses.replace(self, timestamp_assigner=assigner)
+
+    def with_idleness(
+        self, timeout: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
+    ) -> WatermarkStrategy[T]:
+        """A subtask that gets nothing for so long does not hold the others' watermarks back."""
+        found = milliseconds_of("timeout", timeout, seconds, milliseconds, operator="with_idleness")
+        return dataclasses.replace(self, idle_after_ms=found)
+
+
+_BOUNDED = "for_bounded_out_of_orderness"
