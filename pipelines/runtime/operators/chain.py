@@ -11,6 +11,7 @@ it: what it emits then still finds them open (`Outlet` holds END_OF_TIME back).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 from ....schemas.types import OperatorConfig
@@ -153,9 +154,7 @@ class OperatorChain:
             operator.advance_clock(END_OF_TIME)
             operator.advance_watermark(END_OF_TIME)
             operator.finish()
-            behind = operator.output
-            assert isinstance(behind, Outlet)
-            self._end(behind)
+            self._end(_outlet(operator))
 
     def before_commit(self) -> None:
         """In the tree's order, so that what one emits is with those behind it before they are asked."""
@@ -173,13 +172,12 @@ class Line:
     def __init__(self, operators: Sequence[Operator]) -> None:
         self._operators = tuple(operators)
         self._given: list[Batch] = []
-        collecting = Outlet()
-        collecting.channels.append(_Collecting(self._given))
-        for operator, following in zip(operators, [*operators[1:], None], strict=True):
-            outlet = Outlet() if following is not None else collecting
-            if following is not None:
-                outlet.operators.append(following)
-            operator.output = outlet
+        for operator in self._operators:
+            operator.output = Outlet()
+        for operator, following in pairwise(self._operators):
+            _outlet(operator).operators.append(following)
+        if self._operators:
+            _outlet(self._operators[-1]).channels.append(_Collecting(self._given))
 
     def open(self) -> None:
         """From the end. Raises UserCodeError."""
@@ -210,6 +208,12 @@ class _Collecting:
 
     def set_idle(self, idle: bool) -> None:
         """So does idleness."""
+
+
+def _outlet(operator: Operator) -> Outlet:
+    outlet = operator.output
+    assert isinstance(outlet, Outlet)
+    return outlet
 
 
 def close_all(operators: Iterable[Operator]) -> None:

@@ -96,6 +96,7 @@ class Subtask:
             self._source[1].open(setup)
         if self._gate is not None:
             self._follow_gate(self._gate)
+        self._look_for_end()
 
     # Input.
 
@@ -181,7 +182,8 @@ class Subtask:
         self._note_pending()
 
     def _note_pending(self) -> None:
-        if self._writer.pending or self._transaction.active:
+        wanted = any(operator.wants_commit for operator in self._chain.operators)
+        if wanted or self._writer.pending or self._transaction.active:
             self.dirty = True
 
     def _look_for_end(self) -> None:
