@@ -22,8 +22,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
+import msgspec
+
 from ...schemas.types import JobGraph, PythonFile
 from ..graph.errors import ProgramError, ProgramExited
+from ..graph.program import BuildRequest, BuildResult
+from ..graph.python_files import import_from, unpack
 from .executor import JobClient, PipelineExecutor, ProgramContext, program_context
 from .locations import is_users, shown_path
 
@@ -33,12 +37,20 @@ def build(
     arguments: Sequence[str] = (),
     parallelism: int | None = None,
     configuration: Mapping[str, str] | None = None,
+    *,
+    python_files: Sequence[PythonFile] = (),
+    python_path: str | None = None,
 ) -> JobGraph:
     """The JobGraph of the program that `module:function` names, called with the arguments as strings.
 
-    Runs the program in this process, up to its first `execute`. Raises ProgramError.
+    Runs the program in this process, up to its first `execute`. `python_files` are those that its job ships,
+    `python_path` is where they lie, and are imported from already. Raises ProgramError.
     """
-    return _captured(lambda: _call_entry_point(target, arguments), target, parallelism, configuration)
+    return _captured(
+        lambda: _call_entry_point(target, arguments),
+        target,
+        _context(parallelism, configuration, python_files, python_path),
+    )
 
 
 def build_file(
@@ -46,9 +58,16 @@ def build_file(
     arguments: Sequence[str] = (),
     parallelism: int | None = None,
     configuration: Mapping[str, str] | None = None,
+    *,
+    python_files: Sequence[PythonFile] = (),
+    python_path: str | None = None,
 ) -> JobGraph:
-    """The JobGraph of PROGRAM.py, run as __main__ up to its first `execute`. Raises ProgramError."""
-    return _captured(lambda: _run_as_main(path, arguments), path, parallelism, configuration)
+    """As `build`, of PROGRAM.py, which is run as __main__. Raises ProgramError."""
+    return _captured(
+        lambda: _run_as_main(path, arguments),
+        path,
+        _context(parallelism, configuration, python_files, python_path),
+    )
 
 
 def run_file(
@@ -68,8 +87,8 @@ def run_file(
     ends without having executed a job.
     """
     counting = _Counting(executor)
-    context = ProgramContext(counting, parallelism, configuration or {}, python_files, python_path)
-    with program_context(context):
+    context = _context(parallelism, configuration, python_files, python_path)
+    with program_context(context(counting)):
         try:
             with _reasons(path):
                 _run_as_main(path, arguments)
@@ -105,15 +124,25 @@ class _Capturing:
         raise _Captured
 
 
-def _captured(
-    run: Callable[[], None],
-    program: str,
+Context = Callable[[PipelineExecutor], ProgramContext]
+
+
+def _context(
     parallelism: int | None,
     configuration: Mapping[str, str] | None,
-) -> JobGraph:
+    python_files: Sequence[PythonFile],
+    python_path: str | None,
+) -> Context:
+    """What a program runs under, but for who takes its graphs."""
+    return lambda executor: ProgramContext(
+        executor, parallelism, configuration or {}, python_files, python_path
+    )
+
+
+def _captured(run: Callable[[], None], program: str, context: Context) -> JobGraph:
     executor = _Capturing()
     try:
-        with program_context(ProgramContext(executor, parallelism, configuration or {})), _reasons(program):
+        with program_context(context(executor)), _reasons(program):
             run()
     except (_Captured, ProgramError):
         if executor.graph is None:  # what it did after that does not matter
@@ -202,23 +231,23 @@ def _location(error: BaseException) -> str | None:
 
 def main() -> int:
     """The child process: see the module's head."""
-    import msgspec
-
-    from ..graph.program import BuildRequest, BuildResult
-
     _die_with_parent()
     with os.fdopen(os.dup(1), "wb") as answer:
         os.dup2(2, 1)
         request = msgspec.json.decode(sys.stdin.buffer.read(), type=BuildRequest)
         try:
-            if request.file is not None:
-                graph = build_file(
-                    request.file, request.arguments, request.parallelism, request.configuration
-                )
-            else:
-                graph = build(
-                    request.target or "", request.arguments, request.parallelism, request.configuration
-                )
+            _import_from(request)
+            built, name = (
+                (build, request.target or "") if request.file is None else (build_file, request.file)
+            )
+            graph = built(
+                name,
+                request.arguments,
+                request.parallelism,
+                request.configuration,
+                python_files=request.python_files,
+                python_path=request.directory,
+            )
             result = BuildResult(job_graph=graph)
         except ProgramError as error:
             exited = isinstance(error, ProgramExited) and isinstance(error.status, int)
@@ -228,6 +257,14 @@ def main() -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _import_from(request: BuildRequest) -> None:
+    """The program's own files come first, and what lies in the working directory last: it must not hide ours."""
+    sys.path.append(os.getcwd())
+    if request.python_files and request.directory is not None:
+        unpack(request.python_files, Path(request.directory))
+        import_from(Path(request.directory))
 
 
 def _die_with_parent() -> None:

@@ -42,6 +42,8 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the job, which the program may set again."""
     python_files: tuple[PythonFile, ...] = ()
     """What the program is imported from, in front of all else; its job ships them too."""
+    directory: str | None = None
+    """Where they are to be unpacked: an empty directory, which whoever asks removes again."""
 
 
 class BuildResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +86,9 @@ def build_request(request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S) 
     """As `build`, for any request."""
     name = request.target or request.file or "the program"
     try:
-        returncode, output, printed = _run_child(request, name, timeout_s)
+        with tempfile.TemporaryDirectory(prefix="tailrace-build-") as directory:
+            placed = msgspec.structs.replace(request, directory=directory)
+            returncode, output, printed = _run_child(placed, name, timeout_s)
     except OSError as error:
         raise ProgramError(f"no process could be started to build the graph of {name}: {error}") from error
     result = _result(name, returncode, output, printed)
