@@ -15,7 +15,7 @@ from .signatures import SELECTOR, check_function
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WatermarkStrategy(Generic[T]):
     """Frozen: each method gives a changed copy."""
 

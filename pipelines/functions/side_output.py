@@ -10,7 +10,7 @@ from ..types import RecordType
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OutputTag(Generic[T]):
     """Names a side output. `output_type` is that of its records, a Python type or one of `Types`; None: pickled."""
 

@@ -18,14 +18,14 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StateDescriptor:
     """The name of a state."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ValueStateDescriptor(StateDescriptor, Generic[T]):
     """One value. `value_type`: a Python type or one of `Types`; pickled where None."""
 
@@ -38,7 +38,7 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
         return RecordType.of(self.value_type)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ListStateDescriptor(StateDescriptor, Generic[T]):
     """A list. `element_type`: a Python type or one of `Types`; pickled where None."""
 
@@ -50,7 +50,7 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
         return RecordType.of(self.element_type)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     """A dictionary. Types as in ValueStateDescriptor."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, Generic, Self, TypeVar
@@ -35,16 +34,22 @@ K = TypeVar("K")
 
 
 class _Windowed(OnlyInPrograms, Generic[T]):
-    """What keyed and unkeyed windows share. `W` in messages is the step that made it."""
+    """What keyed and unkeyed windows share."""
 
     _PROCESS: Signature
     _OF_ALL: bool
 
-    def __init__(self, keyed: KeyedStream[T, Any], assigner: WindowAssigner) -> None:
+    def __init__(
+        self,
+        keyed: KeyedStream[T, Any],
+        assigner: WindowAssigner,
+        lateness_ms: int = 0,
+        late: OutputTag[T] | None = None,
+    ) -> None:
         self._keyed = keyed
         self._assigner = assigner
-        self._lateness_ms = 0
-        self._late: OutputTag[Any] | None = None
+        self._lateness_ms = lateness_ms
+        self._late = late
 
     def allowed_lateness(
         self, lateness: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
@@ -52,11 +57,10 @@ class _Windowed(OnlyInPrograms, Generic[T]):
         """A window stays so long after it has fired, and fires again for each record that comes late."""
         if self._assigner.TIME == "processing":
             raise refusal("allowed_lateness", f"no record comes late for {self._assigner}: use event time")
-        changed = copy.copy(self)
-        changed._lateness_ms = milliseconds_of(
+        found = milliseconds_of(
             "lateness", lateness, seconds, milliseconds, operator="allowed_lateness", at_least=0
         )
-        return changed
+        return type(self)(self._keyed, self._assigner, found, self._late)
 
     def side_output_late_data(self, tag: OutputTag[T]) -> Self:
         """Records too late for their windows go to a side output of the next step, instead of nowhere."""
@@ -72,9 +76,7 @@ class _Windowed(OnlyInPrograms, Generic[T]):
                 "side_output_late_data",
                 f"the tag {tag.name!r} is of type {tag.record_type}, but the stream's records are {own}",
             )
-        changed = copy.copy(self)
-        changed._late = tag
-        return changed
+        return type(self)(self._keyed, self._assigner, self._lateness_ms, tag)
 
     def sum(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
         """The window's first record, with the sum of a field; None: records are numbers."""

@@ -1,0 +1,338 @@
+"""One program for each step that the API has: what the laws of translation are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tailrace import (
+    AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    Context,
+    CoProcessFunction,
+    DataStream,
+    EventTimeSessionWindows,
+    FileSink,
+    FilterFunction,
+    FlatMapFunction,
+    Formats,
+    KafkaSink,
+    KafkaSource,
+    KeyedContext,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    OutputTag,
+    ProcessAllWindowFunction,
+    ProcessFunction,
+    ProcessingTimeSessionWindows,
+    ProcessWindowFunction,
+    ReduceFunction,
+    SinkFunction,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    StartingOffsets,
+    StreamExecutionEnvironment,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WatermarkStrategy,
+    WindowContext,
+)
+
+Env = StreamExecutionEnvironment
+
+
+@dataclass(frozen=True)
+class Trade:
+    symbol: str
+    price: float
+    size: int
+    at: int
+
+
+class Pair(NamedTuple):
+    symbol: str
+    count: int
+
+
+def trade(index: int) -> Trade:
+    return Trade(f"S{index % 3}", index / 2, index, index * 1000)
+
+
+def symbol(record: Trade) -> str:
+    return record.symbol
+
+
+def size_of(record: Trade) -> int:
+    return record.size
+
+
+def bigger(a: Trade, b: Trade) -> Trade:
+    return max(a, b, key=size_of)
+
+
+class Upper(MapFunction[Trade, str]):
+    def map(self, value: Trade) -> str:
+        return value.symbol.upper()
+
+
+class Sizes(FlatMapFunction[Trade, int]):
+    def flat_map(self, value: Trade) -> Iterator[int]:
+        yield value.size
+
+
+class Cheap(FilterFunction[Trade]):
+    def filter(self, value: Trade) -> bool:
+        return value.price < 10
+
+
+class Bigger(ReduceFunction[Trade]):
+    def reduce(self, a: Trade, b: Trade) -> Trade:
+        return bigger(a, b)
+
+
+class Volume(AggregateFunction[Trade, int, float]):
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Trade, accumulator: int) -> int:
+        return accumulator + value.size
+
+    def get_result(self, accumulator: int) -> float:
+        return float(accumulator)
+
+    def merge(self, a: int, b: int) -> int:
+        return a + b
+
+
+class Split(ProcessFunction[Trade, str]):
+    def process_element(self, value: Trade, context: Context) -> Iterable[str] | None:
+        context.output(ODD, value.size)
+        return [value.symbol]
+
+
+class Count(KeyedProcessFunction[str, Trade, Pair]):
+    def process_element(self, value: Trade, context: KeyedContext[str]) -> Iterable[Pair]:
+        yield Pair(context.current_key, 1)
+
+
+class Latest(CoProcessFunction[Trade, int, str]):
+    def process_element1(self, value: Trade, context: Context) -> Iterable[str]:
+        return [value.symbol]
+
+    def process_element2(self, value: int, context: Context) -> Iterable[str]:
+        return []
+
+
+class Join(KeyedCoProcessFunction[str, Trade, Trade, str]):
+    def process_element1(self, value: Trade, context: KeyedContext[str]) -> Iterable[str]:
+        return [value.symbol]
+
+    def process_element2(self, value: Trade, context: KeyedContext[str]) -> Iterable[str]:
+        return []
+
+
+class Either(CoMapFunction[Trade, int, str]):
+    def map1(self, value: Trade) -> str:
+        return value.symbol
+
+    def map2(self, value: int) -> str:
+        return str(value)
+
+
+class Both(CoFlatMapFunction[Trade, Trade, int]):
+    def flat_map1(self, value: Trade) -> Iterable[int]:
+        return [value.size]
+
+    def flat_map2(self, value: Trade) -> Iterable[int]:
+        return []
+
+
+class Fired(ProcessWindowFunction[Trade, Pair, str]):
+    def process(self, key: str, context: WindowContext, elements: Iterable[Trade]) -> Iterable[Pair]:
+        yield Pair(key, len(list(elements)))
+
+
+class AllFired(ProcessAllWindowFunction[Trade, int]):
+    def process(self, context: WindowContext, elements: Iterable[Trade]) -> Iterable[int]:
+        yield len(list(elements))
+
+
+class Store(SinkFunction[Trade]):
+    def invoke(self, value: Trade) -> None: ...
+
+
+def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def fired(key: str, context: WindowContext, elements: Iterable[Trade]) -> list[int]:
+    return [len(list(elements))]
+
+
+ODD = OutputTag[int]("odd", int)
+LATE = OutputTag[Trade]("late")
+MINUTE = timedelta(minutes=1)
+
+
+def trades(env: Env) -> DataStream[Trade]:
+    return env.generate(trade, count=100, rate_per_second=50)
+
+
+def timed(env: Env) -> DataStream[Trade]:
+    return trades(env).assign_timestamps_and_watermarks(
+        WatermarkStrategy.for_bounded_out_of_orderness(seconds=2)
+        .with_timestamp_assigner("at")
+        .with_idleness(seconds=5)
+    )
+
+
+def keyed(env: Env) -> Any:
+    return timed(env).key_by("symbol")
+
+
+PROGRAMS: dict[str, Callable[[Env], object]] = {
+    "socket_text_stream": lambda env: env.socket_text_stream("localhost", 9999).print(),
+    "from_collection": lambda env: env.from_collection([1, 2]).print("numbers"),
+    "from_collection declared": lambda env: env.from_collection([(1, "a")], tuple[int, str]).print(),
+    "read_text_file": lambda env: env.read_text_file("/data/*.txt", "s3://b/x").print(),
+    "read_avro": lambda env: env.read_avro("/data/", columns=["a"]).print(),
+    "read_parquet": lambda env: env.read_parquet("/data/", output_type=Trade).print(),
+    "kafka": lambda env: env.from_source(KafkaSource("lines")).print(),
+    "kafka json": lambda env: (
+        env.from_source(
+            KafkaSource(
+                ["b", "a"],
+                Formats.json(),
+                StartingOffsets.committed(),
+                bounded=True,
+                group_id="g",
+                output_type=Trade,
+                on_bad_record="skip",
+            ),
+            WatermarkStrategy.for_monotonous_timestamps(),
+            name="trades",
+        )
+        .key_by("symbol")
+        .window(TumblingEventTimeWindows.of(MINUTE))
+        .sum("size")
+        .sink_to(KafkaSink("sums", Formats.avro(registry="http://registry:8081"), key="symbol"))
+    ),
+    "kafka avro": lambda env: env.from_source(
+        KafkaSource("a", Formats.avro({"type": "string"}), StartingOffsets.timestamp(5))
+    ).sink_to(KafkaSink("b", Formats.raw(), key=lambda record: None)),
+    "kafka latest": lambda env: env.from_source(
+        KafkaSource("a", Formats.avro("true", framing="none"), StartingOffsets.latest())
+    ).sink_to(KafkaSink("b")),
+    "map": lambda env: trades(env).map(size_of).map(lambda size: size + 1, int).print(),
+    "map rich": lambda env: trades(env).map(Upper()).print(),
+    "flat_map": lambda env: trades(env).flat_map(lambda t: [t], Trade).flat_map(Sizes()).print(),
+    "filter": lambda env: trades(env).filter(lambda t: t.size).filter(Cheap()).print(),
+    "map_batches": lambda env: trades(env).map_batches(doubled).map_batches(doubled, Trade).print(),
+    "watermarks": lambda env: timed(env).print(),
+    "process": lambda env: trades(env).process(Split()).get_side_output(ODD).print(),
+    "union": lambda env: trades(env).union(trades(env), trades(env)).map(size_of).print(),
+    "connect map": lambda env: trades(env).connect(trades(env).map(size_of)).map(Either()).print(),
+    "connect two maps": lambda env: (
+        trades(env).connect(trades(env)).map(size_of, lambda t: t.size).print()
+    ),
+    "connect flat_map": lambda env: trades(env).connect(trades(env)).flat_map(Both()).print(),
+    "connect process": lambda env: (
+        trades(env).connect(trades(env).map(size_of).broadcast()).process(Latest()).print()
+    ),
+    "connect keyed process": lambda env: keyed(env).connect(keyed(env)).process(Join()).print(),
+    "connect keyed map": lambda env: (
+        trades(env).connect(trades(env).map(size_of)).key_by("symbol", str).map(Either()).print()
+    ),
+    "connect keyed flat_map": lambda env: keyed(env).connect(keyed(env)).flat_map(Both()).print(),
+    "reduce": lambda env: keyed(env).reduce(bigger).print(),
+    "reduce rich": lambda env: keyed(env).reduce(Bigger()).print(),
+    "sum": lambda env: keyed(env).sum("size").print(),
+    "sum of numbers": lambda env: trades(env).map(size_of).key_by(lambda x: x % 2).sum().print(),
+    "min": lambda env: keyed(env).min("price").print(),
+    "max": lambda env: keyed(env).max("symbol").print(),
+    "min_by": lambda env: keyed(env).min_by("at").print(),
+    "max_by": lambda env: keyed(env).max_by("at").print(),
+    "keyed map": lambda env: keyed(env).map(size_of).print(),
+    "keyed map rich": lambda env: keyed(env).map(Upper()).print(),
+    "keyed flat_map rich": lambda env: keyed(env).flat_map(Sizes()).print(),
+    "keyed filter rich": lambda env: keyed(env).filter(Cheap()).print(),
+    "keyed process": lambda env: keyed(env).process(Count()).print(),
+    "keyed, unkeyed function": lambda env: keyed(env).process(Split()).print(),
+    "tumbling": lambda env: (
+        keyed(env).window(TumblingProcessingTimeWindows.of(seconds=5)).reduce(bigger).print()
+    ),
+    "sliding": lambda env: (
+        keyed(env)
+        .window(SlidingEventTimeWindows.of(MINUTE, slide_seconds=10, offset_seconds=3))
+        .allowed_lateness(seconds=1)
+        .side_output_late_data(LATE)
+        .aggregate(Volume())
+        .get_side_output(LATE)
+        .print()
+    ),
+    "sliding in processing time": lambda env: (
+        trades(env)
+        .key_by("symbol")
+        .window(SlidingProcessingTimeWindows.of(seconds=4, slide_seconds=2))
+        .aggregate(Volume(), fired)
+        .print()
+    ),
+    "session": lambda env: (
+        keyed(env).window(EventTimeSessionWindows.with_gap(seconds=5)).process(Fired()).print()
+    ),
+    "session in processing time": lambda env: (
+        keyed(env).window(ProcessingTimeSessionWindows.with_gap(milliseconds=5)).process(fired).print()
+    ),
+    "window reduce and process": lambda env: (
+        keyed(env).window(TumblingEventTimeWindows.of(MINUTE)).reduce(Bigger(), Fired()).print()
+    ),
+    "window max_by": lambda env: (
+        keyed(env).window(TumblingEventTimeWindows.of(MINUTE)).max_by("price").print()
+    ),
+    "window_all": lambda env: (
+        timed(env).window_all(TumblingEventTimeWindows.of(MINUTE)).process(AllFired()).print()
+    ),
+    "window_all reduce": lambda env: (
+        timed(env)
+        .window_all(TumblingEventTimeWindows.of(MINUTE))
+        .reduce(bigger, lambda context, elements: list(elements), Trade)
+        .print()
+    ),
+    "shuffle": lambda env: trades(env).shuffle().print(),
+    "rebalance": lambda env: trades(env).rebalance().print(),
+    "rescale": lambda env: trades(env).rescale().print().set_parallelism(2),
+    "broadcast": lambda env: trades(env).broadcast().print(),
+    "global_": lambda env: trades(env).global_().print(),
+    "forward": lambda env: trades(env).forward().print(),
+    "partition_custom": lambda env: (
+        trades(env).partition_custom(lambda key, n: hash(key) % n, "symbol").print()
+    ),
+    "foreach": lambda env: trades(env).foreach(print),
+    "foreach rich": lambda env: trades(env).foreach(Store()),
+    "files": lambda env: trades(env).sink_to(FileSink("/out", "parquet", "p", 10, MINUTE)),
+    "settings": lambda env: (
+        trades(env)
+        .map(size_of)
+        .uid("sizes")
+        .name("sizes")
+        .set_parallelism(2)
+        .set_max_parallelism(64)
+        .slot_sharing_group("g")
+        .co_location_group("c")
+        .set_resources(cpu_cores=1)
+        .start_new_chain()
+        .print()
+        .disable_chaining()
+    ),
+    "one side output twice": lambda env: [
+        stream.get_side_output(tag).map(str).print()
+        for stream in [trades(env).process(Split())]
+        for tag in (ODD, OutputTag("odd"))
+    ],
+}
