@@ -107,6 +107,11 @@ class Operator:
     def finish(self) -> None:
         """All input has ended; both clocks are at END_OF_TIME already. Emits what is held back still."""
 
+    @property
+    def wants_commit(self) -> bool:
+        """Whether time has made something due that only a commit can do, and that no output shows."""
+        return False
+
     def before_commit(self) -> None:
         """The transaction is about to be committed. Emits what was gathered to be sent at once."""
 

@@ -1,0 +1,156 @@
+"""file_sink: files in a directory, each complete when it appears, and each record in exactly one of them.
+
+What is not in a finished file is state (files/pending.py): records go into the changelog in the task's transaction,
+and the file is written from there once it is closed and that is committed. A crash in between is made good at the
+next start. The price: records travel through Kafka once more, and wait in memory until their file is closed.
+
+A file is closed when it has `roll_records` records, at the first tick or commit `roll_ms` after its first record, at
+the commit at which it has come to ROLL_BYTES, and at the end. Its name says the sink (from job and operator), the
+subtask and the file's number in it: `<prefix>-<sink>-<subtask>-<number>.<suffix>`. So a later job writes beside the
+files of an earlier one, never over them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from ..batch import Batch, all_of
+from ..failures import TaskError
+from .files.pending import PendingFiles
+from .files.publishing import directory_of
+from .files.writing import SinkFormat, file_writer
+from .functions import user_code
+from .operator import Operator, Setup
+
+ROLL_BYTES: Final = 64 << 20
+"""Of encoded records: they are in memory."""
+
+
+class FileSinkParameters(msgspec.Struct, frozen=True):
+    """As OperatorConfig.parameters has them."""
+
+    path: str
+    format: SinkFormat = "text"
+    prefix: str = "part"
+    roll_records: int | None = None
+    roll_ms: int | None = None
+
+
+class FileSink(Operator):
+    """The files of one subtask."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._parameters = parameters = msgspec.convert(dict(setup.parameters), FileSinkParameters)
+        (record_type,) = setup.input_types
+        self._writer = file_writer(parameters.format, record_type)
+        self._directory = directory_of(parameters.path)
+        # As many hexadecimal digits as tell the sinks of one directory apart.
+        names = f"{setup.cluster}/{setup.job_id}/{setup.config.operator_id}"
+        sink = hashlib.sha256(names.encode()).hexdigest()[:8]
+        self._beginning = f"{parameters.prefix}-{sink}-{setup.context.subtask_index}-"
+        self._files = PendingFiles()
+        self._gathered: list[Batch] = []
+        self._gathered_records = 0
+        self._opened_at = 0
+        self._rolled = False
+
+    def restore(self, message: bytes) -> None:
+        self._files.restore(message)
+
+    def open(self) -> None:
+        try:
+            self._directory.prepare(self._beginning)
+        except OSError as error:
+            raise self._failed("could not be used", error) from error
+        self._publish()
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        start = 0
+        while start < len(batch):
+            file = self._files.open_file
+            if file is None and not self._gathered:
+                self._opened_at = self._setup.wall_clock()
+            stop = len(batch)
+            if self._parameters.roll_records is not None:
+                filled = self._gathered_records + (0 if file is None else file.records)
+                stop = min(stop, start + self._parameters.roll_records - filled)
+                full = stop - start + filled == self._parameters.roll_records
+            else:
+                full = False
+            self._gathered.append(batch if stop - start == len(batch) else batch.slice(start, stop))
+            self._gathered_records += stop - start
+            if full:
+                self._close()
+            start = stop
+
+    def advance_clock(self, clock: int) -> None:
+        if self._is_old():
+            self._close()
+
+    def before_commit(self) -> None:
+        self._fill()
+        file = self._files.open_file
+        if file is not None and (file.size >= ROLL_BYTES or self._is_old()):
+            self._close()
+
+    def finish(self) -> None:
+        self._close()
+
+    @property
+    def wants_commit(self) -> bool:
+        return self._rolled
+
+    def take_changes(self) -> Iterable[bytes]:
+        self._rolled = False
+        return self._files.take_changes()
+
+    def committed(self) -> None:
+        self._publish()
+
+    def _is_old(self) -> bool:
+        """Whether the open file has come of age."""
+        file = self._files.open_file
+        if self._parameters.roll_ms is None or (file is None and not self._gathered):
+            return False
+        opened_at = self._opened_at if file is None else file.opened_at
+        return self._setup.wall_clock() - opened_at >= self._parameters.roll_ms
+
+    def _fill(self) -> None:
+        """Makes a chunk of what has been gathered."""
+        if self._gathered:
+            batch = all_of(self._gathered)
+            with user_code(self._setup.config):
+                chunk = self._writer.chunk(batch)
+            self._files.fill(len(batch), chunk, self._opened_at)
+            self._gathered.clear()
+            self._gathered_records = 0
+
+    def _close(self) -> None:
+        self._fill()
+        if self._files.open_file is not None:
+            self._files.close()
+            self._rolled = True
+
+    def _publish(self) -> None:
+        """Shows the files that are closed, which is committed."""
+        for file in self._files.closed:
+            try:
+                self._directory.publish(
+                    f"{self._beginning}{file.number}{self._writer.suffix}",
+                    lambda out, file=file: self._writer.write(file.chunks, out),  # type: ignore[misc]
+                    self._setup.context.attempt_number,
+                )
+            except OSError as error:
+                raise self._failed("could not be written to", error) from error
+            self._files.published(file.number)
+
+    def _failed(self, what: str, error: OSError) -> TaskError:
+        return TaskError(
+            f"file_sink {self._setup.config.name!r}: {self._parameters.path} {what}: {error.strerror or error};"
+            " no record is lost: what is missing is written when the task is started again, so put this right first"
+        )

@@ -1,0 +1,322 @@
+"""The file sink: each record in exactly one file, each file whole when it appears, whatever crashes and when."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple
+
+import fastavro
+import pyarrow.parquet as pq
+import pytest
+from connectors import Clock, build_one, operator_config, web_server_log
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import fs
+
+from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.failures import TaskError, UserCodeError
+from tailrace.pipelines.runtime.operators.file_sink import FileSink
+from tailrace.pipelines.runtime.operators.files.publishing import RemoteDirectory
+from tailrace.schemas.types import OperatorConfig
+
+Format = Literal["text", "json", "avro", "parquet"]
+Step = int | Literal["tick", "commit", "crash", "crash before publishing"]
+"""So many records; time passes; a commit; the end of an attempt at different moments."""
+
+
+@dataclass(frozen=True)
+class Order:
+    id: int
+    item: str
+    price: float | None
+
+
+class Pair(NamedTuple):
+    id: int
+    item: str
+
+
+orders = [Order(i, f"item {i % 7}\u20ac", None if i % 5 == 0 else i / 4) for i in range(300)]
+
+
+def read(file: Path) -> list[Any]:
+    """The records of a file as plain data."""
+    match file.suffix:
+        case ".txt":
+            return file.read_text().splitlines()
+        case ".jsonl":
+            return list(map(json.loads, file.read_text().splitlines()))
+        case ".avro":
+            with file.open("rb") as source:
+                return list(fastavro.reader(source))
+        case ".parquet":
+            return list(pq.read_table(file).to_pylist())
+        case other:
+            raise AssertionError(other)
+
+
+def visible(directory: Path) -> list[Path]:
+    """What a reader sees, in the order of the files' numbers."""
+    found = [each for each in directory.iterdir() if not each.name.startswith(".")]
+    return sorted(found, key=lambda file: [int(part) for part in file.stem.split("-")[2:]])
+
+
+class Job:
+    """A subtask of a file sink behind a source that can be rewound, in attempt after attempt."""
+
+    def __init__(
+        self, directory: Path, config: OperatorConfig, records: list[Any], input_type: object
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.records = records
+        self.input_type = input_type
+        self.clock = Clock()
+        self.changelog: list[bytes] = []
+        self.committed = self.position = 0
+        self.attempt = -1
+        self.seen: dict[str, bytes] = {}
+        self.start()
+
+    def start(self) -> None:
+        self.attempt += 1
+        self.position = self.committed
+        self.sink, _ = build_one(
+            self.config, input_type=self.input_type, clock=self.clock, attempt=self.attempt
+        )
+        for message in self.changelog:
+            self.sink.restore(message)
+        self.sink.open()
+
+    def do(self, step: Step) -> None:
+        match step:
+            case "tick":
+                self.clock.now += 400
+                self.sink.advance_clock(self.clock.now)
+            case "commit":
+                self.commit()
+                self.sink.committed()
+            case "crash before publishing":
+                self.commit()
+                self.start()
+            case "crash":
+                self.start()
+            case count:
+                some = self.records[self.position : self.position + count]
+                if some:
+                    self.sink.process(Batch([0] * len(some), some))
+                self.position += len(some)
+        self.look()
+
+    def commit(self) -> None:
+        self.sink.before_commit()
+        self.changelog += self.sink.take_changes()
+        self.committed = self.position
+
+    def end(self) -> None:
+        self.do(len(self.records))
+        self.sink.finish()
+        self.do("commit")
+        self.sink.close()
+
+    def look(self) -> None:
+        """A file that was seen stays as it was."""
+        now = {file.name: file.read_bytes() for file in visible(self.directory)}
+        assert self.seen.items() <= now.items()
+        self.seen = now
+
+
+def config(form: Format, directory: Path, **parameters: Any) -> OperatorConfig:
+    return operator_config("file_sink", path=str(directory), format=form, prefix="part", **parameters)
+
+
+steps = st.lists(
+    st.integers(1, 30) | st.sampled_from(["tick", "commit", "crash", "crash before publishing"]), max_size=25
+)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "avro", "parquet"])
+@settings(deadline=None, max_examples=25)
+@given(taken=steps, roll_records=st.none() | st.integers(5, 30), roll_ms=st.none() | st.just(1_000))
+def test_each_record_is_in_one_file_whatever_crashes(
+    form: Format, taken: list[Step], roll_records: int | None, roll_ms: int | None
+) -> None:
+    with TemporaryDirectory() as made:
+        directory = Path(made) / "out" / "deep"
+        job = Job(
+            directory,
+            config(form, directory, roll_records=roll_records, roll_ms=roll_ms),
+            orders[:120],
+            Order,
+        )
+        for step in taken:
+            job.do(step)
+        job.end()
+        found = [read(file) for file in visible(directory)]
+        expected = [str(each) if form == "text" else asdict(each) for each in orders[:120]]
+        assert [record for records in found for record in records] == expected
+        if roll_records is not None:
+            assert all(0 < len(records) <= roll_records for records in found)
+            if roll_ms is None:
+                assert all(len(records) == roll_records for records in found[:-1])
+        assert [name for name in os.listdir(directory) if name.startswith(".")] == []
+
+
+def run(
+    directory: Path, form: Format, records: list[Any], input_type: object = None, **parameters: Any
+) -> list[Any]:
+    job = Job(directory, config(form, directory, **parameters), records, input_type)
+    job.end()
+    return [record for file in visible(directory) for record in read(file)]
+
+
+def test_records_are_written_by_their_type(tmp_path: Path) -> None:
+    pairs = [Pair(1, "a"), Pair(2, "b")]
+    objects = [{"id": 1, "item": "a"}, {"id": 2, "item": "b"}]
+    formats: tuple[Format, ...] = ("json", "avro", "parquet")
+    for form in formats:
+        assert run(tmp_path / form / "typed", form, pairs, Pair) == objects
+    assert run(tmp_path / "dicts", "parquet", objects) == objects
+    assert run(tmp_path / "dict lines", "json", objects) == objects
+    assert run(tmp_path / "words", "avro", ["a", "b"], str) == ["a", "b"]
+    assert run(tmp_path / "words as rows", "parquet", ["a", "b"], str) == [{"value": "a"}, {"value": "b"}]
+    assert run(tmp_path / "tuples", "parquet", [(1, "a")]) == [{"f0": 1, "f1": "a"}]
+    assert run(tmp_path / "text", "text", [1, "b"]) == ["1", "b"]
+
+
+def test_records_that_do_not_fit_are_refused_by_operator(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="declared"):
+        run(tmp_path / "avro", "avro", [1])
+    with pytest.raises(UserCodeError, match="file_sink"):
+        run(tmp_path / "parquet", "parquet", [1])
+    with pytest.raises(UserCodeError, match="file_sink"):
+        run(tmp_path / "json", "json", [object()])
+
+
+def test_a_file_comes_of_age_also_when_nothing_comes_in(tmp_path: Path) -> None:
+    job = Job(tmp_path, config("text", tmp_path, roll_ms=1_000), ["a", "b"], str)
+    job.do(1)
+    job.do("commit")
+    job.clock.now += 999
+    job.sink.advance_clock(job.clock.now)
+    assert not job.sink.wants_commit
+    job.clock.now += 1
+    job.sink.advance_clock(job.clock.now)
+    assert job.sink.wants_commit
+    assert visible(tmp_path) == []
+    job.do("commit")
+    assert [read(file) for file in visible(tmp_path)] == [["a"]]
+    assert not job.sink.wants_commit
+
+
+def test_the_age_of_a_file_outlives_its_attempt(tmp_path: Path) -> None:
+    job = Job(tmp_path, config("text", tmp_path, roll_ms=1_000), ["a"], str)
+    job.do(1)
+    job.do("commit")
+    job.clock.now += 1_000
+    job.do("crash")
+    job.do("commit")
+    assert [read(file) for file in visible(tmp_path)] == [["a"]]
+
+
+def test_much_that_is_pending_is_written_before_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.pipelines.runtime.operators.file_sink.ROLL_BYTES", 5_000)
+    lines = list(web_server_log(400))
+    job = Job(tmp_path, config("text", tmp_path), lines, str)
+    for _ in range(8):
+        job.do(50)
+        job.do("commit")
+    assert len(visible(tmp_path)) >= 3
+    job.end()
+    assert [line for file in visible(tmp_path) for line in read(file)] == lines
+
+
+def test_a_chunk_larger_than_a_message_travels_in_parts(tmp_path: Path) -> None:
+    records = ["x" * 2_500_000, "y"]
+    job = Job(tmp_path, config("text", tmp_path), records, str)
+    job.do(2)
+    job.do("commit")
+    assert all(len(message) < 1_000_000 for message in job.changelog)
+    job.do("crash")
+    job.end()
+    assert [line for file in visible(tmp_path) for line in read(file)] == records
+
+
+def test_subtasks_and_jobs_write_beside_each_other(tmp_path: Path) -> None:
+    for job_id in ("a" * 32, "b" * 32):
+        for subtask in (1, 10):
+            sink, _ = build_one(
+                config("text", tmp_path), input_type=str, subtask=subtask, parallelism=11, job_id=job_id
+            )
+            sink.open()
+            sink.process(Batch([0], [f"{job_id} {subtask}"]))
+            sink.finish()
+            sink.before_commit()
+            list(sink.take_changes())
+            sink.committed()
+    assert len({line for file in visible(tmp_path) for line in read(file)}) == 4
+
+
+def test_what_a_crash_has_left_is_removed_by_its_own_subtask_only(tmp_path: Path) -> None:
+    sink, _ = build_one(config("text", tmp_path), input_type=str, subtask=1, parallelism=20)
+    assert isinstance(sink, FileSink)
+    own = tmp_path / f".{sink._beginning}0.txt.0.tmp"
+    others = [tmp_path / f".{sink._beginning[:-1]}0-0.txt.0.tmp", tmp_path / ".part-x.tmp"]
+    for each in (own, *others):
+        each.write_text("half")
+    sink.open()
+    assert sorted(tmp_path.iterdir()) == sorted(others)
+
+
+@contextmanager
+def files_no_larger_than(limit: int) -> Iterator[None]:
+    """A disk that is full, as far as this process is concerned."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_fails_the_task_and_loses_nothing(tmp_path: Path) -> None:
+    lines = list(web_server_log(200))
+    job = Job(tmp_path, config("text", tmp_path), lines, str)
+    job.do(200)
+    job.sink.finish()
+    with files_no_larger_than(1_000), pytest.raises(TaskError) as raised:
+        job.do("commit")
+    assert "\n" not in str(raised.value)
+    assert f"{tmp_path} could not be written to: File too large" in str(raised.value)
+    assert "no record is lost" in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+    job.do("crash")
+    assert [line for file in visible(tmp_path) for line in read(file)] == lines
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TaskError, match=r"/file/out could not be used: Not a directory"):
+        Job(tmp_path, config("text", tmp_path / "file" / "out"), [], str)
+
+
+def test_another_file_system_is_written_the_same_way(tmp_path: Path) -> None:
+    directory = RemoteDirectory(fs.LocalFileSystem(), f"{tmp_path}/out/")
+    directory.prepare("part-1-")
+    directory.prepare("part-1-")
+    directory.publish("part-1-0.txt", lambda out: out.write(b"a\n"), 0)
+    directory.publish("part-1-0.txt", lambda out: out.write(b"b\n"), 1)
+    (tmp_path / "out" / ".part-1-1.txt.0.tmp").write_text("half")
+    directory.prepare("part-1-")
+    assert [(each.name, each.read_text()) for each in (tmp_path / "out").iterdir()] == [
+        ("part-1-0.txt", "a\n")
+    ]
