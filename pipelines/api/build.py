@@ -18,6 +18,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
@@ -28,6 +29,7 @@ from ...schemas.types import JobGraph, PythonFile
 from ..graph.errors import ProgramError, ProgramExited
 from ..graph.program import BuildRequest, BuildResult
 from ..graph.python_files import import_from, unpack
+from ..graph.stream_graph import StreamGraph
 from .executor import JobClient, PipelineExecutor, ProgramContext, program_context
 from .locations import is_users, shown_path
 
@@ -50,7 +52,7 @@ def build(
         lambda: _call_entry_point(target, arguments),
         target,
         _context(parallelism, configuration, python_files, python_path),
-    )
+    ).job_graph
 
 
 def build_file(
@@ -67,6 +69,28 @@ def build_file(
         lambda: _run_as_main(path, arguments),
         path,
         _context(parallelism, configuration, python_files, python_path),
+    ).job_graph
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A program's first job, before and after its operators are chained."""
+
+    stream_graph: StreamGraph
+    job_graph: JobGraph
+
+
+def plan(request: BuildRequest) -> Plan:
+    """As `build` or `build_file`, for what a request names. Raises ProgramError."""
+    target, file = request.target or "", request.file
+    return _captured(
+        lambda: (
+            _call_entry_point(target, request.arguments)
+            if file is None
+            else _run_as_main(file, request.arguments)
+        ),
+        target if file is None else file,
+        _context(request.parallelism, request.configuration, request.python_files, request.directory),
     )
 
 
@@ -116,11 +140,18 @@ class _Captured(BaseException):
 
 
 class _Capturing:
+    """Keeps the first job that a program executes."""
+
     def __init__(self) -> None:
-        self.graph: JobGraph | None = None
+        self.plan: Plan | None = None
+        self._stream_graph: StreamGraph | None = None
+
+    def translating(self, stream_graph: StreamGraph) -> None:
+        self._stream_graph = stream_graph
 
     def execute(self, job_graph: JobGraph) -> NoReturn:
-        self.graph = self.graph or job_graph
+        if self.plan is None and self._stream_graph is not None:
+            self.plan = Plan(self._stream_graph, job_graph)
         raise _Captured
 
 
@@ -139,17 +170,18 @@ def _context(
     )
 
 
-def _captured(run: Callable[[], None], program: str, context: Context) -> JobGraph:
+def _captured(run: Callable[[], None], program: str, context: Context) -> Plan:
     executor = _Capturing()
+    watched = replace(context(executor), on_stream_graph=executor.translating)
     try:
-        with program_context(context(executor)), _reasons(program):
+        with program_context(watched), _reasons(program):
             run()
     except (_Captured, ProgramError):
-        if executor.graph is None:  # what it did after that does not matter
+        if executor.plan is None:  # what it did after that does not matter
             raise
-    if executor.graph is None:
+    if executor.plan is None:
         raise _never_executes(program)
-    return executor.graph
+    return executor.plan
 
 
 def _never_executes(program: str) -> ProgramError:
@@ -237,18 +269,11 @@ def main() -> int:
         request = msgspec.json.decode(sys.stdin.buffer.read(), type=BuildRequest)
         try:
             _import_from(request)
-            built, name = (
-                (build, request.target or "") if request.file is None else (build_file, request.file)
+            made = plan(request)
+            result = BuildResult(
+                job_graph=made.job_graph,
+                stream_graph=made.stream_graph if request.wants_stream_graph else None,
             )
-            graph = built(
-                name,
-                request.arguments,
-                request.parallelism,
-                request.configuration,
-                python_files=request.python_files,
-                python_path=request.directory,
-            )
-            result = BuildResult(job_graph=graph)
         except ProgramError as error:
             exited = isinstance(error, ProgramExited) and isinstance(error.status, int)
             result = BuildResult(error=str(error), exited=exited)

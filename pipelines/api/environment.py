@@ -107,9 +107,7 @@ class StreamExecutionEnvironment(Sources):
 
     def get_job_graph(self, job_name: str = "tailrace job") -> JobGraph:
         """The program so far as it would be submitted. Raises ProgramError."""
-        graph = job_graph_of(self.get_stream_graph(job_name))
-        check_size(graph)
-        return graph
+        return _job_graph(self.get_stream_graph(job_name))
 
     def execute(self, job_name: str = "tailrace job") -> JobExecutionResult:
         """Has the job run and, unless it runs detached, waits for its end. Raises ProgramError."""
@@ -119,9 +117,18 @@ class StreamExecutionEnvironment(Sources):
         """Has the job run; returns when it is accepted. Raises ProgramError."""
         check_text("job_name", job_name, operator="execute")
         executor = current_executor()
-        graph = self.get_job_graph(job_name)
+        stream_graph = self.get_stream_graph(job_name)
+        graph = _job_graph(stream_graph)
         self._program.pending.clear()
+        if (context := current_context()) is not None:
+            context.on_stream_graph(stream_graph)
         return executor.execute(graph)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a StreamExecutionEnvironment exists only in the program that describes the job")
+
+
+def _job_graph(stream_graph: StreamGraph) -> JobGraph:
+    graph = job_graph_of(stream_graph)
+    check_size(graph)
+    return graph

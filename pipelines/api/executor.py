@@ -6,7 +6,7 @@ call `execute` from any of its threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,6 +14,7 @@ from typing import Protocol
 
 from ...schemas.types import JobGraph, JobStatus, PythonFile
 from ..graph.errors import ProgramError
+from ..graph.stream_graph import StreamGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class ProgramContext:
     """What the program was itself imported from; its jobs ship them too."""
     python_path: str | None = None
     """The directory where those lie unpacked: modules imported from there are shipped, not pickled."""
+    on_stream_graph: Callable[[StreamGraph], None] = lambda _: None
+    """Is told the StreamGraph of each job before that is handed to the executor."""
 
 
 _current: ProgramContext | None = None

@@ -4,43 +4,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ....schemas.types import Partitioner
-from ...functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction, SinkFunction
-from ...types import PICKLED, RecordType
+from ...functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
+from ...types import PICKLED
 from .. import signatures
-from ..connectors import FileSink, KafkaSink
-from ..hints import result_type
 from ..keys import NO_KEY, Key, field_selector, key_of
 from ..locations import caller_location
-from ..program import Program
-from ..signatures import Signature, check_function
 from ..transformations import (
     Filter,
     FlatMap,
-    Foreach,
     Map,
     MapBatches,
     Partition,
-    Physical,
-    Print,
     Process,
     Union,
     Watermarks,
-    WriteFiles,
-    WriteKafka,
 )
 from ..watermark_strategy import WatermarkStrategy
 from ..windows import WindowAssigner
-from .settings import OnlyInPrograms, refusal
+from .partitioning import Partitioning
+from .settings import refusal
+from .sinks import Sinks
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from .connected_streams import ConnectedStreams
     from .keyed_stream import KeyedStream
-    from .operator import DataStreamSink, SingleOutputStreamOperator
+    from .operator import SingleOutputStreamOperator
     from .windowed_stream import AllWindowedStream
 
 T = TypeVar("T")
@@ -49,17 +42,8 @@ R = TypeVar("R")
 K = TypeVar("K")
 
 
-class DataStream(OnlyInPrograms, Generic[T]):
+class DataStream(Partitioning[T], Sinks[T]):
     """A stream of records."""
-
-    def __init__(self, program: Program, transformation_id: int) -> None:
-        self._program = program
-        self._id = transformation_id
-
-    @property
-    def record_type(self) -> RecordType:
-        """The type of the stream's records."""
-        return self._program.record_type(self._id)
 
     def map(
         self, function: Callable[[T], R] | MapFunction[T, R], output_type: object = None
@@ -172,120 +156,11 @@ class DataStream(OnlyInPrograms, Generic[T]):
 
     def window_all(self, assigner: WindowAssigner) -> AllWindowedStream[T]:
         """Groups all records by windows, in one subtask."""
-        from .windowed_stream import AllWindowedStream, check_assigner
+        from .windowed import check_assigner
+        from .windowed_stream import AllWindowedStream
 
         check_assigner("window_all", assigner)
         return AllWindowedStream(self._keyed(NO_KEY, "window_all"), assigner)
-
-    def shuffle(self) -> DataStream[T]:
-        """Each record goes to any subtask of the next operator, by chance."""
-        return self._partitioned(Partitioner.SHUFFLE, "shuffle")
-
-    def rebalance(self) -> DataStream[T]:
-        """Records go to the subtasks of the next operator by turns."""
-        return self._partitioned(Partitioner.REBALANCE, "rebalance")
-
-    def rescale(self) -> DataStream[T]:
-        """Records go by turns to those few subtasks of the next operator that are this subtask's."""
-        return self._partitioned(Partitioner.RESCALE, "rescale")
-
-    def broadcast(self) -> DataStream[T]:
-        """Each record goes to all subtasks of the next operator."""
-        return self._partitioned(Partitioner.BROADCAST, "broadcast")
-
-    def global_(self) -> DataStream[T]:
-        """All records go to the first subtask of the next operator."""
-        return self._partitioned(Partitioner.GLOBAL, "global_")
-
-    def forward(self) -> DataStream[T]:
-        """Records stay in the subtask; the next operator must have the same parallelism."""
-        return self._partitioned(Partitioner.FORWARD, "forward")
-
-    def partition_custom(
-        self, partitioner: Callable[[K, int], int], key: Callable[[T], K] | str | int
-    ) -> DataStream[T]:
-        """Each record goes to the subtask `partitioner(key, number of subtasks)`, from 0."""
-        location = caller_location()
-        check_function(partitioner, signatures.PARTITIONER, operator="partition_custom", location=location)
-        if isinstance(key, (str, int)):
-            selector: Any = field_selector(self.record_type, key, "partition_custom")
-        else:
-            check_function(key, signatures.SELECTOR, operator="partition_custom", location=location)
-            selector = key
-        return self._partitioned(Partitioner.CUSTOM, "partition_custom", (partitioner, selector))
-
-    def print(self, identifier: str | None = None) -> DataStreamSink:
-        """Each record as text to the job's output, after the identifier if there is one."""
-        return self._into(Print, "print", "Sink: Print", identifier=identifier)
-
-    def foreach(self, function: Callable[[T], Any] | SinkFunction[T]) -> DataStreamSink:
-        """Each record to a function, at least once: after a failure, some are given to it again."""
-        self._checked("foreach", function, signatures.SINK, None)
-        return self._into(Foreach, "foreach", "Sink: Foreach", function=function)
-
-    def sink_to(self, sink: FileSink | KafkaSink) -> DataStreamSink:
-        """Each record to files or a Kafka topic, exactly once."""
-        match sink:
-            case FileSink():
-                return self._into(WriteFiles, "sink_to", "Sink: Files", sink=sink)
-            case KafkaSink(key=str() as field):
-                key: Any = field_selector(self.record_type, field, "sink_to")
-                return self._into(WriteKafka, "sink_to", "Sink: Kafka", sink=sink, key=key)
-            case KafkaSink(key=key):
-                if key is not None:
-                    location = caller_location()
-                    check_function(key, signatures.SELECTOR, operator="sink_to", location=location)
-                return self._into(WriteKafka, "sink_to", "Sink: Kafka", sink=sink, key=key)
-            case _:
-                raise refusal("sink_to", f"it needs a FileSink or a KafkaSink, not {sink!r}")
-
-    def _checked(self, step: str, function: object, signature: Signature, output_type: object) -> RecordType:
-        """The type of what follows, once the function is known to be one."""
-        check_function(function, signature, operator=step, location=caller_location())
-        return result_type(function, signature) if output_type is None else RecordType.of(output_type)
-
-    def _then(
-        self, kind: type[Physical], step: str, name: str, output_type: RecordType, **fields: Any
-    ) -> SingleOutputStreamOperator[Any]:
-        from .operator import SingleOutputStreamOperator
-
-        made = self._program.add(
-            kind,
-            step=step,
-            location=caller_location(),
-            inputs=(self._id,),
-            name=name,
-            output_type=output_type,
-            **fields,
-        )
-        return SingleOutputStreamOperator(self._program, made.id)
-
-    def _into(self, kind: type[Physical], step: str, name: str, **fields: Any) -> DataStreamSink:
-        from .operator import DataStreamSink
-
-        made = self._program.add(
-            kind,
-            step=step,
-            location=caller_location(),
-            inputs=(self._id,),
-            name=name,
-            output_type=None,
-            **fields,
-        )
-        return DataStreamSink(self._program, made.id)
-
-    def _partitioned(
-        self, partitioner: Partitioner, step: str, functions: tuple[Any, ...] = ()
-    ) -> DataStream[T]:
-        made = self._program.add(
-            Partition,
-            step=step,
-            location=caller_location(),
-            inputs=(self._id,),
-            partitioner=partitioner,
-            functions=functions,
-        )
-        return DataStream(self._program, made.id)
 
     def _keyed(self, key: Key, step: str) -> KeyedStream[T, Any]:
         from .keyed_stream import KeyedStream

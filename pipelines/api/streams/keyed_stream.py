@@ -105,7 +105,8 @@ class KeyedStream(DataStream[T], Generic[T, K]):
 
     def window(self, assigner: WindowAssigner) -> WindowedStream[T, K]:
         """Groups the records of each key by windows."""
-        from .windowed_stream import WindowedStream, check_assigner
+        from .windowed import check_assigner
+        from .windowed_stream import WindowedStream
 
         check_assigner("window", assigner)
         return WindowedStream(self, assigner)

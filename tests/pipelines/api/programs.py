@@ -57,7 +57,7 @@ class Trade:
 
 class Pair(NamedTuple):
     symbol: str
-    count: int
+    trades: int
 
 
 def trade(index: int) -> Trade:
@@ -171,7 +171,7 @@ def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def fired(key: str, context: WindowContext, elements: Iterable[Trade]) -> list[int]:
+def fired(key: str, context: WindowContext, elements: Iterable[object]) -> list[int]:
     return [len(list(elements))]
 
 
@@ -238,9 +238,7 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     "process": lambda env: trades(env).process(Split()).get_side_output(ODD).print(),
     "union": lambda env: trades(env).union(trades(env), trades(env)).map(size_of).print(),
     "connect map": lambda env: trades(env).connect(trades(env).map(size_of)).map(Either()).print(),
-    "connect two maps": lambda env: (
-        trades(env).connect(trades(env)).map(size_of, lambda t: t.size).print()
-    ),
+    "connect two maps": lambda env: trades(env).connect(trades(env)).map(size_of, lambda t: t.size).print(),
     "connect flat_map": lambda env: trades(env).connect(trades(env)).flat_map(Both()).print(),
     "connect process": lambda env: (
         trades(env).connect(trades(env).map(size_of).broadcast()).process(Latest()).print()
