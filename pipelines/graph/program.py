@@ -20,6 +20,7 @@ import msgspec
 from ...infra.interpreter import module_command
 from ...schemas.types import JobGraph, PythonFile
 from .errors import InvalidJobGraph, ProgramError, one_line
+from .stream_graph import StreamGraph
 from .validation import check
 
 BUILD_TIMEOUT_S = 60.0
@@ -44,12 +45,15 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What the program is imported from, in front of all else; its job ships them too."""
     directory: str | None = None
     """Where they are to be unpacked: an empty directory, which whoever asks removes again."""
+    wants_stream_graph: bool = False
+    """Whether the StreamGraph is wanted too, for people to look at."""
 
 
 class BuildResult(msgspec.Struct, frozen=True, kw_only=True):
     """The graph, or why there is none: one line, with the line of the program."""
 
     job_graph: JobGraph | None = None
+    stream_graph: StreamGraph | None = None
     error: str | None = None
     exited: bool = False
     """The program called sys.exit: why is what it printed."""
@@ -84,7 +88,20 @@ def build(
 
 def build_request(request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S) -> JobGraph:
     """As `build`, for any request."""
-    name = request.target or request.file or "the program"
+    _, graph = _built(request, timeout_s)
+    return graph
+
+
+def build_plan(request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S) -> tuple[StreamGraph, JobGraph]:
+    """As `build_request`, with the StreamGraph that the JobGraph comes from."""
+    stream_graph, graph = _built(msgspec.structs.replace(request, wants_stream_graph=True), timeout_s)
+    if stream_graph is None:
+        raise ProgramError(f"{_name(request)} gave no StreamGraph")
+    return stream_graph, graph
+
+
+def _built(request: BuildRequest, timeout_s: float) -> tuple[StreamGraph | None, JobGraph]:
+    name = _name(request)
     try:
         with tempfile.TemporaryDirectory(prefix="tailrace-build-") as directory:
             placed = msgspec.structs.replace(request, directory=directory)
@@ -99,7 +116,11 @@ def build_request(request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S) 
         check(result.job_graph)
     except InvalidJobGraph as error:
         raise ProgramError(f"{name} built a graph that cannot be run: {error}") from error
-    return result.job_graph
+    return result.stream_graph, result.job_graph
+
+
+def _name(request: BuildRequest) -> str:
+    return request.target or request.file or "the program"
 
 
 def _run_child(request: BuildRequest, name: str, timeout_s: float) -> tuple[int, bytes, bytes]:
