@@ -1,0 +1,128 @@
+"""Programs from files to files, run whole: at any parallelism, and whatever crashes, each record is in one file."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from connectors import web_server_log
+
+from pipelines import memory_cluster
+from tailrace import FileSink, StreamExecutionEnvironment, WatermarkStrategy
+from tailrace.pipelines.runtime.operators.files import reading
+
+seeds = pytest.mark.parametrize("seed", range(6))
+
+
+@dataclass(frozen=True)
+class Hit:
+    client: str
+    at: int
+    status: int
+
+
+@pytest.fixture(autouse=True)
+def small_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "SPLIT_BYTES", 2_000)
+
+
+def parse(lines: pa.RecordBatch) -> pa.Table:
+    parts = pc.extract_regex(lines["value"], r'^(?P<client>\S+) - - \[(?P<at>\d+)\] "[^"]*" (?P<status>\d+)')
+    return pa.table(
+        {
+            "client": pc.struct_field(parts, "client"),
+            "at": pc.struct_field(parts, "at").cast(pa.int64()),
+            "status": pc.struct_field(parts, "status").cast(pa.int64()),
+        }
+    )
+
+
+def hit_of(line: str) -> dict[str, Any]:
+    client, _, _, at, *_ = line.split()
+    return {"client": client, "at": int(at[1:-1]), "status": int(line.split('" ')[1].split()[0])}
+
+
+def counted(records: Iterator[Any] | list[Any]) -> Counter[str]:
+    return Counter(json.dumps(record, sort_keys=True) for record in records)
+
+
+def records_of(directory: Path) -> list[Any]:
+    found: list[Any] = []
+    for file in directory.iterdir():
+        assert not file.name.startswith(".")
+        if file.suffix == ".parquet":
+            found += pq.read_table(file).to_pylist()
+        else:
+            found += map(json.loads, file.read_text().splitlines())
+    return found
+
+
+@seeds
+def test_lines_become_columns_become_files(tmp_path: Path, seed: int) -> None:
+    lines = list(web_server_log(300, seed))
+    source = tmp_path / "logs"
+    source.mkdir()
+    for i in range(3):
+        (source / f"access.{i}.log").write_text("\n".join(lines[i::3]))
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(1 + seed % 3)
+    env.read_text_file(str(source)).map_batches(parse, output_type=Hit).sink_to(
+        FileSink(str(tmp_path / "out"), format="parquet" if seed % 2 else "json", roll_records=20)
+    )
+    memory_cluster.run(env.get_job_graph(), seed=seed, crashes=8)
+    assert counted(records_of(tmp_path / "out")) == counted(map(hit_of, lines))
+
+
+@seeds
+def test_files_are_shuffled_into_files(tmp_path: Path, seed: int) -> None:
+    rows = [{"client": f"c{i % 5}", "at": i * 100, "status": 200 + i % 3} for i in range(200)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "hits.parquet", row_group_size=30)
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(2)
+    (
+        env.read_parquet(str(tmp_path / "*.parquet"), output_type=Hit)
+        .assign_timestamps_and_watermarks(
+            WatermarkStrategy.for_bounded_out_of_orderness(seconds=10).with_timestamp_assigner("at")
+        )
+        .rebalance()
+        .filter(lambda hit: hit.status != 201)
+        .sink_to(FileSink(str(tmp_path / "out"), format="json"))
+    )
+    memory_cluster.run(env.get_job_graph(), seed=seed, crashes=5)
+    assert counted(records_of(tmp_path / "out")) == counted([row for row in rows if row["status"] != 201])
+
+
+def numbered(index: int) -> dict[str, int]:
+    return {"index": index}
+
+
+@seeds
+def test_what_is_generated_at_a_rate_is_written_once(tmp_path: Path, seed: int) -> None:
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(3)
+    env.generate(numbered, count=100, rate_per_second=500).sink_to(
+        FileSink(str(tmp_path / "out"), format="json")
+    )
+    memory_cluster.run(env.get_job_graph(), seed=seed, crashes=5)
+    assert counted(records_of(tmp_path / "out")) == counted(list(map(numbered, range(100))))
+
+
+def test_foreach_gets_every_record(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+
+    def note(value: int) -> None:
+        with seen.open("a") as out:
+            out.write(f"{value}\n")
+
+    env = StreamExecutionEnvironment()
+    env.from_collection([1, 2, 3]).foreach(note)
+    memory_cluster.run(env.get_job_graph())
+    assert seen.read_text() == "1\n2\n3\n"
