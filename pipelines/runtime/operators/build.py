@@ -10,14 +10,23 @@ from ....schemas.types import OperatorConfig
 from ...graph.chain import output_type
 from ...graph.operators import OperatorKind
 from ...types import PICKLED, RecordType
+from .aggregate import Aggregate
 from .chain import Line
+from .co_map import CoFlatMap, CoMap
+from .co_process import CoProcess
 from .context import TaskContext
+from .file_sink import FileSink
 from .foreach import Foreach
+from .keyed_process import KeyedCoProcess, KeyedProcess
 from .map_batches import MapBatches
 from .operator import Operator, Setup
+from .pre_aggregate import PreAggregate
 from .print_sink import PrintSink
+from .process import Process
+from .reduce import Reduce
 from .stateless import Filter, FlatMap, Map
 from .watermarks import Watermarks
+from .window import window
 
 OPERATORS: Final[Mapping[OperatorKind, Callable[[Setup], Operator]]] = MappingProxyType(
     {
@@ -25,8 +34,19 @@ OPERATORS: Final[Mapping[OperatorKind, Callable[[Setup], Operator]]] = MappingPr
         OperatorKind.FLAT_MAP: FlatMap,
         OperatorKind.FILTER: Filter,
         OperatorKind.MAP_BATCHES: MapBatches,
+        OperatorKind.PRE_AGGREGATE: PreAggregate,
         OperatorKind.WATERMARKS: Watermarks,
+        OperatorKind.PROCESS: Process,
+        OperatorKind.REDUCE: Reduce,
+        OperatorKind.AGGREGATE: Aggregate,
+        OperatorKind.KEYED_PROCESS: KeyedProcess,
+        OperatorKind.WINDOW: window,
+        OperatorKind.CO_MAP: CoMap,
+        OperatorKind.CO_FLAT_MAP: CoFlatMap,
+        OperatorKind.CO_PROCESS: CoProcess,
+        OperatorKind.KEYED_CO_PROCESS: KeyedCoProcess,
         OperatorKind.PRINT: PrintSink,
+        OperatorKind.FILE_SINK: FileSink,
         OperatorKind.FOREACH: Foreach,
     }
 )

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from ...functions import ListState, MapState, ValueState
+from ...functions import (
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ValueState,
+    ValueStateDescriptor,
+)
 from .backend import KeyedStateBackend
 from .list_table import ListTable
 from .map_table import MapTable
@@ -89,3 +96,27 @@ class TableMapState(MapState[K, V]):
 
     def clear(self) -> None:
         self._table.clear(self._backend.current_key)
+
+
+class KeyedStates:
+    """What a keyed operator puts into its function's context: states of a backend, by descriptor."""
+
+    def __init__(self, backend: KeyedStateBackend) -> None:
+        self._backend = backend
+
+    def get_state(self, descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
+        """Raises ValueError where the name is taken by another form of state."""
+        table = self._backend.value_table(descriptor.name, descriptor.record_type)
+        return TableValueState(self._backend, table, descriptor.default)
+
+    def get_list_state(self, descriptor: ListStateDescriptor[T]) -> ListState[T]:
+        """Raises ValueError where the name is taken by another form of state."""
+        table = self._backend.list_table(descriptor.name, descriptor.record_type)
+        return TableListState(self._backend, table)
+
+    def get_map_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
+        """Raises ValueError where the name is taken by another form of state."""
+        table = self._backend.map_table(
+            descriptor.name, descriptor.key_record_type, descriptor.value_record_type
+        )
+        return TableMapState(self._backend, table)

@@ -36,7 +36,7 @@ class MapTable(StateTable):
         self._removed: dict[Any, dict[Any, None]] = {}
         self._cleared: dict[Any, None] = {}
 
-    def keys(self) -> list[Any]:
+    def all_keys(self) -> list[Any]:
         """The keys that have a dictionary."""
         return list(self._maps)
 

@@ -1,0 +1,49 @@
+"""co_map and co_flat_map: a function for each of two connected streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..batch import Batch
+from .functions import close_function, load, open_function, user_code
+from .gathering import Gathering
+from .operator import Operator, Setup
+
+
+class _OfTwo(Operator):
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._config = setup.config
+        (self._function,) = load(setup.config)
+
+    def open(self) -> None:
+        with user_code(self._config):
+            open_function(self._function, self._setup.context)
+
+    def close(self) -> None:
+        with user_code(self._config):
+            close_function(self._function)
+
+
+class CoMap(_OfTwo):
+    """A CoMapFunction: one record for each."""
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        call = (self._function.map1, self._function.map2)[input_index]
+        with user_code(self._config):
+            values: list[Any] = list(map(call, batch.values))
+        self.output.emit(batch.with_values(values))
+
+
+class CoFlatMap(_OfTwo):
+    """A CoFlatMapFunction: any number of records for each."""
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        call = (self._function.flat_map1, self._function.flat_map2)[input_index]
+        gathering = Gathering()
+        with user_code(self._config):
+            for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
+                given: Iterable[Any] | None = call(value)
+                gathering.add(timestamp, given)
+        gathering.send(self.output)

@@ -1,0 +1,14 @@
+"""co_process: process functions on two connected streams that have no keys."""
+
+from __future__ import annotations
+
+from ..batch import Batch
+from .process import UnkeyedProcess
+
+
+class CoProcess(UnkeyedProcess):
+    """A CoProcessFunction."""
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        function = self._function
+        self._call_each((function.process_element1, function.process_element2)[input_index], batch)

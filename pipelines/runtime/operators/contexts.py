@@ -1,0 +1,109 @@
+"""The contexts that process functions are given (functions/process.py); one object for all calls of an operator."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+from ...functions import OutputTag, TimerService
+from ...functions.process import OnTimerContext
+from ...functions.window import TimeWindow, WindowContext
+from ..buffers import END_OF_TIME, NO_WATERMARK
+from ..state.backend import KeyedStateBackend
+from ..state.timers import TimerTable
+from .gathering import Gathering
+from .operator import Setup
+
+X = TypeVar("X")
+
+
+class Times(Protocol):
+    """How far both clocks have come (ms)."""
+
+    watermark: int
+    clock: int
+
+
+class LocalTimes:
+    """The times of an operator without state."""
+
+    def __init__(self) -> None:
+        self.watermark = NO_WATERMARK
+        self.clock = NO_WATERMARK
+
+
+def processing_time(setup: Setup, times: Times) -> int:
+    """The clock; wall-clock time until it has been told."""
+    return setup.wall_clock() if times.clock == NO_WATERMARK else times.clock
+
+
+class Clocks(TimerService):
+    """The times alone: for operators whose functions have no timers."""
+
+    def __init__(self, setup: Setup, times: Times, why: str) -> None:
+        self._setup = setup
+        self._times = times
+        self._why = why
+
+    def current_watermark(self) -> int:
+        return self._times.watermark
+
+    def current_processing_time(self) -> int:
+        return processing_time(self._setup, self._times)
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        raise self._refuse()
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        raise self._refuse()
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        raise self._refuse()
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        raise self._refuse()
+
+    def _refuse(self) -> TypeError:
+        return TypeError(f"there are no timers here: {self._why}")
+
+
+class Timers(Clocks):
+    """The timers of the key at hand."""
+
+    def __init__(self, setup: Setup, backend: KeyedStateBackend) -> None:
+        super().__init__(setup, backend, "")
+        self._backend = backend
+        self.event_time: TimerTable = backend.timer_table("~event-time")
+        self.processing_time: TimerTable = backend.timer_table("~processing-time")
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self.event_time.register(self._backend.current_key, timestamp)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        if self._backend.clock != END_OF_TIME:
+            self.processing_time.register(self._backend.current_key, timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self.event_time.delete(self._backend.current_key, timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self.processing_time.delete(self._backend.current_key, timestamp)
+
+
+class FunctionContext(OnTimerContext[Any], WindowContext):
+    """Of the record, timer or window at hand. What a function may use of it, its own context type says."""
+
+    timestamp: int = 0
+    time_domain: str = ""
+    current_key: Any = None
+    window: TimeWindow = TimeWindow(0, 0)
+
+    def __init__(self, timer_service: TimerService, gathering: Gathering) -> None:
+        self._timer_service = timer_service
+        self._gathering = gathering
+
+    @property
+    def timer_service(self) -> TimerService:
+        return self._timer_service
+
+    def output(self, tag: OutputTag[X], value: X) -> None:
+        self._gathering.add_side(tag.name, self.timestamp, value)

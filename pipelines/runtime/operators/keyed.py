@@ -1,0 +1,70 @@
+"""What operators on a keyed stream share: a state backend, and the keys of the records of a batch.
+
+Names of an operator's own tables begin with `~`, so that no state of a user's function has the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from ...types import ClassOf, RecordType, TupleOf
+from ..batch import Batch
+from ..state.backend import KeyedStateBackend
+from .operator import Operator, Setup
+
+
+class KeyedOperator(Operator):
+    """Keeps its state in a backend."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._config = setup.config
+        self.backend = KeyedStateBackend(setup.type_of("key_type"), setup.context.max_parallelism)
+
+    def take_changes(self) -> Iterable[bytes]:
+        return self.backend.take_changes()
+
+    def restore(self, message: bytes) -> None:
+        self.backend.restore(message)
+
+
+class Keys:
+    """Finds the keys of records: by the selector, or in the column that the key is."""
+
+    def __init__(self, selector: Callable[[Any], Any], record_type: RecordType, field: str | None) -> None:
+        names = [name for name, _ in record_type.columns()]
+        self.column = names.index(field) if field is not None and field in names else None
+        """Of the record type; None where the key is none of its columns."""
+        self._record_type = record_type
+        self._select = selector
+        if self.column is not None:
+            self._select = getter(record_type, names[self.column]) or selector
+
+    def of(self, batch: Batch) -> Sequence[Any]:
+        """The key of each record. Raises what the selector raises."""
+        return list(map(self._select, batch.values))
+
+    def of_record(self, record: Any) -> Any:
+        """Of one record. Raises what the selector raises."""
+        return self._select(record)
+
+    def of_columns(self, columns: Sequence[Any]) -> list[Any]:
+        """Of records that are laid out in these columns, where the key is one of them."""
+        assert self.column is not None
+        _, of = self._record_type.columns()[self.column]
+        return of.decode(columns[self.column])
+
+
+def getter(record_type: RecordType, name: str) -> Callable[[Any], Any] | None:
+    """Takes the field of a column out of a record, without Python code; None where a record has no fields."""
+    match record_type:
+        case TupleOf():
+            return itemgetter([column for column, _ in record_type.columns()].index(name))
+        case ClassOf(form="named_tuple"):
+            return itemgetter([column for column, _ in record_type.columns()].index(name))
+        case ClassOf():
+            return attrgetter(name)
+        case _:
+            return None

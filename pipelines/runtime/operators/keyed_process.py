@@ -1,0 +1,122 @@
+"""Process functions with state and timers of each key, on one stream or on two connected ones.
+
+Timers of event time fire when the watermark reaches them, those of processing time when the clock does, in the order
+of (time, key). At the end of the input all fire; event-time timers that are registered meanwhile fire too, as they
+would have if time had come to its end more slowly. Processing-time timers that are registered then never fire: time
+has stopped, and a function that always registers the next one would keep the job from ending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from ..batch import Batch
+from ..buffers import END_OF_TIME
+from ..failures import TaskError
+from ..state.handles import KeyedStates
+from ..state.timers import TimerTable
+from .contexts import FunctionContext, Timers
+from .functions import close_function, load, open_function, user_code
+from .gathering import Gathering
+from .keyed import KeyedOperator, Keys
+from .operator import Setup
+
+EVENT_TIME: Final = "event-time"
+PROCESSING_TIME: Final = "processing-time"
+LAST_TIMERS: Final = 1_000
+"""How many timers, for each that there was at the end of the input, may follow from one another after it."""
+
+Call = Callable[[Any, FunctionContext], Iterable[Any] | None]
+
+
+class TimedProcess(KeyedOperator):
+    """What both kinds share."""
+
+    def __init__(
+        self, setup: Setup, selectors: Sequence[Callable[[Any], Any]], function: Any, calls: Sequence[Call]
+    ) -> None:
+        super().__init__(setup)
+        self._function = function
+        # A key that is a column has a name in the one input only: connected streams have a selector each.
+        field = setup.parameters.get("key_field") if len(selectors) == 1 else None
+        self._keys = [
+            Keys(selector, of, field) for selector, of in zip(selectors, setup.input_types, strict=False)
+        ]
+        self._calls = calls
+        self._timers = Timers(setup, self.backend)
+        self._gathering = Gathering()
+        self._context = FunctionContext(self._timers, self._gathering)
+
+    def open(self) -> None:
+        self._setup.context.state_backend = KeyedStates(self.backend)
+        with user_code(self._config):
+            open_function(self._function, self._setup.context)
+
+    def close(self) -> None:
+        with user_code(self._config):
+            close_function(self._function)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        call = self._calls[input_index]
+        context, gathering, backend = self._context, self._gathering, self.backend
+        with user_code(self._config):
+            keys = self._keys[input_index].of(batch)
+            for key, timestamp, value in zip(keys, batch.timestamps, batch.values, strict=True):
+                backend.current_key = context.current_key = key
+                context.timestamp = timestamp
+                gathering.add(timestamp, call(value, context))
+        gathering.send(self.output)
+
+    def advance_watermark(self, watermark: int) -> None:
+        if watermark > self.backend.watermark:
+            self.backend.watermark = watermark
+        self._fire(self._timers.event_time, self.backend.watermark, EVENT_TIME)
+        super().advance_watermark(watermark)
+
+    def advance_clock(self, clock: int) -> None:
+        if clock > self.backend.clock:
+            self.backend.clock = clock
+        self._fire(self._timers.processing_time, self.backend.clock, PROCESSING_TIME)
+
+    def finish(self) -> None:
+        # What records after the last watermark have registered.
+        self._fire(self._timers.event_time, END_OF_TIME, EVENT_TIME)
+
+    def _fire(self, table: TimerTable, time: int, domain: str) -> None:
+        bound = (len(table) + 1) * LAST_TIMERS
+        fired = 0
+        context, gathering, backend = self._context, self._gathering, self.backend
+        while (timer := table.pop_due(time)) is not None:
+            timestamp, key = timer
+            backend.current_key = context.current_key = key
+            context.timestamp = timestamp
+            context.time_domain = domain
+            with user_code(self._config):
+                gathering.add(timestamp, self._function.on_timer(timestamp, context))
+            if gathering.much:
+                gathering.send(self.output)
+            fired += 1
+            if time == END_OF_TIME and fired > bound:
+                raise TaskError(
+                    f"operator {self._config.name!r}: its timers register timers without end, though the input has"
+                    " ended: register none when current_watermark() is the end of time (2^63 - 1)"
+                )
+        gathering.send(self.output)
+
+
+class KeyedProcess(TimedProcess):
+    """A KeyedProcessFunction."""
+
+    def __init__(self, setup: Setup) -> None:
+        selector, function = load(setup.config)
+        super().__init__(setup, (selector,), function, (function.process_element,))
+
+
+class KeyedCoProcess(TimedProcess):
+    """A KeyedCoProcessFunction."""
+
+    def __init__(self, setup: Setup) -> None:
+        first, second, function = load(setup.config)
+        calls = function.process_element1, function.process_element2
+        super().__init__(setup, (first, second), function, calls)

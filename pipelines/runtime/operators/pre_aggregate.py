@@ -1,0 +1,50 @@
+"""pre_aggregate: of the records that come together, one for each key, so that a shuffle carries less.
+
+Keeps nothing from batch to batch. A record's timestamp is the greatest of those that it stands for.
+"""
+
+from __future__ import annotations
+
+from ..batch import Batch
+from .column_folding import ColumnFolding
+from .folding import field_reduce
+from .functions import load, user_code
+from .keyed import Keys
+from .operator import Operator, Setup
+
+
+class PreAggregate(Operator):
+    """sum, min, max, min_by or max_by within each batch."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._config = setup.config
+        parameters = setup.parameters
+        (selector,) = load(setup.config)
+        self._record_type = setup.input_types[0]
+        self._keys = Keys(selector, self._record_type, parameters.get("key_field"))
+        function, field = parameters["function"], parameters.get("field")
+        self._reduce = field_reduce(function, self._record_type, field)
+        self._columns = ColumnFolding.of(self._record_type, self._keys.column, function, field)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        groups = self._columns.fold(batch) if self._columns is not None and batch.columnar else None
+        if groups is None:
+            self.output.emit(self._by_rows(batch))
+        else:
+            self.output.emit(Batch.of_columns(groups.timestamps, groups.columns, self._record_type))
+
+    def _by_rows(self, batch: Batch) -> Batch:
+        reduce = self._reduce
+        folded: dict[object, object] = {}
+        latest: dict[object, int] = {}
+        with user_code(self._config):
+            for key, timestamp, value in zip(
+                self._keys.of(batch), batch.timestamps, batch.values, strict=True
+            ):
+                if key in folded:
+                    folded[key] = reduce(folded[key], value)
+                    latest[key] = max(latest[key], timestamp)
+                else:
+                    folded[key] = value
+                    latest[key] = timestamp
+        return Batch(list(latest.values()), list(folded.values()))

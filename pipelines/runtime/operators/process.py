@@ -1,0 +1,57 @@
+"""process: any number of records, and side outputs, for each record of a stream that has no keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..batch import Batch
+from .contexts import Clocks, FunctionContext, LocalTimes
+from .functions import close_function, load, open_function, user_code
+from .gathering import Gathering
+from .operator import Operator, Setup
+
+Call = Callable[[Any, FunctionContext], Iterable[Any] | None]
+
+
+class UnkeyedProcess(Operator):
+    """What process and co_process share: a function, its context, and the times."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._config = setup.config
+        (self._function,) = load(setup.config)
+        self._times = LocalTimes()
+        self._gathering = Gathering()
+        clocks = Clocks(setup, self._times, "timers belong to keys, so put key_by in front of this operator")
+        self._context = FunctionContext(clocks, self._gathering)
+
+    def open(self) -> None:
+        with user_code(self._config):
+            open_function(self._function, self._setup.context)
+
+    def close(self) -> None:
+        with user_code(self._config):
+            close_function(self._function)
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._times.watermark = max(self._times.watermark, watermark)
+        super().advance_watermark(watermark)
+
+    def advance_clock(self, clock: int) -> None:
+        self._times.clock = max(self._times.clock, clock)
+
+    def _call_each(self, call: Call, batch: Batch) -> None:
+        context, gathering = self._context, self._gathering
+        with user_code(self._config):
+            for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
+                context.timestamp = timestamp
+                gathering.add(timestamp, call(value, context))
+        gathering.send(self.output)
+
+
+class Process(UnkeyedProcess):
+    """A ProcessFunction."""
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        self._call_each(self._function.process_element, batch)

@@ -1,0 +1,102 @@
+"""reduce: all records of a key so far, reduced to one.
+
+One record comes out for each that comes in, with its timestamp. With `mini_batch`, a key that changed is emitted once
+for each commit, with the greatest timestamp of what changed it; also before a watermark is passed on, so that nothing
+held back is late behind this operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ..batch import Batch
+from .functions import close_function, load, method_of, open_function, user_code
+from .keyed import KeyedOperator, Keys
+from .operator import Setup
+
+_MISSING: Final = object()
+
+
+class Running(KeyedOperator):
+    """What reduce and aggregate share: a record for each key, and a function that folds another one into it."""
+
+    def __init__(self, setup: Setup, selector: Callable[[Any], Any]) -> None:
+        super().__init__(setup)
+        self._record_type = setup.input_types[0]
+        self._keys = Keys(selector, self._record_type, setup.parameters.get("key_field"))
+        self._mini_batch = bool(setup.parameters.get("mini_batch"))
+        self._table = self.backend.value_table("~reduced", self._record_type)
+        # Keys to be emitted, and the greatest timestamp of what changed them.
+        self._held: dict[Any, int] = {}
+        self._reduce: Callable[[Any, Any], Any]
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        if self._mini_batch:
+            self._gather(batch)
+        else:
+            self._run(batch)
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._release()
+        super().advance_watermark(watermark)
+
+    def finish(self) -> None:
+        self._release()
+
+    def before_commit(self) -> None:
+        self._release()
+
+    def _run(self, batch: Batch) -> None:
+        reduced = self._table.space()
+        reduce = self._reduce
+        given: list[Any] = []
+        with user_code(self._config):
+            keys = self._keys.of(batch)
+            for key, value in zip(keys, batch.values, strict=True):
+                held = reduced.get(key, _MISSING)
+                if held is not _MISSING:
+                    value = reduce(held, value)
+                reduced[key] = value
+                given.append(value)
+        self._table.touch(keys)
+        self.output.emit(batch.with_values(given))
+
+    def _gather(self, batch: Batch) -> None:
+        with user_code(self._config):
+            self._fold(self._keys.of(batch), batch.values, batch.timestamps)
+
+    def _fold(self, keys: Iterable[Any], values: Iterable[Any], timestamps: Iterable[int]) -> None:
+        reduced = self._table.space()
+        held_back, reduce = self._held, self._reduce
+        touched: dict[Any, None] = {}
+        for key, value, timestamp in zip(keys, values, timestamps, strict=True):
+            held = reduced.get(key, _MISSING)
+            reduced[key] = value if held is _MISSING else reduce(held, value)
+            touched[key] = None
+            if held_back.get(key, timestamp) <= timestamp:
+                held_back[key] = timestamp
+        self._table.touch(touched)
+
+    def _release(self) -> None:
+        if self._held:
+            held, self._held = self._held, {}
+            reduced = self._table.space()
+            self.output.emit(Batch(list(held.values()), [reduced[key] for key in held]))
+
+
+class Reduce(Running):
+    """By a user's function."""
+
+    def __init__(self, setup: Setup) -> None:
+        selector, self._function = load(setup.config)
+        super().__init__(setup, selector)
+        self._reduce = method_of(self._function, "reduce")
+
+    def open(self) -> None:
+        with user_code(self._config):
+            open_function(self._function, self._setup.context)
+
+    def close(self) -> None:
+        with user_code(self._config):
+            close_function(self._function)

@@ -1,0 +1,119 @@
+"""Tumbling and sliding windows, in processing and event time."""
+
+from __future__ import annotations
+
+from ...functions.window import TimeWindow
+from ..batch import Batch
+from ..buffers import END_OF_TIME
+from .column_folding import ColumnFolding
+from .folding import FIELD_FUNCTIONS
+from .functions import user_code
+from .operator import Setup
+from .window_assigner import FixedWindowAssigner, Ints
+from .window_contents import Contents, FoldedContents, ListedContents
+from .windowing import Windowing
+
+
+class FixedWindows(Windowing):
+    """Windows of all keys begin and end together."""
+
+    def __init__(self, setup: Setup, assigner: FixedWindowAssigner) -> None:
+        super().__init__(setup)
+        self._assigner = assigner
+        # No window is due before this time; to be looked at again then.
+        self._next_due = END_OF_TIME
+        self._contents: Contents
+        if self._folding is None:
+            self._contents = ListedContents(self.backend, self._record_type, assigner, self._keys)
+        else:
+            parameters = setup.parameters
+            function, field = parameters["aggregation"], parameters.get("field")
+            columns = (
+                ColumnFolding.of(self._record_type, self._keys.column, function, field)
+                if function in FIELD_FUNCTIONS
+                else None
+            )
+            self._contents = FoldedContents(
+                self.backend,
+                self._folded_type,
+                assigner,
+                self._keys,
+                self._folding,
+                columns,
+                self._record_type,
+            )
+
+    def open(self) -> None:
+        super().open()
+        self._next_due = self._least_due(self._reached)
+
+    def _take(self, batch: Batch, times: Ints) -> None:
+        with user_code(self._config):
+            first_end = self._assigner.first_end(int(times.min()))
+            if first_end - 1 > self._reached:
+                self._next_due = min(self._next_due, first_end - 1)
+                self._contents.add(batch, times)
+            elif self._assigner.tumbling:
+                self._take_some_late(batch, times)
+            else:
+                # Of a record, some windows may have fired and others not: one by one, in order.
+                for index in range(len(batch)):
+                    self._take_one(batch, index, int(times[index]))
+
+    def _take_some_late(self, batch: Batch, times: Ints) -> None:
+        """Late records and others go to different windows, so that their order among each other does not matter."""
+        fired = self._assigner.panes(times) + (self._assigner.size - 1) <= self._reached
+        on_time = (~fired).nonzero()[0]
+        if len(on_time):
+            self._take(batch.take(on_time), times[on_time])
+        for index in fired.nonzero()[0].tolist():
+            self._take_one(batch, index, int(times[index]))
+
+    def _take_one(self, batch: Batch, index: int, time: int) -> None:
+        value = batch.values[index]
+        key = self._keys.of_record(value)
+        taken = False
+        for start in self._assigner.starts(time):
+            window = TimeWindow(start, start + self._assigner.size)
+            done_with = window.max_timestamp + self._lateness
+            if done_with <= self._reached:
+                continue
+            taken = True
+            self._contents.add_one(start, key, value)
+            if window.max_timestamp <= self._reached:
+                self._next_due = min(self._next_due, done_with)
+                self._give(key, window, self._contents.of_key(start, key))
+            else:
+                self._next_due = min(self._next_due, window.max_timestamp)
+        if not taken:
+            self._too_late(batch.timestamps[index], value)
+
+    def _advance(self, before: int, reached: int) -> None:
+        if reached < self._next_due:
+            return
+        for start in sorted(self._contents.starts()):
+            window = TimeWindow(start, start + self._assigner.size)
+            last = window.max_timestamp
+            if before < last <= reached:
+                with user_code(self._config):
+                    self._fire(window)
+                self._gathering.send(self.output)
+            if last + self._lateness <= reached:
+                self._contents.drop(start)
+        self._next_due = self._least_due(reached)
+
+    def _fire(self, window: TimeWindow) -> None:
+        contents = self._contents.of(window.start)
+        if self._call_function is None:
+            self._gathering.add(window.max_timestamp, [each for _, elements in contents for each in elements])
+        else:
+            for key, elements in contents:
+                self._give(key, window, elements)
+
+    def _least_due(self, reached: int) -> int:
+        """When a window fires next, or is done with."""
+        due = END_OF_TIME
+        for start in self._contents.starts():
+            last = start + self._assigner.size - 1
+            due = min(due, last if last > reached else last + self._lateness)
+        return due

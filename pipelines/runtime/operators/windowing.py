@@ -1,0 +1,139 @@
+"""What all window operators share: the time that records have, what is late, and what is emitted when a window fires.
+
+A window [start, end) fires when its clock reaches end - 1, which is also the timestamp of what it gives.
+
+In event time a record is late when that has happened. While the watermark is below end - 1 + allowed lateness, a late
+record fires its window again, with the updated result; after that it goes to the side output `late_tag`, or is
+dropped and counted in the accumulator `numLateRecordsDropped`. In processing time there is no late record: one whose
+window has fired belongs to the window that is open at the clock, for a total must not lose any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+
+from ...functions.window import TimeWindow
+from ..batch import Batch
+from ..buffers import NO_WATERMARK
+from ..state.handles import KeyedStates
+from .contexts import Clocks, FunctionContext, processing_time
+from .folding import Folding, folding_of
+from .functions import close_function, load, method_of, open_function, user_code
+from .gathering import Gathering
+from .keyed import KeyedOperator, Keys
+from .operator import Setup
+from .window_assigner import Ints, assignment_of
+
+LATE_RECORDS_DROPPED: Final = "numLateRecordsDropped"
+
+
+class Windowing(KeyedOperator):
+    """Subclasses keep the windows; `advance` and `take` are theirs."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        parameters = setup.parameters
+        selector, self._aggregator, self._window_function = load(setup.config)
+        self._record_type = setup.input_types[0]
+        self._keys = Keys(selector, self._record_type, parameters.get("key_field"))
+        self._event_time = assignment_of(parameters["assigner"]).time == "event"
+        self._lateness: int = (parameters.get("allowed_lateness_ms") or 0) if self._event_time else 0
+        self._late_tag: str | None = parameters.get("late_tag")
+        self._ingestion_time = bool(parameters.get("ingestion_time"))
+        aggregation = parameters["aggregation"]
+        field = parameters.get("field")
+        self._folding: Folding | None = None
+        self._folded_type = self._record_type
+        if aggregation != "none":
+            self._folding = folding_of(aggregation, self._aggregator, self._record_type, field)
+        if aggregation == "aggregate":
+            self._folded_type = setup.type_of("accumulator_type")
+        self._gathering = Gathering()
+        clocks = Clocks(setup, self.backend, "a window function is called when its window fires")
+        self._context = FunctionContext(clocks, self._gathering)
+        self._call_function = (
+            None if self._window_function is None else method_of(self._window_function, "process")
+        )
+
+    def open(self) -> None:
+        self._setup.context.state_backend = KeyedStates(self.backend)
+        with user_code(self._config):
+            open_function(self._aggregator, self._setup.context)
+            open_function(self._window_function, self._setup.context)
+
+    def close(self) -> None:
+        with user_code(self._config):
+            try:
+                close_function(self._aggregator)
+            finally:
+                close_function(self._window_function)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        self._take(batch, self._times_of(batch))
+        self._gathering.send(self.output)
+
+    def advance_watermark(self, watermark: int) -> None:
+        before = self.backend.watermark
+        if watermark > before:
+            self.backend.watermark = watermark
+            if self._event_time:
+                self._advance(before, watermark)
+                self._gathering.send(self.output)
+        super().advance_watermark(watermark)
+
+    def advance_clock(self, clock: int) -> None:
+        before = self.backend.clock
+        if clock > before:
+            self.backend.clock = clock
+            if not self._event_time:
+                self._advance(before, clock)
+                self._gathering.send(self.output)
+
+    def _take(self, batch: Batch, times: Ints) -> None:
+        """Puts records into their windows; times are those that windows are assigned by."""
+        raise NotImplementedError
+
+    def _advance(self, before: int, reached: int) -> None:
+        """Fires the windows whose last millisecond is > before and <= reached; removes those that are done with."""
+        raise NotImplementedError
+
+    @property
+    def _reached(self) -> int:
+        """How far the clock that windows go by has come."""
+        return self.backend.watermark if self._event_time else self.backend.clock
+
+    def _times_of(self, batch: Batch) -> Ints:
+        if self._event_time:
+            times: Ints = batch.timestamp_column().to_numpy()
+            return times
+        if self._ingestion_time:
+            times = batch.timestamp_column().to_numpy()
+        else:
+            times = np.full(len(batch), processing_time(self._setup, self.backend), np.int64)
+        clock = self.backend.clock
+        return times if clock == NO_WATERMARK else np.maximum(times, clock + 1)
+
+    def _too_late(self, timestamp: int, value: Any) -> None:
+        """For a record that none of its windows took."""
+        if timestamp + self._lateness > self._reached:
+            return  # it has no window: they leave gaps
+        if self._late_tag is not None:
+            self._gathering.add_side(self._late_tag, timestamp, value)
+        else:
+            self._setup.context.accumulator(LATE_RECORDS_DROPPED).inc()
+
+    def _give(self, key: Any, window: TimeWindow, elements: Iterable[Any]) -> None:
+        """Emits what follows from a window of a key. `elements`: its records, or the result of their aggregation."""
+        timestamp = window.max_timestamp
+        gathering = self._gathering
+        if self._call_function is None:
+            gathering.add(timestamp, elements)
+        else:
+            context = self._context
+            self.backend.current_key = context.current_key = key
+            context.timestamp = timestamp
+            context.window = window
+            gathering.add(timestamp, self._call_function(key, context, elements))

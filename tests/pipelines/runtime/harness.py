@@ -1,0 +1,160 @@
+"""Drives one operator without a task: a program of inputs, times and commits, and what came out of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import cloudpickle
+
+from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.buffers import END_OF_TIME
+from tailrace.pipelines.runtime.operators.build import build_operator
+from tailrace.pipelines.runtime.operators.context import TaskContext
+from tailrace.pipelines.runtime.operators.operator import Operator, Setup
+from tailrace.pipelines.types import PICKLED, RecordType
+from tailrace.schemas.types import OperatorConfig
+
+Record = tuple[int, Any]
+"""Timestamp and value."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records that come together, on one input."""
+
+    records: Sequence[Record]
+    input_index: int = 0
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """Event time has come so far."""
+
+    time: int
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Processing time has come so far."""
+
+    time: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A transaction ends."""
+
+
+Item = Records | Watermark | Clock | Commit
+
+
+@dataclass
+class Collected:
+    """An Output, into lists."""
+
+    records: list[Record] = field(default_factory=list)
+    sides: dict[str, list[Record]] = field(default_factory=dict)
+    watermarks: list[int] = field(default_factory=list)
+    idle: list[bool] = field(default_factory=list)
+
+    def emit(self, batch: Batch) -> None:
+        assert len(batch)
+        self.records += zip(batch.timestamps, batch.values, strict=True)
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        self.sides.setdefault(tag, []).extend(zip(batch.timestamps, batch.values, strict=True))
+
+    def emit_watermark(self, watermark: int) -> None:
+        self.watermarks.append(watermark)
+
+    def emit_idle(self, idle: bool) -> None:
+        self.idle.append(idle)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An operator to be made, as often as it crashes."""
+
+    kind: str
+    functions: tuple[Any, ...]
+    parameters: dict[str, Any]
+    input_types: tuple[RecordType, ...] = (PICKLED,)
+    columnar: bool = False
+    """Whether records come as columns."""
+
+    def make(self, output: Collected, context: TaskContext | None = None, wall_clock: int = 0) -> Operator:
+        """Not open yet."""
+        config = OperatorConfig(
+            operator_id="o", name="Subject", kind=self.kind, parameters=json.dumps(self.parameters),
+            code=cloudpickle.dumps(self.functions), location="program.py:7",
+        )  # fmt: skip
+        setup = Setup(
+            config, context or TaskContext(operator_name="Subject"), "c", "j", no_sink, self.input_types,
+            lambda: wall_clock,
+        )  # fmt: skip
+        operator = build_operator(setup)
+        operator.output = output
+        return operator
+
+    def batch(self, item: Records) -> Batch:
+        """As rows or columns."""
+        batch = Batch([at for at, _ in item.records], [value for _, value in item.records])
+        if not self.columnar:
+            return batch
+        record_type = self.input_types[item.input_index]
+        return Batch.of_columns(batch.timestamp_column(), batch.columns(record_type), record_type)
+
+
+def no_sink(*_: Any, **__: Any) -> None:
+    raise AssertionError("the operator is no sink")
+
+
+def run(subject: Subject, program: Iterable[Item], *, crash: bool = False, ends: bool = True) -> Collected:
+    """What comes out. `crash`: after each commit, a new attempt goes on from the changelog."""
+    collected, changelog = Collected(), list[bytes]()
+    operator = subject.make(collected)
+    operator.open()
+    for item in program:
+        if isinstance(item, Commit):
+            operator.before_commit()
+            changelog += operator.take_changes()
+            if crash:
+                operator.close()
+                operator = subject.make(collected)
+                for message in changelog:
+                    operator.restore(message)
+                operator.open()
+        else:
+            feed(operator, subject, item)
+    if ends:
+        operator.advance_clock(END_OF_TIME)
+        operator.advance_watermark(END_OF_TIME)
+        operator.finish()
+        operator.before_commit()
+        list(operator.take_changes())
+    operator.close()
+    return collected
+
+
+def feed(operator: Operator, subject: Subject, item: Item) -> None:
+    """One item that is no commit."""
+    match item:
+        case Records(records, input_index):
+            if records:
+                operator.process(subject.batch(item), input_index)
+        case Watermark(time):
+            operator.advance_watermark(time)
+        case Clock(time):
+            operator.advance_clock(time)
+        case Commit():
+            raise AssertionError("commits are run's")
+
+
+def batches(records: Sequence[Record], cuts: Sequence[int]) -> list[Item]:
+    """The records in batches, cut before these places."""
+    places = [0, *sorted({cut for cut in cuts if 0 < cut < len(records)}), len(records)]
+    return [Records(records[a:b]) for a, b in pairwise(places) if b > a]

@@ -1,0 +1,235 @@
+"""reduce, sum, min, ... : against a plain fold, as rows and columns, record by record and in mini-batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pipelines.runtime.harness import Clock, Commit, Item, Record, Records, Subject, Watermark, batches, run
+
+from tailrace.pipelines.runtime.failures import UserCodeError
+from tailrace.pipelines.types import RecordType, Types
+
+FUNCTIONS = ["sum", "min", "max", "min_by", "max_by"]
+TRIPLE = Types.TUPLE([str, int, str])
+
+
+class Named(NamedTuple):
+    word: str
+    count: int
+    first: str
+
+
+@dataclass(frozen=True)
+class Counted:
+    word: str
+    count: int
+    first: str
+
+
+def naive(function: str, a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Of (key, number, rest): as Flink's aggregations are defined."""
+    match function:
+        case "sum":
+            return (a[0], a[1] + b[1], a[2])
+        case "min":
+            return (a[0], min(a[1], b[1]), a[2])
+        case "max":
+            return (a[0], max(a[1], b[1]), a[2])
+        case "min_by":
+            return min(a, b, key=lambda record: record[1])
+        case _:
+            return max(a, b, key=lambda record: record[1])
+
+
+def subject(
+    function: str, *, mini_batch: bool = False, columnar: bool = False, of: RecordType = TRIPLE, field: str = "f1",
+    key_field: str | None = "f0", kind: str = "aggregate",
+) -> Subject:  # fmt: skip
+    parameters = {
+        "function": function, "field": field, "key_type": "str", "key_field": key_field, "mini_batch": mini_batch,
+        "output_type": of.to_json(),
+    }  # fmt: skip
+    return Subject(kind, (lambda record: record[0],), parameters, (of,), columnar)
+
+
+RECORDS = st.lists(
+    st.tuples(
+        st.integers(0, 20),
+        st.tuples(
+            st.sampled_from("abc"),
+            st.integers(-3, 3) | st.integers(-(1 << 61), 1 << 61),
+            st.sampled_from(["x", "y"]),
+        ),
+    ),
+    max_size=50,
+)
+CUTS = st.lists(st.integers(0, 50), max_size=4)
+
+
+def running(function: str, records: list[Record]) -> list[Record]:
+    held: dict[str, tuple[Any, ...]] = {}
+    given_out = []
+    for timestamp, record in records:
+        known = held.get(record[0])
+        held[record[0]] = record if known is None else naive(function, known, record)
+        given_out.append((timestamp, held[record[0]]))
+    return given_out
+
+
+def in_range(records: list[Record]) -> bool:
+    return all(abs(record[1]) < 1 << 63 for _, record in records)
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+@pytest.mark.parametrize("function", FUNCTIONS)
+@given(records=RECORDS, cuts=CUTS)
+def test_one_record_out_for_each_in(
+    function: str, columnar: bool, records: list[Record], cuts: list[int]
+) -> None:
+    expected = running(function, records)
+    if in_range(expected):
+        assert run(subject(function, columnar=columnar), batches(records, cuts)).records == expected
+
+
+@given(records=st.lists(RECORDS.filter(lambda some: len(some) > 0), min_size=33, max_size=40))
+def test_long_batches_are_summed_by_columns_alike(records: list[list[Record]]) -> None:
+    flat = [record for some in records for record in some]
+    expected = running("sum", flat)
+    if in_range(expected):
+        assert run(subject("sum", columnar=True), [Records(flat)]).records == expected
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+@pytest.mark.parametrize("function", FUNCTIONS)
+@given(commits=st.lists(RECORDS, max_size=4))
+def test_in_mini_batches_the_last_value_of_each_changed_key_once_per_commit(
+    function: str, columnar: bool, commits: list[list[Record]]
+) -> None:
+    everything = running(function, [record for some in commits for record in some])
+    expected: list[Record] = []
+    place = 0
+    for some in commits:
+        given_out = everything[place : place + len(some)]
+        place += len(some)
+        last: dict[str, Record] = {}
+        for timestamp, record in given_out:
+            earlier = last.get(record[0])
+            last[record[0]] = (max(timestamp, earlier[0]) if earlier else timestamp, record)
+        expected += sorted(last.values())
+    program: list[Item] = [item for some in commits for item in (Records(some), Commit())]
+    if in_range(everything):
+        found = run(subject(function, mini_batch=True, columnar=columnar), program, ends=False).records
+        assert len(found) == len(expected)
+        assert sorted(found) == sorted(expected)
+
+
+def test_what_is_held_back_goes_before_the_watermark_and_at_the_end() -> None:
+    mini = subject("sum", mini_batch=True)
+    program: list[Item] = [Records([(5, ("a", 1, "")), (3, ("a", 1, ""))]), Watermark(5)]
+    assert run(mini, program, ends=False).records == [(5, ("a", 2, ""))]
+    assert run(mini, program[:1]).records == [(5, ("a", 2, ""))]
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+@pytest.mark.parametrize("function", FUNCTIONS)
+@given(records=RECORDS, cuts=CUTS)
+def test_aggregating_before_the_shuffle_changes_no_total(
+    function: str, columnar: bool, records: list[Record], cuts: list[int]
+) -> None:
+    program = batches(records, cuts)
+    expected = running(function, records)
+    if not in_range(expected):
+        return
+    by_key = {record[0]: record for _, record in expected}
+    totals: dict[str, tuple[Any, ...]] = {}
+    for item in program:
+        assert isinstance(item, Records)
+        early = run(subject(function, kind="pre_aggregate", columnar=columnar), [item]).records
+        assert [record[0] for _, record in early] == list(dict.fromkeys(r[0] for _, r in item.records))
+        for timestamp, record in early:
+            assert timestamp == max(at for at, each in item.records if each[0] == record[0])
+            known = totals.get(record[0])
+            totals[record[0]] = record if known is None else naive(function, known, record)
+    assert totals == by_key
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+@pytest.mark.parametrize(("cls", "form"), [(Named, Types.POJO(Named)), (Counted, Types.POJO(Counted))])
+def test_classes_keep_their_class(cls: type, form: RecordType, columnar: bool) -> None:
+    records = [(1, cls("a", 1, "x")), (2, cls("a", 2, "y"))] * 20
+    named = subject("sum", of=form, field="count", key_field="word", columnar=columnar)
+    found = run(named, [Records(records)]).records
+    assert found[:2] == [(1, cls("a", 1, "x")), (2, cls("a", 3, "x"))]
+    assert type(found[-1][1]) is cls
+
+
+@pytest.mark.parametrize("columnar", [False, True])
+def test_without_a_field_the_record_itself_is_aggregated(columnar: bool) -> None:
+    parameters = {
+        "function": "max",
+        "field": None,
+        "key_type": "int",
+        "mini_batch": False,
+        "output_type": "int",
+    }
+    numbers = Subject("aggregate", (lambda number: number % 2,), parameters, (Types.LONG(),), columnar)
+    assert run(numbers, [Records([(0, 3), (1, 2), (2, 1), (3, 4)])]).records == [
+        (0, 3),
+        (1, 2),
+        (2, 3),
+        (3, 4),
+    ]
+
+
+def test_a_field_without_a_number_is_folded_by_rows() -> None:
+    floats = Types.TUPLE([str, float, str])
+    records = [(0, ("a", float("nan"), "x")), (1, ("a", 1.0, "y"))] * 20
+    assert (
+        run(subject("min_by", columnar=True, of=floats, kind="pre_aggregate"), [Records(records)]).records[0][
+            0
+        ]
+        == 1
+    )
+
+
+def reducing(mini_batch: bool = False) -> Subject:
+    parameters = {"key_type": "str", "mini_batch": mini_batch, "output_type": TRIPLE.to_json()}
+    functions = (lambda record: record[0], lambda a, b: (a[0], a[1] + b[1], a[2]))
+    return Subject("reduce", functions, parameters, (TRIPLE,))
+
+
+PROGRAMS = st.lists(
+    st.one_of(
+        st.builds(Commit), st.builds(Records, RECORDS), st.builds(Watermark, st.integers(0, 9)),
+        st.builds(Clock, st.just(1)),
+    ),
+    max_size=12,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "target",
+    [subject("sum"), subject("min_by", mini_batch=True), subject("sum", columnar=True), reducing(), reducing(True)],
+    ids=["sum", "min_by in mini-batches", "sum of columns", "reduce", "reduce in mini-batches"],
+)  # fmt: skip
+@given(program=PROGRAMS)
+def test_a_crash_at_any_commit_changes_nothing(target: Subject, program: list[Item]) -> None:
+    small = [
+        Records([(at, (r[0], r[1] % 100, r[2])) for at, r in item.records])
+        if isinstance(item, Records)
+        else item
+        for item in program
+    ]
+    lived, crashed = run(target, small), run(target, small, crash=True)
+    assert crashed.records == lived.records
+    assert crashed.watermarks == lived.watermarks
+
+
+def test_an_error_in_the_function_is_the_operators() -> None:
+    broken = Subject("reduce", (len, lambda a, b: a / 0), {"key_type": "int"})
+    with pytest.raises(UserCodeError, match="Subject"):
+        run(broken, [Records([(0, "a"), (1, "b")])])
