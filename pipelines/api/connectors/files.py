@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
@@ -16,7 +17,7 @@ SinkFormat = Literal["text", "avro", "parquet", "json"]
 
 
 class FileSource:
-    """Reads files, directories and glob patterns once, and ends.
+    """Reads files, directories and glob patterns once, and ends. Relative paths begin where the program runs.
 
     A record is a line of text, or a row of Avro or Parquet: a `dict`, or the dataclass or NamedTuple that `output_type`
     declares, whose fields are then the columns that are read.
@@ -38,7 +39,7 @@ class FileSource:
             raise _refusal("FileSource", f"the format {format!r} is none of text, avro and parquet")
         if format == "text" and columns is not None:
             raise _refusal("FileSource", "lines of text have no columns")
-        self.paths = paths
+        self.paths = tuple(map(_anchored, paths))
         self.format = format
         self.columns = None if columns is None else list(columns)
         self.output_type = output_type
@@ -69,11 +70,16 @@ class FileSink:
             raise _refusal("FileSink", f"the prefix {prefix!r} is no beginning of a file's name")
         if not is_whole(roll_records, 1):
             raise _refusal("FileSink", f"roll_records is {roll_records!r}, not an integer of 1 or more")
-        self.path = path
+        self.path = _anchored(path)
         self.format = format
         self.prefix = prefix
         self.roll_records = roll_records
         self.roll_ms = milliseconds_of("roll_interval", roll_interval, operator="FileSink")
+
+
+def _anchored(path: str) -> str:
+    """A path that means the same in every working directory: those of TaskExecutors are their own."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def _refusal(who: str, reason: str) -> ProgramError:
