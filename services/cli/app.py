@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import cluster, config, demo, jobs, log, processes, run, state
+from . import cluster, config, demo, jobs, log, plan, processes, run, state
 
 app = typer.Typer(
     name="tailrace",
@@ -38,6 +38,7 @@ app.add_typer(cluster.app, name="cluster")
 app.command("jobmanager")(processes.jobmanager)
 app.command("taskexecutor")(processes.taskexecutor)
 app.command("run", context_settings={"ignore_unknown_options": True})(run.run)
+app.command("plan", context_settings={"ignore_unknown_options": True})(plan.plan)
 app.command("list")(jobs.list_jobs)
 app.command("cancel")(jobs.cancel)
 app.command("output")(jobs.output)

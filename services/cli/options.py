@@ -16,6 +16,7 @@ import typer
 from .errors import ExitCode, Failure
 
 if TYPE_CHECKING:
+    from ...schemas.types import PythonFile
     from ..configuration import Configuration
 
 Home = Annotated[
@@ -42,6 +43,27 @@ Definitions = Annotated[
         "-D",
         metavar="KEY=VALUE",
         help="Set an option of docs/configuration.md, which `tailrace config` lists; may be given several times.",
+    ),
+]
+
+Arguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[ARGS]...",
+        help="For the program: what tailrace does not know, and all that follows '--'.",
+    ),
+]
+Parallelism = Annotated[
+    int | None,
+    typer.Option("--parallelism", "-p", min=1, help="Of operators that set none. \\[default: the program's]"),
+]
+PyFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--py-file",
+        metavar="PATH",
+        help="Ship a module, a package's directory, a zip file or a data file: the program and its jobs' functions "
+        "are imported from there first. May be given several times.",
     ),
 ]
 
@@ -78,6 +100,37 @@ def configuration(
     }
     settings = [Setting(key, str(value), name) for name, (key, value) in given.items() if value is not None]
     return load(settings, definitions or ())
+
+
+def job_options(found: Configuration) -> dict[str, str]:
+    """What -D says of the job. Raises Failure for what it says of anything else but where the cluster is."""
+    from ...pipelines.graph.options import Scope
+    from ..configuration.sources import DEFINITION
+
+    options: dict[str, str] = {}
+    for setting in found.settings():
+        scopes = found.option(setting.key).scopes
+        if setting.origin != DEFINITION or Scope.CLIENT in scopes:
+            continue
+        if Scope.JOB not in scopes:
+            raise Failure(
+                ExitCode.USAGE,
+                f"-D {setting.key} is an option of {' and '.join(scopes)}, not of a job: give it to "
+                "`tailrace cluster start`",
+            )
+        options[setting.key] = setting.text
+    return options
+
+
+def shipped(paths: Sequence[str]) -> tuple[PythonFile, ...]:
+    """The files that are to be shipped. Raises ProgramError for what can't be."""
+    from ...pipelines.graph.python_files import check, files_at, merged
+
+    files: tuple[PythonFile, ...] = ()
+    for path in paths:
+        files = merged(files, files_at(path))
+    check(files)
+    return files
 
 
 def find_cluster(

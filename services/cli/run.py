@@ -8,13 +8,26 @@ import typer
 
 from ..text import printable
 from .errors import ExitCode, Failure
-from .options import BootstrapServers, ClusterId, Definitions, Format, Home, Output, configuration, located
+from .options import (
+    Arguments,
+    BootstrapServers,
+    ClusterId,
+    Definitions,
+    Format,
+    Home,
+    Output,
+    Parallelism,
+    PyFiles,
+    configuration,
+    job_options,
+    located,
+    shipped,
+)
 from .show import result, table, tell
 
 if TYPE_CHECKING:
     from ...schemas.types import PythonFile
     from ..client import Incident, OutputRecord
-    from ..configuration import Configuration
     from .executor import ClusterExecutor
     from .submitted_job import Outcome
 
@@ -29,31 +42,12 @@ def run(
             help="PROGRAM.py, run here; or module:function, run where the jobmanager is (application mode).",
         ),
     ],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ARGS]...",
-            help="For the program: what tailrace does not know, and all that follows '--'.",
-        ),
-    ] = None,
-    parallelism: Annotated[
-        int | None,
-        typer.Option(
-            "--parallelism", "-p", min=1, help="Of operators that set none. \\[default: the program's]"
-        ),
-    ] = None,
+    arguments: Arguments = None,
+    parallelism: Parallelism = None,
     detached: Annotated[
         bool, typer.Option("--detached", "-d", help="Return when the job is accepted, and print its id.")
     ] = False,
-    py_files: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--py-file",
-            metavar="PATH",
-            help="Ship a module, a package's directory, a zip file or a data file: the program and its jobs' functions "
-            "are imported from there first. May be given several times.",
-        ),
-    ] = None,
+    py_files: PyFiles = None,
     job_id: Annotated[
         str | None,
         typer.Option(help="The job's id, for a module:function. \\[default: its name and a random part]"),
@@ -71,7 +65,7 @@ def run(
     Ctrl-C cancels the job and waits for its end; again: leaves it to the cluster. With -d the program returns at once.
     """
     found = configuration(home, bootstrap_servers, cluster_id, definitions)
-    options = _of_job(found)
+    options = job_options(found)
     from pathlib import Path
 
     from ...schemas.types import EntryPoint
@@ -81,7 +75,7 @@ def run(
     named = ":" in program and not Path(program).exists()
     if job_id is not None and not named:
         raise Failure(ExitCode.USAGE, "--job-id is for a module:function: a program may execute several jobs")
-    files = _shipped(py_files or [])
+    files = shipped(py_files or [])
     with Client(located(found), name="run", timeout=10.0) as client:
         executor = ClusterExecutor(client, _Screen(detached, output), detached=detached)
         try:
@@ -98,37 +92,6 @@ def run(
         finally:
             executor.close()
     return _exit_code(executor)
-
-
-def _shipped(paths: list[str]) -> tuple[PythonFile, ...]:
-    """The files that are to be shipped. Raises ProgramError for what can't be."""
-    from ...pipelines.graph.python_files import check, files_at, merged
-
-    files: tuple[PythonFile, ...] = ()
-    for path in paths:
-        files = merged(files, files_at(path))
-    check(files)
-    return files
-
-
-def _of_job(found: Configuration) -> dict[str, str]:
-    """What -D says of the job. Raises Failure for what it says of anything else but where the cluster is."""
-    from ...pipelines.graph.options import Scope
-    from ..configuration.sources import DEFINITION
-
-    options: dict[str, str] = {}
-    for setting in found.settings():
-        scopes = found.option(setting.key).scopes
-        if setting.origin != DEFINITION or Scope.CLIENT in scopes:
-            continue
-        if Scope.JOB not in scopes:
-            raise Failure(
-                ExitCode.USAGE,
-                f"-D {setting.key} is an option of {' and '.join(scopes)}, not of a job: give it to "
-                "`tailrace cluster start`",
-            )
-        options[setting.key] = setting.text
-    return options
 
 
 class _Screen:

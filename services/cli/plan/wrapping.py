@@ -1,0 +1,31 @@
+"""What others wrote as lines of a fixed width: made printable, cut at blanks or, where there are none, anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.cells import cell_len, chop_cells
+
+from ...text import printable
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width` cells, one or more, each as far in as the first."""
+    own = printable(text).lstrip(" ")
+    indent = " " * min(len(text) - len(text.lstrip(" ")), width // 2)
+    return [indent + line for line in _lines(own, width - len(indent))] or [""]
+
+
+def _lines(text: str, width: int) -> Iterator[str]:
+    line = ""
+    for word in text.split(" "):
+        longer = f"{line} {word}" if line else word
+        if cell_len(longer) <= width:
+            line = longer
+            continue
+        if line:
+            yield line
+        *full, line = chop_cells(word, width) or [""]
+        yield from full
+    if line:
+        yield line
