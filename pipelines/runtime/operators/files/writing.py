@@ -20,11 +20,12 @@ import pyarrow.parquet as pq
 from ....types import ClassOf, ListOf, OptionalOf, Pickled, RecordType, TupleOf
 from ...batch import Batch
 from ...formats.avro_schema import derived
-from ...formats.format import Format, FormatKind, Framing, Writer
+from ...formats.format import Format, FormatKind, Writer
 from ...formats.formats import writer_of
 
 SinkFormat = Literal["text", "json", "avro", "parquet"]
 _SYNC_BYTES: Final = 16
+_ONE_BLOCK: Final = 1 << 40
 _DEFLATE_LEVEL: Final = 1
 _RAW_DEFLATE: Final = -15
 
@@ -80,24 +81,38 @@ class AvroFileWriter:
     suffix = ".avro"
 
     def __init__(self, record_type: RecordType) -> None:
-        self._schema = derived(record_type)
-        self._writer = writer_of(Format(FormatKind.AVRO, framing=Framing.NONE), record_type, "")
+        self._record_type = record_type
+        self._schema = derived(record_type).parsed
+        self._header_size = len(self._file([], "null", bytes(_SYNC_BYTES)))
 
     def chunk(self, batch: Batch) -> bytes:
-        return msgspec.msgpack.encode(_AvroChunk(len(batch), b"".join(self._writer.write(batch))))
+        columns = batch.columns(self._record_type)
+        if isinstance(self._record_type, (ClassOf, TupleOf)):
+            schema = self._record_type.schema()
+            records = pa.RecordBatch.from_arrays(columns, schema=schema).to_pylist()
+        else:
+            (column,) = columns
+            records = column.to_pylist()
+        # One block: its number of records, its size, its data and the marker.
+        file = self._file(records, "null", bytes(_SYNC_BYTES))
+        start = _behind_long(file, _behind_long(file, self._header_size))
+        return msgspec.msgpack.encode(_AvroChunk(len(records), file[start:-_SYNC_BYTES]))
 
     def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
         # Any 16 bytes will do that do not turn up in the data; drawn from it, they are the same each time.
         digests = b"".join(hashlib.sha256(chunk).digest() for chunk in chunks)
         sync = hashlib.sha256(digests).digest()[:_SYNC_BYTES]
-        header = BytesIO()
-        fastavro.writer(header, self._schema.parsed, [], codec="deflate", sync_marker=sync)
-        out.write(header.getvalue())
+        out.write(self._file([], "deflate", sync))
         for chunk in chunks:
             block = msgspec.msgpack.decode(chunk, type=_AvroChunk)
             packer = zlib.compressobj(_DEFLATE_LEVEL, zlib.DEFLATED, _RAW_DEFLATE)
             packed = packer.compress(block.data) + packer.flush()
             out.write(_long(block.records) + _long(len(packed)) + packed + sync)
+
+    def _file(self, records: list[Any], codec: str, sync: bytes) -> bytes:
+        out = BytesIO()
+        fastavro.writer(out, self._schema, records, codec=codec, sync_interval=_ONE_BLOCK, sync_marker=sync)
+        return out.getvalue()
 
 
 class ParquetFileWriter:
@@ -162,3 +177,10 @@ def _long(value: int) -> bytes:
         value >>= 7
     data.append(value)
     return bytes(data)
+
+
+def _behind_long(data: bytes, at: int) -> int:
+    """The place behind the Avro long that begins there."""
+    while data[at] > 0x7F:
+        at += 1
+    return at + 1
