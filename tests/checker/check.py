@@ -8,6 +8,7 @@ from typing import Protocol
 
 from .attempts import Attempts
 from .causes import Causes
+from .counts import Accumulators
 from .events import Event
 from .fencing import Fencing
 from .requests import Requests
@@ -55,6 +56,7 @@ def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
         Statuses(),
         Causes(),
         Words(slots),
+        Accumulators(),
     ]
     fencing, ids, violations, offset = Fencing(), set[str](), list[Violation](), -1
     causes = invariants[4]

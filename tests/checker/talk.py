@@ -170,7 +170,13 @@ class Talk:
         )
 
     def report(
-        self, name: str, state: str, resource_id: str, job_id: str = "j", at: int | None = None
+        self,
+        name: str,
+        state: str,
+        resource_id: str,
+        job_id: str = "j",
+        at: int | None = None,
+        counts: dict[str, float] | None = None,
     ) -> int:
         """UpdateTaskExecutionState."""
         return self.say(
@@ -181,6 +187,7 @@ class Talk:
             job_id=job_id,
             execution_attempt_id=name,
             execution_state=state,
+            accumulators=counts or {},
         )
 
     def task(self, name: str, allocation_id: str, resource_id: str, **which: Any) -> None:
@@ -244,17 +251,18 @@ class Talk:
             te, jm, "job_master.DisconnectTaskManager", job_id=job_id, resource_id=resource_id, reason=words
         )
 
-    def end(self, status: str = "FINISHED", job_id: str = "j") -> None:
+    def end(
+        self, status: str = "FINISHED", job_id: str = "j", counts: dict[str, float] | None = None
+    ) -> None:
         """The job reaches its end, and everybody is told."""
         jm = f"job_master/{job_id}"
         self.status(status, job_id)
-        reached = self.say(
-            jm, "dispatcher", "dispatcher.JobReachedTerminalState", job_id=job_id, status=status
-        )
+        end = {"job_id": job_id, "status": status, "accumulators": counts or {}}
+        reached = self.say(jm, "dispatcher", "dispatcher.JobReachedTerminalState", **end)
         self.say(
             jm, "resource_manager", "resource_manager.DisconnectJobManager", job_id=job_id, status=status
         )
-        self.say("dispatcher", "client/me", "client.JobFinished", cause=reached, job_id=job_id, status=status)
+        self.say("dispatcher", "client/me", "client.JobFinished", cause=reached, **end)
 
 
 def slot_id(resource_id: str, number: int) -> dict[str, Any]:

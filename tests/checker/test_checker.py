@@ -269,6 +269,39 @@ def a_job_master_parts_before_it_frees(talk: Talk) -> None:
     talk.part("te-1")
 
 
+def a_task_tells_what_it_has_counted_before_it_ends(talk: Talk) -> None:
+    talk.report("a0", "RUNNING", "te-1", counts={"n": 1})
+
+
+def a_task_has_counted_what_is_no_number(talk: Talk) -> None:
+    talk.report("a0", "FINISHED", "te-1", counts={"n": float("inf")})
+
+
+def a_job_has_counted_too_little(talk: Talk) -> None:
+    talk.report("a0", "FAILED", "te-1", counts={"n": 2})
+    talk.task("a1", "A", "te-1", number=1)
+    talk.report("a1", "FINISHED", "te-1", counts={"n": 5})
+    talk.end(counts={"n": 2})
+
+
+def a_job_has_counted_what_attempts_before_had_counted_twice(talk: Talk) -> None:
+    talk.report("a0", "FAILED", "te-1", counts={"n": 2})
+    talk.task("a1", "A", "te-1", number=1)
+    talk.report("a1", "FINISHED", "te-1", counts={"n": 5})
+    talk.end(counts={"n": 7})
+
+
+def a_job_has_forgotten_what_it_counted(talk: Talk) -> None:
+    talk.report("a0", "FINISHED", "te-1", counts={"n": 5})
+    talk.end()
+
+
+def a_client_is_told_other_counts(talk: Talk) -> None:
+    talk.say(
+        "dispatcher", "client/me", "client.JobFinished", job_id="j", status="FINISHED", accumulators={"n": 1}
+    )
+
+
 BAD: dict[Callable[[Talk], None], str] = {
     a_slot_is_given_twice: "slot te-1/0 is given to allocation B of job k while allocation A of job j holds it since",
     an_allocation_is_requested_for_two_jobs: "allocation A is requested for job k and for job j",
@@ -316,6 +349,12 @@ BAD: dict[Callable[[Talk], None], str] = {
     a_decision_was_made_before_its_time: "which it does not come after",
     a_farewell_has_other_words: "instead of 'TaskExecutor task_executor/te-1 has no more allocated slots for job j.'",
     a_job_master_stops_with_other_words: "instead of 'Stopping JobMaster for job Job(j).'",
+    a_task_tells_what_it_has_counted_before_it_ends: "tells what a0 has counted, though it is RUNNING",
+    a_task_has_counted_what_is_no_number: "tells that a0 has counted inf of n",
+    a_job_has_counted_too_little: "job j has counted 2 of n, its tasks 5",
+    a_job_has_counted_what_attempts_before_had_counted_twice: "job j has counted 7 of n, its tasks 5",
+    a_job_has_forgotten_what_it_counted: "job j has counted [], its tasks ['n']",
+    a_client_is_told_other_counts: "a client is told that job j has counted {'n': 1}, but it is {}",
     a_job_master_parts_before_it_frees: "disconnects from task_executor/te-1 before it frees allocation A",
 }
 
@@ -444,6 +483,19 @@ def test_subtasks_without_a_group_are_alone_in_their_slots() -> None:
     talk.status("RUNNING")
     (found,) = said(talk)
     assert "which is in another group" in found
+
+
+def test_what_a_job_has_counted_is_what_the_last_attempts_say() -> None:
+    talk = running()
+    talk.task("b0", "A", "te-1", vertex_id="w")
+    talk.report("a0", "FAILED", "te-1", counts={"n": 2, "m": 1})
+    talk.task("a1", "A", "te-1", number=1)
+    talk.report("a1", "FINISHED", "te-1", counts={"n": 5})
+    talk.report("b0", "FINISHED", "te-1", counts={"n": 0.5})
+    talk.free("A", "te-1")
+    talk.part("te-1", freed=["A"])
+    talk.end(counts={"n": 5.5, "m": 1})
+    assert said(talk) == []
 
 
 def test_a_suspended_job_goes_on_where_it_was() -> None:

@@ -265,6 +265,27 @@ def one_task_fails_and_is_restarted_alone() -> Cluster:
     return cluster
 
 
+def what_attempts_have_counted_adds_up() -> Cluster:
+    """An attempt that fails tells what it has committed, the next one goes on from there; the job's client is told."""
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1", slots=2)
+    cluster.settle()
+    restarts = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 s"}
+    cluster.submit("j1", configured(graph(2), restarts))
+    cluster.settle()
+    te, first = "task_executor/te-1", first_task(cluster, "te-1")
+    cluster.report(te, first, ExecutionState.FAILED, "it broke", {"bad lines": 2})
+    cluster.settle()
+    cluster.tick(2)
+    for attempt in sorted(cluster.replica.states[te].tasks, key=lambda each: cluster.task(te, each).cause):
+        task = cluster.task(te, attempt)
+        counts = {"bad lines": 2.0 + task.attempt_number, "words": 10.5} if task.subtask_index == 0 else {}
+        cluster.report(te, attempt, ExecutionState.FINISHED, None, counts)
+    cluster.settle()
+    return cluster
+
+
 def a_cluster_is_suspended_and_its_job_resumed() -> Cluster:
     """The job is suspended with its cluster, and goes on with the next leader: attempts are counted on."""
     cluster = Cluster()
@@ -336,6 +357,7 @@ SCENARIOS: dict[str, Callable[[], Cluster]] = {
         two_jobs_compete_for_the_last_slot,
         co_located_subtasks_share_a_slot,
         one_task_fails_and_is_restarted_alone,
+        what_attempts_have_counted_adds_up,
         a_cluster_is_suspended_and_its_job_resumed,
         a_worker_is_started_and_released_when_it_is_idle,
         a_task_executor_is_lost_and_lives,
@@ -373,6 +395,8 @@ def transcript(records: Sequence[Record]) -> str:
             f" {field.name}={_short(value)}"
             for field in msgspec.structs.fields(body)
             if field.name not in _TOLD and (value := getattr(body, field.name)) is not None
+            # Most ends tell of no accumulators.
+            if field.name != "accumulators" or value
         )
         cause = "" if header.cause is None else f" <- {header.cause}"
         event = body.AVRO_NAME.rpartition(".")[2]

@@ -7,7 +7,7 @@ next. Shells are simulated: channels exist at once, and tasks do what `TaskScrip
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tailrace.pipelines.api.build import build
@@ -32,6 +32,7 @@ from tailrace.services.resource_manager.instructions import StartWorkerProcess, 
 from tailrace.services.roles import Instruction, Owed, kind_of, seal
 from tailrace.services.task_executor import TaskExecutor
 from tailrace.services.task_executor.instructions import RunTasks, StopTask
+from tailrace.services.task_executor.state import Task
 
 SECOND = 1_000_000
 HARDWARE = HardwareDescription(cpu_cores=2, physical_memory=8 << 30, jvm_heap=512 << 20, managed_memory=0)
@@ -218,14 +219,29 @@ class Cluster:
                 raise AssertionError(f"the simulation does not know {instruction}")
 
     def report(
-        self, role_address: str, attempt: str, state: ExecutionState, failure: str | None = None
+        self,
+        role_address: str,
+        attempt: str,
+        state: ExecutionState,
+        failure: str | None = None,
+        accumulators: Mapping[str, float] | None = None,
     ) -> None:
         """A task changes its state."""
         job_id = self.replica.states[role_address].tasks[attempt].job_id
         body = job_master.UpdateTaskExecutionState(
-            job_id=job_id, execution_attempt_id=attempt, execution_state=state, failure=failure
+            job_id=job_id,
+            execution_attempt_id=attempt,
+            execution_state=state,
+            failure=failure,
+            accumulators=accumulators or {},
         )
         self.say(role_address, f"job_master/{job_id}", body)
+
+    def task(self, role_address: str, attempt: str) -> Task:
+        """A task as its TaskExecutor knows it."""
+        found = self.replica.states[role_address].tasks[attempt]
+        assert isinstance(found, Task)
+        return found
 
     def finish_all(self, state: ExecutionState = ExecutionState.FINISHED, failure: str | None = None) -> None:
         """Every running task ends."""

@@ -10,7 +10,7 @@ import msgspec
 
 from tailrace.schemas.event import Record
 from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
-from tailrace.schemas.types import ExecutionState
+from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.dispatcher.state import DispatcherState, Phase
 from tailrace.services.job_master.job_status import ACTIVE
 from tailrace.services.job_master.slot_pool import SlotStep
@@ -168,6 +168,8 @@ class Invariants:
         world = self.world
         for job in world.truth.states["dispatcher"].jobs.values():
             assert job.phase is Phase.ENDED, f"{job.job_id} has not ended but is {job.phase}"
+            if job.status is JobStatus.FINISHED:
+                assert job.accumulators == world.total(job.job_id), f"{job.job_id} has not counted all, once"
         for process in world.processes():
             assert not process.running, f"{process.leads} still runs {process.running}"
         registered = world.truth.states["resource_manager"].workers

@@ -112,7 +112,7 @@ def test_what_has_been_done_is_forgotten_once_it_is_not_demanded_any_more(
 def test_a_program_that_can_not_even_be_begun_is_answered(
     said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fork_fails(*_: object) -> None:
+    def fork_fails(*_: object, **__: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(dispatcher_shell, "build", fork_fails)
@@ -129,7 +129,7 @@ def test_a_program_that_can_not_even_be_begun_is_answered(
 def test_a_program_is_built_once_for_as_long_as_that_is_demanded(
     said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatcher_shell, "build", lambda *_: GRAPH)
+    monkeypatch.setattr(dispatcher_shell, "build", lambda *_, **__: GRAPH)
     shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions())  # type: ignore[arg-type]
     demand = BuildJobGraph("j", EntryPoint(target="a:b", arguments=()), None, 3)
     try:

@@ -12,6 +12,7 @@ as they were at its own position. That folding anew gives the same is a law of i
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,9 @@ from .simulation import HARDWARE, PROFILE, SECOND, graph, new_replica
 
 RAN = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
 MASTER_ROLES = ("dispatcher", "resource_manager", "job_master")
+RECORDS = "records"
+Subtask = tuple[str, str, int]
+"""(job, vertex, index)."""
 RUNNING, CANCELED, FAILED = ExecutionState.RUNNING, ExecutionState.CANCELED, ExecutionState.FAILED
 
 
@@ -62,6 +66,10 @@ class World:
         self.sessions = 0
         self.by_shells: set[int] = set()
         """Offsets of what was not decided by a role."""
+        self.counted: Counter[Subtask] = Counter()
+        """What each subtask has counted and committed: it outlives processes and attempts."""
+        self.writers: dict[Subtask, tuple[int, Process]] = {}
+        """The attempt, by its number and process, that may commit: the last one that was started fences the others."""
 
     def append(self, events: list[Event], *, by_shell: bool = False) -> None:
         """At the end of the log."""
@@ -154,6 +162,11 @@ class World:
         """Time passes."""
         self.now += int(seconds * SECOND)
 
+    def total(self, job_id: str) -> dict[str, float]:
+        """What the subtasks of a job have counted and committed."""
+        counted = sum(count for (job, _, _), count in self.counted.items() if job == job_id)
+        return {RECORDS: counted} if counted else {}
+
     def instance_of(self, resource_id: str, position: int) -> str | None:
         """The InstanceID of a TaskExecutor's last registration below a position."""
         for record in reversed(self.log[:position]):
@@ -187,8 +200,7 @@ class Process:
     epochs: dict[str, int] = field(default_factory=dict)
     begun: set[tuple[str, str]] = field(default_factory=set)
     unsaid: list[Event] = field(default_factory=list)
-    running: dict[str, tuple[str, str, int]] = field(default_factory=dict)
-    """Execution -> (job, vertex, subtask)."""
+    running: dict[str, Subtask] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     dirty: dict[str, None] = field(default_factory=dict)
     deadlines: dict[str, Time] = field(default_factory=dict)
@@ -309,16 +321,37 @@ class Process:
         self.unsaid.append(self._seal(address, owed))
 
     def report(self, attempt: str, state: ExecutionState, failure: str | None = None) -> None:
-        """A task that runs here changes its state."""
-        job_id, _, _ = self.running[attempt]
+        """A task that runs here changes its state; it works, and commits, before it does."""
+        task = self.running[attempt]
         if state in EXECUTION_ENDS:
             del self.running[attempt]
             self.ended.add(attempt)
-        self._report(job_id, attempt, state, failure)
+        counts = self._commit(task)
+        self._report(task[0], attempt, state, failure, counts if state in EXECUTION_ENDS else {})
 
-    def _report(self, job_id: str, attempt: str, state: ExecutionState, failure: str | None = None) -> None:
+    def _commit(self, task: Subtask) -> dict[str, float]:
+        """One more record; what the subtask has counted in all, if this process may still write."""
+        world = self.world
+        _, writer = world.writers[task]
+        if writer is not self:
+            return {}
+        world.counted[task] += 1
+        return {RECORDS: float(world.counted[task])}
+
+    def _report(
+        self,
+        job_id: str,
+        attempt: str,
+        state: ExecutionState,
+        failure: str | None = None,
+        counts: dict[str, float] | None = None,
+    ) -> None:
         body = job_master.UpdateTaskExecutionState(
-            job_id=job_id, execution_attempt_id=attempt, execution_state=state, failure=failure
+            job_id=job_id,
+            execution_attempt_id=attempt,
+            execution_state=state,
+            failure=failure,
+            accumulators=counts or {},
         )
         self.mean_to_say(self.leads[0], Owed(f"job_master/{job_id}", body, None))
 
@@ -384,10 +417,12 @@ class Process:
                 self._outcome(address, built)
             case RunTasks(job_id=job_id, tasks=tasks):
                 for task in tasks:
-                    self._run(job_id, task.execution_attempt_id, (job_id, task.vertex_id, task.subtask_index))
+                    subtask = job_id, task.vertex_id, task.subtask_index
+                    self._run(task.execution_attempt_id, subtask, task.attempt_number)
             case StopTask(execution_attempt_id=attempt, job_id=job_id):
-                if attempt not in self.ended:
-                    self.running.pop(attempt, None)
+                if attempt in self.running:
+                    self.report(attempt, CANCELED)
+                elif attempt not in self.ended:
                     self.ended.add(attempt)
                     self._report(job_id, attempt, CANCELED)
             case StartWorkerProcess():
@@ -398,10 +433,13 @@ class Process:
             case _:
                 raise AssertionError(f"the simulation does not know {instruction}")
 
-    def _run(self, job_id: str, attempt: str, task: tuple[str, str, int]) -> None:
+    def _run(self, attempt: str, task: Subtask, number: int) -> None:
         if attempt in self.running or attempt in self.ended:
             raise AssertionError(f"{self.leads[0]} is told to run {attempt} twice")
         self.running[attempt] = task
+        last, _ = self.world.writers.get(task, (-1, None))
+        if number >= last:
+            self.world.writers[task] = number, self
         if self._happens(self.world.task_failures):
             self.report(attempt, FAILED, "it can't be started")
             return

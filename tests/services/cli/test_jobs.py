@@ -89,7 +89,7 @@ def test_a_job_that_waits_for_slots_says_for_how_many() -> None:
 
 
 def test_a_long_reason_is_cut() -> None:
-    view = JobView("j", "", JobStatus.FAILED, "x" * 1000, 1, 2, {}, 1, 0, None)
+    view = JobView("j", "", JobStatus.FAILED, "x" * 1000, 1, 2, {}, 1, 0, {}, None)
     assert why(view) == "x" * 117 + "..."
 
 

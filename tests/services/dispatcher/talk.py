@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from tailrace.schemas import client, dispatcher, everyone, job_master
@@ -67,9 +69,13 @@ class Talk:
     def shut_down(self, *, suspend: bool = False) -> None:
         self.hear(dispatcher.ShutDownCluster(reason="asked to", suspend=suspend))
 
-    def reach(self, status: JobStatus, job_id: str = "j") -> None:
+    def reach(
+        self, status: JobStatus, job_id: str = "j", accumulators: Mapping[str, float] | None = None
+    ) -> None:
         """The JobMaster says how the job has ended."""
-        body = dispatcher.JobReachedTerminalState(job_id=job_id, status=status)
+        body = dispatcher.JobReachedTerminalState(
+            job_id=job_id, status=status, accumulators=accumulators or {}
+        )
         self.hear(body, f"job_master/{job_id}")
 
     def terminate(self) -> None:

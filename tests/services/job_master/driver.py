@@ -107,13 +107,20 @@ class Job:
         body = job_master.OfferSlots(job_id="j", resource_id=resource_id, slots=tuple(offers))
         return self.tell(f"task_executor/{resource_id}", body)
 
-    def report(self, execution: Execution, state: ExecutionState, failure: str | None = None) -> int:
+    def report(
+        self,
+        execution: Execution,
+        state: ExecutionState,
+        failure: str | None = None,
+        accumulators: Mapping[str, float] | None = None,
+    ) -> int:
         """UpdateTaskExecutionState."""
         body = job_master.UpdateTaskExecutionState(
             job_id="j",
             execution_attempt_id=execution.execution_attempt_id,
             execution_state=state,
             failure=failure,
+            accumulators=accumulators or {},
         )
         return self.tell(f"task_executor/{execution.resource_id}", body)
 

@@ -1,0 +1,90 @@
+"""What a client knows of a job's counts while it runs: the latest of what heartbeats and ends have said."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.schemas.body import Body
+from tailrace.schemas.event import Record
+from tailrace.schemas.job_master import UpdateTaskExecutionState
+from tailrace.schemas.task_executor import SubmitTask
+from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot, ExecutionState
+from tailrace.services.client import Counts
+
+from ..simulation import header
+
+
+def heard(counts: Counts, body: Body) -> None:
+    counts.hear([Record(0, header("a", "b"), body)])
+
+
+def submitted(index: int, number: int, job_id: str = "j") -> SubmitTask:
+    return SubmitTask(
+        job_id=job_id,
+        vertex_id="v",
+        subtask_index=index,
+        attempt_number=number,
+        execution_attempt_id=f"{index}/{number}",
+        allocation_id="a",
+        deployment_id="d",
+        deployment_size=1,
+    )
+
+
+def ended(index: int, number: int, said: dict[str, float]) -> UpdateTaskExecutionState:
+    return UpdateTaskExecutionState(
+        job_id="j",
+        execution_attempt_id=f"{index}/{number}",
+        execution_state=ExecutionState.FAILED,
+        accumulators=said,
+    )
+
+
+def report(index: int, number: int, said: dict[str, float]) -> AccumulatorReport:
+    each = AccumulatorSnapshot(job_id="j", execution_attempt_id=f"{index}/{number}", user_accumulators=said)
+    return AccumulatorReport(accumulator_snapshots=(each,))
+
+
+@given(st.randoms(use_true_random=False))
+def test_heartbeats_that_come_late_change_nothing(draw: random.Random) -> None:
+    """Two subtasks go through attempts; heartbeats come in order for each attempt, at any time after they were sent."""
+    counts, truth = Counts("j"), Counter[int]()
+    late: list[AccumulatorReport] = []
+    for number in range(3):
+        for index in range(2):
+            heard(counts, submitted(index, number))
+            for _ in range(draw.randint(0, 3)):
+                truth[index] += 1
+                late.append(report(index, number, {"n": float(truth[index])}))
+            truth[index] += 1
+            heard(counts, ended(index, number, {"n": float(truth[index])}))
+            while late and draw.random() < 0.5:
+                counts.report(late.pop(0))
+    for each in late:
+        counts.report(each)
+    assert counts.total() == {"n": truth.total()}
+
+
+def test_while_an_attempt_has_not_said_anything_its_predecessor_is_right() -> None:
+    counts = Counts("j")
+    heard(counts, submitted(0, 0))
+    counts.report(report(0, 0, {"n": 2.0}))
+    assert counts.total() == {"n": 2.0}
+    heard(counts, submitted(0, 1))
+    counts.report(report(0, 1, {}))
+    assert counts.total() == {"n": 2.0}
+    counts.report(report(0, 1, {"n": 3.0, "m": 1.0}))
+    counts.report(report(0, 0, {"n": 2.5}))
+    assert counts.total() == {"m": 1.0, "n": 3.0}
+
+
+def test_what_is_said_of_other_jobs_and_of_nobody_is_passed_over() -> None:
+    counts = Counts("j")
+    heard(counts, submitted(0, 0, "k"))
+    counts.report(report(0, 0, {"n": 2.0}))
+    counts.report(report(7, 7, {"n": 2.0}))
+    assert counts.total() == {}

@@ -1,0 +1,62 @@
+"""What the Dispatcher makes of a submission with shipped files, and what it tells of what a job has counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace.pipelines.graph.python_files import MOST_BYTES
+from tailrace.schemas import client, dispatcher
+from tailrace.schemas.types import EntryPoint, JobStatus, PythonFile
+from tailrace.services.dispatcher.role import BuildJobGraph
+
+from .talk import Talk
+
+TO_REFUSE = {
+    "../up.py": b"",
+    "/etc/passwd": b"",
+    "json.py": b"",
+    "model.bin": bytes(MOST_BYTES + 1),
+}
+
+
+def program(*files: PythonFile) -> EntryPoint:
+    return EntryPoint(target="mine:main", arguments=(), python_files=files)
+
+
+@pytest.mark.parametrize("path", TO_REFUSE)
+def test_files_that_can_not_be_shipped_are_refused_with_the_reason_and_nothing_is_built(path: str) -> None:
+    talk = Talk()
+    file = PythonFile(path=path, content=TO_REFUSE[path])
+    talk.hear(dispatcher.SubmitJob(job_id="j", entry_point=program(file)))
+    (refused,) = talk.settle()
+    assert isinstance(refused, client.JobRejected)
+    assert "shipped file" in refused.reason or "files that it ships" in refused.reason
+    assert len(refused.reason) < 300
+    assert talk.role.instructions(talk.state) == []
+
+
+def test_a_program_is_built_with_the_files_that_came_with_it() -> None:
+    talk = Talk()
+    files = (PythonFile(path="mine.py", content=b""), PythonFile(path="pipelines/x.py", content=b""))
+    talk.hear(dispatcher.SubmitJob(job_id="j", entry_point=program(*files)))
+    (build,) = talk.role.instructions(talk.state)
+    assert isinstance(build, BuildJobGraph)
+    assert build.entry_point.python_files == files
+
+
+def test_the_client_is_told_what_the_job_has_counted_and_the_last_end_counts() -> None:
+    talk = Talk()
+    talk.submit()
+    talk.settle()
+    talk.shut_down(suspend=True)
+    talk.settle()
+    talk.reach(JobStatus.SUSPENDED, accumulators={"n": 1.0})
+    assert talk.state.jobs["j"].accumulators == {"n": 1.0}
+    talk.terminate()
+    talk.lead()
+    talk.settle()
+    talk.reach(JobStatus.FINISHED, accumulators={"n": 2.5, "m": 0.0})
+    (finished,) = talk.settle()
+    assert finished == client.JobFinished(
+        job_id="j", status=JobStatus.FINISHED, accumulators={"n": 2.5, "m": 0.0}
+    )

@@ -1,0 +1,117 @@
+"""What a job has counted: all that its subtasks have committed, once, whatever became of their attempts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.graph.accumulators import MOST
+from tailrace.schemas import dispatcher
+from tailrace.schemas.types import ExecutionState
+from tailrace.services.roles import IllegalEvent
+
+from ...graphs import edge, job_graph, source, vertex
+from .driver import Job, bodies, running
+
+GRAPH = job_graph(source(), vertex("sink", parallelism=2), edge("source", "sink"))
+FOR_EVER = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "1000",
+    "restart-strategy.fixed-delay.delay": "0 s",
+}
+SUBTASKS = [("source", 0), ("sink", 0), ("sink", 1)]
+FAILED, FINISHED, RUNNING = ExecutionState.FAILED, ExecutionState.FINISHED, ExecutionState.RUNNING
+
+counts = st.dictionaries(st.sampled_from(["a", "b"]), st.integers(1, 5), max_size=2)
+moves = st.lists(
+    st.tuples(st.sampled_from(["fail", "fail untold", "lose"]), st.sampled_from(SUBTASKS), counts),
+    max_size=12,
+)
+
+
+def reached(job: Job) -> dict[str, float]:
+    """What the JobMaster says in the end."""
+    (end,) = bodies(job.say(), dispatcher.JobReachedTerminalState)
+    return dict(end.accumulators)
+
+
+def again(job: Job) -> None:
+    """What failed or was lost runs again, in new slots if need be."""
+    job.tick(1)
+    job.give("te-1")
+    job.runs()
+    job.say()
+
+
+@given(moves)
+def test_what_is_committed_counts_once(story: list[tuple[str, tuple[str, int], dict[str, int]]]) -> None:
+    job = running(GRAPH, FOR_EVER)
+    committed: dict[tuple[str, int], Counter[str]] = {each: Counter() for each in SUBTASKS}
+    for move, subtask, counted in story:
+        committed[subtask].update(counted)
+        match move:
+            case "fail":
+                job.report(job.execution(*subtask), FAILED, "broken", committed[subtask])
+            case "fail untold":
+                job.report(job.execution(*subtask), FAILED, "the process of its StreamTask died")
+            case _:
+                job.lose("te-1")
+        again(job)
+    for subtask in SUBTASKS:
+        job.report(job.execution(*subtask), FINISHED, None, committed[subtask])
+    assert reached(job) == sum(committed.values(), Counter[str]())
+
+
+def test_an_attempt_that_has_not_restored_yet_takes_nothing_back() -> None:
+    job = running(GRAPH, FOR_EVER)
+    job.report(job.execution("sink"), FAILED, "broken", {"a": 3, "b": 1})
+    again(job)
+    job.report(job.execution("sink"), FAILED, "it can't be started")
+    again(job)
+    job.report(job.execution("sink"), FAILED, "broken", {"a": 4})
+    again(job)
+    for subtask in SUBTASKS:
+        job.report(job.execution(*subtask), FINISHED)
+    assert reached(job) == {"a": 4, "b": 1}
+
+
+def test_a_job_that_fails_tells_what_it_had_counted() -> None:
+    job = running(GRAPH, {"restart-strategy.type": "none"})
+    job.report(job.execution("sink"), FAILED, "broken", {"a": 3})
+    job.say()
+    for subtask in (("source", 0), ("sink", 1)):
+        job.report(job.execution(*subtask), ExecutionState.CANCELED, None, {"a": 1})
+    assert reached(job) == {"a": 5}
+
+
+def test_what_an_attempt_says_after_its_end_counts_for_nothing() -> None:
+    job = running(GRAPH, FOR_EVER)
+    old = job.execution("sink")
+    job.report(old, FAILED, "broken", {"a": 1})
+    again(job)
+    before = job.state
+    with pytest.raises(IllegalEvent):
+        job.report(old, FINISHED, None, {"a": 100})
+    assert job.state == before
+
+
+def test_a_report_that_is_impossible_is_taken_as_far_as_it_is_possible() -> None:
+    job = running(GRAPH, FOR_EVER)
+    many = {f"{number:04}": 1.0 for number in range(2 * MOST)}
+    wrong = {"": 1.0, "x" * 999: 1.0, "n": float("inf"), "m": float("nan")}
+    for subtask, said in zip(SUBTASKS, (many, wrong, {"0000": 1.0, "zzz": 1.0}), strict=True):
+        job.report(job.execution(*subtask), FINISHED, None, said)
+    found = reached(job)
+    assert list(found) == sorted(many)[:MOST]
+    assert found["0000"] == 2
+
+
+def test_a_running_attempt_counts_when_it_ends() -> None:
+    job = running(GRAPH, FOR_EVER)
+    job.report(job.execution("sink"), RUNNING, None, {"a": 100})
+    for subtask in SUBTASKS:
+        job.report(job.execution(*subtask), FINISHED, None, {"a": 1})
+    assert reached(job) == {"a": 3}
