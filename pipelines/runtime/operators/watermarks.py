@@ -11,19 +11,20 @@ a record it is idle, until the next record; a stream whose own inputs are idle i
 
 from __future__ import annotations
 
-from typing import Final
+import operator
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from ...types import RecordType, RecordTypeError
+from ...types import ClassOf, RecordType, RecordTypeError, TupleOf
 from ..batch import Batch
 from ..buffers import END_OF_TIME, NO_WATERMARK
 from .functions import close_function, load, open_function, user_code
 from .operator import Operator, Setup
 
-_TIMESTAMP: Final = RecordType.of(int)
+_INT: Final = RecordType.of(int)
 
 
 class WatermarkParameters(msgspec.Struct, frozen=True):
@@ -42,6 +43,8 @@ class Watermarks(Operator):
         self._setup = setup
         self._parameters = msgspec.convert(dict(setup.parameters), WatermarkParameters)
         (self._assign,) = load(setup.config) or (None,)
+        (self._record_type,) = setup.input_types
+        self._column = _column_of(self._assign, self._record_type)
         self._watermark = NO_WATERMARK
         self._upstream_idle = False
         self._idle = False
@@ -91,13 +94,30 @@ class Watermarks(Operator):
             self.output.emit_idle(idle)
 
     def _assigned(self, batch: Batch) -> pa.Int64Array:
-        config = self._setup.config
-        with user_code(config):
+        if self._column is not None and batch.columnar:
+            return batch.columns(self._record_type)[self._column]
+        with user_code(self._setup.config):
             given = list(map(self._assign, batch.values))
             try:
-                return _TIMESTAMP.encode(given)
+                return _INT.encode(given)
             except RecordTypeError as error:
                 wrong = [each for each in given if not hasattr(each, "__index__")] or [max(given, key=abs)]
                 raise TypeError(
                     f"the timestamp assigner gave {wrong[0]!r}: a timestamp is an int, milliseconds since the epoch"
                 ) from error
+
+
+def _column_of(assign: Any, record_type: RecordType) -> int | None:
+    """Which column of the records the assigner reads, if that is all it does: then it need not be called."""
+    if not isinstance(assign, (operator.attrgetter, operator.itemgetter)):
+        return None
+    fields: Any = assign.__reduce__()[1]
+    columns = record_type.columns()
+    match record_type, fields:
+        case ClassOf(), (str(name),):
+            found = next((i for i, (column, _) in enumerate(columns) if column == name), None)
+        case TupleOf(), (int(index),) if 0 <= index < len(columns):
+            found = index
+        case _:
+            found = None
+    return found if found is not None and columns[found][1] == _INT else None
