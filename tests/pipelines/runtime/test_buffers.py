@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.pipelines.runtime.batch import Batch, all_of
 from tailrace.pipelines.runtime.buffers import (
     END_OF_TIME,
     NO_WATERMARK,
-    Batch,
     BufferCodec,
     BufferError,
     Header,
-    all_of,
     header_of,
 )
 from tailrace.pipelines.types import Types
@@ -25,7 +25,10 @@ headers = st.builds(
     attempt=st.integers(0, 2**32 - 1),
     sequence=st.integers(0, 2**63 - 1),
     watermark=times,
+    clock=times,
     ends=st.booleans(),
+    idle=st.booleans(),
+    tick=st.booleans(),
 )
 records = st.lists(st.tuples(st.integers(0, 2**41), st.tuples(st.text(max_size=9), st.integers(0, 99))))
 
@@ -43,19 +46,33 @@ def test_header_and_records_come_back(header: Header, pairs: list[tuple[int, tup
     assert CODEC.decode(data) == (header, batch_of(pairs))
 
 
-@given(headers, records, st.integers(400, 3000))
+@given(headers, records, st.integers(500, 3000))
 def test_parts_hold_the_same_records_under_consecutive_numbers(
     header: Header, pairs: list[tuple[int, tuple[str, int]]], limit: int
 ) -> None:
     parts = [CODEC.decode(data) for data in CODEC.encode_within(limit, header, batch_of(pairs))]
     assert all_of([batch for _, batch in parts]) == batch_of(pairs)
     assert [each.sequence for each, _ in parts] == [header.sequence + i for i in range(len(parts))]
-    assert all(each.watermark == NO_WATERMARK and not each.ends for each, _ in parts[:-1])
-    last = parts[-1][0]
-    assert (last.watermark, last.ends) == (header.watermark, header.ends)
+    for each, _ in parts[:-1]:
+        assert (each.watermark, each.clock, each.ends, each.idle) == (
+            NO_WATERMARK,
+            NO_WATERMARK,
+            False,
+            False,
+        )
+    assert msgspec.structs.replace(parts[-1][0], sequence=header.sequence) == header
 
 
-@given(records, st.integers(400, 3000))
+@given(records)
+def test_a_payload_is_a_buffer_without_its_header(pairs: list[tuple[int, tuple[str, int]]]) -> None:
+    payload = CODEC.payload(batch_of(pairs))
+    assert CODEC.encode(Header(1, 2, 3), batch_of(pairs)) == bytes(Header(1, 2, 3)) + payload
+    read = CODEC.read_payload(payload)
+    assert read == batch_of(pairs)
+    assert read.columnar or not pairs, "rows are made when they are asked for"
+
+
+@given(records, st.integers(500, 3000))
 def test_no_part_is_larger_than_the_limit(pairs: list[tuple[int, tuple[str, int]]], limit: int) -> None:
     parts = CODEC.encode_within(limit, Header(0, 0, 0, 0), batch_of(pairs))
     assert all(len(part) <= limit for part in parts)
@@ -72,7 +89,7 @@ def test_bytes_that_are_no_buffer_are_refused(data: bytes) -> None:
         CODEC.decode(data)
     except BufferError:
         return
-    assert data[:1] == b"\x01", "only what has the format's number may be read"
+    assert data[:1] == b"\x02", "only what has the format's number may be read"
 
 
 def test_a_buffer_cut_short_is_refused() -> None:

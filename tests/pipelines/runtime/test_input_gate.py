@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,60 +12,70 @@ from hypothesis import strategies as st
 from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK, Header
 from tailrace.pipelines.runtime.failures import TaskError
 from tailrace.pipelines.runtime.stream_task.input_gate import InputGate
-from tailrace.pipelines.runtime.stream_task.progress import Progress, read_ended, write_ended
 
 SENDERS = 3
 
 
 @st.composite
 def channels(draw: st.DrawFn) -> list[Header]:
-    """What three senders wrote on one channel: watermarks rise, some senders end."""
-    sequences, watermarks, ended = [0] * SENDERS, [NO_WATERMARK] * SENDERS, set[int]()
+    """What three senders wrote on one channel: times rise, some are idle now and then, some end, some just tick."""
     channel = []
-    for sender, step, ends in draw(
-        st.lists(st.tuples(st.integers(0, SENDERS - 1), st.integers(0, 9), st.sampled_from([0, 0, 0, 1])))
+    last = [Header(sender, 0, -1) for sender in range(SENDERS)]
+    for sender, step, what in draw(
+        st.lists(
+            st.tuples(
+                st.integers(0, SENDERS - 1),
+                st.integers(0, 9),
+                st.sampled_from(["data", "data", "idle", "tick", "ends"]),
+            )
+        )
     ):
-        if sender in ended:
+        before = last[sender]
+        if before.ends:
             continue
-        watermarks[sender] = max(0, watermarks[sender]) + step
-        channel.append(Header(sender, 0, sequences[sender], watermarks[sender], bool(ends)))
-        sequences[sender] += 1
-        if ends:
-            ended.add(sender)
+        said = Header(
+            sender,
+            0,
+            before.sequence + 1,
+            max(0, before.watermark) + step,
+            max(0, before.clock) + 2 * step,
+            ends=what == "ends",
+            idle=what == "idle",
+            tick=what == "tick",
+        )
+        channel.append(said)
+        last[sender] = msgspec.structs.replace(said, sequence=said.sequence - said.tick)
     return channel
 
 
-def pass_through(gate: InputGate, channel: list[Header], start: int = 0) -> None:
-    for offset, header in enumerate(channel[start:], start):
-        if gate.admits(0, offset):
-            gate.take(0, offset, header)
+def pass_through(gate: InputGate, channel: Iterable[Header]) -> None:
+    for offset, header in enumerate(channel):
+        if gate.admits(0, offset, header):
             gate.conclude(0, header)
 
 
-def fresh() -> InputGate:
-    return InputGate([SENDERS], [0], [frozenset()])
+def fresh(ended: frozenset[int] = frozenset()) -> InputGate:
+    return InputGate([range(SENDERS)], [ended])
 
 
 @given(channels())
-def test_the_watermark_is_the_least_of_the_senders(channel: list[Header]) -> None:
+def test_times_are_the_least_of_those_that_count(channel: list[Header]) -> None:
     gate = fresh()
-    latest = [NO_WATERMARK] * SENDERS
+    latest = {sender: Header(sender, 0, -1) for sender in range(SENDERS)}
+    watermark = clock = NO_WATERMARK
     for offset, header in enumerate(channel):
-        gate.take(0, offset, header)
+        assert gate.admits(0, offset, header)
         gate.conclude(0, header)
-        latest[header.sender] = END_OF_TIME if header.ends else header.watermark
-        assert gate.watermark == min(latest)
-    assert gate.ended == all(each == END_OF_TIME for each in latest)
-
-
-@given(channels(), st.integers(0, 30))
-def test_what_is_handed_over_again_changes_nothing(channel: list[Header], again_from: int) -> None:
-    once, twice = fresh(), fresh()
-    pass_through(once, channel)
-    pass_through(twice, channel)
-    pass_through(twice, channel, min(again_from, len(channel)))
-    assert (twice.watermark, twice.positions) == (once.watermark, once.positions)
-    assert twice.ended_senders() == once.ended_senders()
+        latest[header.sender] = header
+        present = [each for each in latest.values() if not each.ends]
+        active = [each for each in present if not each.idle]
+        watermark = max(watermark, min((each.watermark for each in active), default=NO_WATERMARK))
+        clock = max(clock, min((each.clock for each in present), default=NO_WATERMARK))
+        if not present:
+            watermark = clock = END_OF_TIME
+        assert (gate.watermark, gate.clock) == (watermark, clock)
+        assert gate.idle == (bool(present) and not active)
+        assert gate.ended == (not present)
 
 
 @given(channels(), st.integers(0, 30))
@@ -70,45 +83,72 @@ def test_a_successor_knows_who_has_ended(channel: list[Header], crash_after: int
     whole, first = fresh(), fresh()
     pass_through(whole, channel)
     pass_through(first, channel[:crash_after])
-    successor = InputGate([SENDERS], first.positions, first.ended_senders())
-    pass_through(successor, channel)
-    assert successor.ended_senders() == whole.ended_senders()
+    successor = fresh(first.ended_senders(0))
+    pass_through(successor, channel[crash_after:])
+    assert successor.ended_senders(0) == whole.ended_senders(0)
     assert successor.ended == whole.ended
 
 
-def test_a_gap_in_a_senders_numbers_is_an_error() -> None:
+@given(channels(), st.data())
+def test_ticks_may_be_lost_or_late(channel: list[Header], data: st.DataObject) -> None:
+    """Only what they alone have said is then missing: afterwards everything is as the others say it."""
+    without = [header for header in channel if not header.tick]
+    late = list(without)
+    for tick in (header for header in channel if header.tick):
+        if data.draw(st.booleans()):
+            late.insert(data.draw(st.integers(channel.index(tick) if tick in late else 0, len(late))), tick)
+    # Each sender ends, so that nothing is left that only a tick has said.
+    last = dict.fromkeys(range(SENDERS), -1) | {h.sender: h.sequence for h in without}
+    ends = [Header(sender, 0, sequence + 1, ends=True) for sender, sequence in last.items()]
+    plain, ticked = fresh(), fresh()
+    pass_through(plain, [*without, *ends])
+    try:
+        pass_through(ticked, [*late, *ends])
+    except TaskError:
+        assert any(header.tick for header in late), "a tick before what it follows is a lost buffer"
+    else:
+        assert ticked.ended == plain.ended
+
+
+def test_a_tick_that_is_not_the_latest_word_counts_for_nothing() -> None:
+    gate = InputGate([[1]], [frozenset()])
+    pass_through(gate, [Header(1, 1, 0, 5, 5), Header(1, 1, 1, 6, 6)])
+    for stale in (Header(1, 1, 1, 9, 9, tick=True, idle=True), Header(1, 0, 2, 9, 9, tick=True)):
+        assert not gate.admits(0, 7, stale)
+    assert gate.admits(0, 8, Header(1, 1, 2, 9, 9, tick=True))
+    assert gate.admits(0, 9, Header(1, 1, 2, 9, 9)), "a tick takes no number"
+
+
+@pytest.mark.parametrize("tick", [False, True])
+def test_a_gap_in_a_senders_numbers_is_an_error(tick: bool) -> None:
     gate = fresh()
-    gate.take(0, 0, Header(1, 0, 0, 5))
+    gate.admits(0, 0, Header(1, 0, 0))
     with pytest.raises(TaskError, match="number 2 of sender 1"):
-        gate.take(0, 1, Header(1, 0, 2, 6))
+        gate.admits(0, 1, Header(1, 0, 2, tick=tick))
 
 
 def test_a_new_attempt_of_a_sender_counts_from_anew() -> None:
     gate = fresh()
-    gate.take(0, 0, Header(1, 0, 7, 5))
-    gate.take(0, 1, Header(1, 1, 0, 6))
-    assert gate.positions == (2,)
+    assert gate.admits(0, 0, Header(1, 0, 7))
+    assert gate.admits(0, 1, Header(1, 1, 0))
 
 
 def test_an_attempt_that_goes_on_in_another_process_counts_from_anew() -> None:
     gate = fresh()
-    gate.take(0, 0, Header(1, 0, 7, 5))
-    gate.take(0, 1, Header(1, 0, 0, 6))
+    gate.admits(0, 0, Header(1, 0, 7))
+    gate.admits(0, 1, Header(1, 0, 0))
     with pytest.raises(TaskError, match="number 2 of sender 1"):
-        gate.take(0, 2, Header(1, 0, 2, 6))
+        gate.admits(0, 2, Header(1, 0, 2))
 
 
-@given(st.frozensets(st.integers(0, 2000)))
-def test_ended_senders_survive_in_an_offsets_metadata(senders: frozenset[int]) -> None:
-    assert read_ended(write_ended(senders)) == senders
-    assert len(write_ended(senders)) < 4096, "Kafka's offset.metadata.max.bytes"
+def test_who_does_not_send_here_is_refused() -> None:
+    with pytest.raises(TaskError, match="sender 9, which does not"):
+        fresh().admits(0, 0, Header(9, 0, 0))
 
 
-@pytest.mark.parametrize("metadata", [None, "", "something else"])
-def test_metadata_of_others_says_nothing(metadata: str | None) -> None:
-    assert read_ended(metadata) == frozenset()
-
-
-def test_progress_is_written_per_input_and_read_back() -> None:
-    progress = Progress((5, 0), (frozenset({1}), frozenset()))
-    assert Progress.read(progress.write(["a", "b"], 3)) == progress
+def test_a_subtask_with_few_senders_waits_for_no_others() -> None:
+    gate = InputGate([[2], [0]], [frozenset(), frozenset()])
+    for i, sender in enumerate((2, 0)):
+        assert gate.admits(i, 0, Header(sender, 0, 0, 5 + i, 7))
+        gate.conclude(i, Header(sender, 0, 0, 5 + i, 7))
+    assert (gate.watermark, gate.clock) == (5, 7)

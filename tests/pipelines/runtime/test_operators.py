@@ -1,19 +1,23 @@
-"""Operators on batches, chains of them, and the JSON that print writes."""
+"""Stateless operators, their functions, and the JSON that print writes."""
 
 from __future__ import annotations
 
 import json
 from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import cloudpickle
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.buffers import Batch
+from tailrace.pipelines.functions import FlatMapFunction, MapFunction, RuntimeContext, ValueStateDescriptor
+from tailrace.pipelines.runtime.batch import Batch
 from tailrace.pipelines.runtime.failures import UserCodeError
-from tailrace.pipelines.runtime.operators.build import any_kind, stateless
-from tailrace.pipelines.runtime.operators.chain import Chain
-from tailrace.pipelines.runtime.operators.operator import Operator
+from tailrace.pipelines.runtime.operators.build import build_operator, build_prefix
+from tailrace.pipelines.runtime.operators.context import TaskContext
+from tailrace.pipelines.runtime.operators.operator import Setup
 from tailrace.schemas.types import OperatorConfig
 
 
@@ -25,63 +29,135 @@ def config(kind: str, *functions: Any, **parameters: Any) -> OperatorConfig:
 
 
 def test_results_keep_the_timestamp_of_their_record() -> None:
-    chain = Chain(
-        stateless(
-            [
-                config("flat_map", lambda line: line.split()),
-                config("filter", lambda word: word != "no"),
-                config("map", str.upper),
-            ]
-        )
+    line = build_prefix(
+        [
+            config("flat_map", lambda line: line.split()),
+            config("filter", lambda word: word != "no"),
+            config("map", str.upper),
+        ]
     )
-    assert chain.process(Batch([1, 2, 3], ["a no b", "", "c"])) == Batch([1, 1, 3], ["A", "B", "C"])
+    assert line.process(Batch([1, 2, 3], ["a no b", "", "c"])) == Batch([1, 1, 3], ["A", "B", "C"])
 
 
-class Rich:
+def as_list(values: list[int]) -> Iterable[int]:
+    return values
+
+
+def as_tuple(values: list[int]) -> Iterable[int]:
+    return tuple(values)
+
+
+def as_generator(values: list[int]) -> Iterator[int]:
+    yield from values
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=3)), st.sampled_from([as_list, as_tuple, as_generator]))
+def test_flat_map_takes_whatever_can_be_iterated(
+    values: list[list[int]], function: Callable[[list[int]], Iterable[int]]
+) -> None:
+    line = build_prefix([config("flat_map", function)])
+    given = line.process(Batch(list(range(len(values))), values))
+    assert given == Batch(
+        [i for i, each in enumerate(values) for _ in each], [v for each in values for v in each]
+    )
+
+
+def test_after_an_error_nothing_of_the_batch_is_left() -> None:
+    def failing(value: int) -> int:
+        if value == 2:
+            raise ValueError("two")
+        return value
+
+    line = build_prefix([config("flat_map", lambda value: [value]), config("map", failing)])
+    with pytest.raises(UserCodeError):
+        line.process(Batch([1, 1], [1, 2]))
+    assert line.process(Batch([3], [3])) == Batch([3], [3])
+
+
+class Rich(MapFunction[int, str]):
     """A function with a lifecycle."""
 
     calls: list[str] = []
 
-    def open(self) -> None:
-        self.calls.append("open")
+    def open(self, context: RuntimeContext) -> None:
+        self.calls.append(f"open {context.subtask_index} of {context.parallelism}")
 
-    def __call__(self, value: int) -> int:
-        self.calls.append(f"call {value}")
-        return value
+    def map(self, value: int) -> str:
+        self.calls.append(f"map {value}")
+        return str(value)
 
     def close(self) -> None:
         self.calls.append("close")
 
 
+class RichCallable:
+    """An object with __call__, derived from nothing."""
+
+    def __init__(self) -> None:
+        self.factor = 0
+
+    def open(self, context: RuntimeContext) -> None:
+        self.factor = context.attempt_number
+
+    def __call__(self, value: int) -> int:
+        return value * self.factor
+
+
+class Twice(FlatMapFunction[int, int]):
+    """Without open and close of its own."""
+
+    def flat_map(self, value: int) -> Iterable[int]:
+        return [value, value]
+
+
+def run(operator_config: OperatorConfig, context: TaskContext, batch: Batch) -> list[Any]:
+    found: list[Any] = []
+
+    class Collecting:
+        def emit(self, batch: Batch) -> None:
+            found.extend(batch.values)
+
+    operator = build_operator(Setup(operator_config, context, "", "", lambda *a, **k: None))
+    operator.output = Collecting()  # type: ignore[assignment]
+    operator.open()
+    operator.process(batch)
+    operator.close()
+    return found
+
+
 def test_a_rich_function_is_opened_before_and_closed_after_its_records() -> None:
     Rich.calls.clear()
-    (operator,) = stateless([config("map", Rich())])
-    operator.open()
-    operator.process(Batch([1], [7]))
-    operator.close()
-    assert Rich.calls == ["open", "call 7", "close"]
+    context = TaskContext(subtask_index=1, parallelism=3)
+    assert run(config("map", Rich()), context, Batch([1], [7])) == ["7"]
+    assert Rich.calls == ["open 1 of 3", "map 7", "close"]
+    assert run(config("map", RichCallable()), TaskContext(attempt_number=4), Batch([1], [7])) == [28]
+    assert run(config("flat_map", Twice()), TaskContext(), Batch([1], [7])) == [7, 7]
 
 
-def test_all_are_closed_even_if_one_cannot_be() -> None:
-    closed = []
+def test_a_class_is_a_function_that_makes_objects() -> None:
+    assert run(config("map", str), TaskContext(), Batch([1], [7])) == ["7"]
 
-    class Closing(Operator):
-        def __init__(self, name: str) -> None:
-            self.name = name
 
-        def close(self) -> None:
-            closed.append(self.name)
-            raise OSError(f"{self.name} cannot close")
+def test_state_is_only_there_where_a_keyed_operator_puts_it() -> None:
+    context = TaskContext(operator_name="my map")
+    with pytest.raises(TypeError, match="'my map' asks for the state 'count'"):
+        context.get_state(ValueStateDescriptor("count", int))
 
-    with pytest.raises(OSError, match="a cannot close"):
-        Chain([Closing("a"), Closing("b")]).close()
-    assert closed == ["a", "b"]
+
+def test_metrics_are_by_operator_and_accumulators_by_subtask() -> None:
+    first = TaskContext()
+    first.metrics.counter("seen").inc()
+    first.metrics.counter("seen").inc(2)
+    first.metrics.gauge("temperature", lambda: 21.5)
+    assert first.metrics.values() == {"seen": 3, "temperature": 21.5}
+    first.accumulator("all").inc(2)
+    assert first.accumulator("all").value == 2
 
 
 def test_code_that_cannot_be_loaded_is_the_operators_error() -> None:
     broken = OperatorConfig(operator_id="m", name="m", kind="map", parameters="{}", code=b"no pickle")
     with pytest.raises(UserCodeError):
-        stateless([broken])
+        build_prefix([broken])
 
 
 Point = namedtuple("Point", "x y")
@@ -97,9 +173,13 @@ Point = namedtuple("Point", "x y")
     ],
 )
 def test_print_writes_text_and_what_json_can_hold(value: Any, text: str, record: Any) -> None:
-    said: list[tuple[dict[str, Any], int]] = []
-    (sink,) = any_kind(
-        [config("print", identifier="counts")], 2, 128, lambda data, at: said.append((json.loads(data), at))
-    )
-    assert not sink.process(Batch([99], [value])).values
-    assert said == [({"subtask": 3, "identifier": "counts", "text": text, "record": record}, 99)]
+    said: list[tuple[str, int, dict[str, Any], int]] = []
+
+    def send(topic: str, value: bytes, *, partition: int, timestamp_ms: int) -> None:
+        said.append((topic, partition, json.loads(value), timestamp_ms))
+
+    context = TaskContext(subtask_index=2)
+    setup = Setup(config("print", identifier="counts"), context, "c", "j", send)  # type: ignore[arg-type]
+    build_operator(setup).process(Batch([99], [value]))
+    message = {"subtask": 3, "identifier": "counts", "text": text, "record": record}
+    assert said == [("c.job.j.output", 0, message, 99)]

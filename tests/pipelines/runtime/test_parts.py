@@ -1,7 +1,8 @@
-"""The small parts: lines, frames, the mailbox, pacing, settings, and how a vertex is divided."""
+"""The small parts: frames, the mailbox, pacing, settings, how a vertex is divided, and who goes by the clock."""
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 
@@ -9,13 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.pipelines.runtime.clocks import clocked_edges
 from tailrace.pipelines.runtime.frames import FrameReader, frame
 from tailrace.pipelines.runtime.settings import ExecutionMode, Settings
-from tailrace.pipelines.runtime.stream_task.sources.lines import LineSplitter
-from tailrace.pipelines.runtime.stream_task.mailbox import CAPACITY, Mailbox, SourceRead, TaskCanceled
+from tailrace.pipelines.runtime.stream_task.mailbox import (
+    CAPACITY,
+    HandedOver,
+    Letter,
+    Mailbox,
+    TaskCanceled,
+    Woken,
+)
 from tailrace.pipelines.runtime.stream_task.pacing import LONGEST_S, SHARE, Pacing
 from tailrace.pipelines.runtime.vertex import parts_of
-from tailrace.schemas.types import JobVertex, OperatorConfig
+from tailrace.schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Partitioner
 
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
@@ -23,28 +31,7 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
     return [data[i:j] for i, j in zip([0, *places], [*places, len(data)], strict=True)]
 
 
-texts = st.text(alphabet="ab \r\né", max_size=40)
 places = st.lists(st.integers(0, 60), max_size=6)
-
-
-@given(texts, places)
-def test_lines_do_not_depend_on_how_they_arrive(text: str, at: list[int]) -> None:
-    splitter = LineSplitter("\n")
-    arrived = [line for piece in cut(text.encode(), at) for line in splitter.feed(piece)] + splitter.end()
-    pieces = text.split("\n")
-    last = [pieces[-1]] if pieces[-1] else []
-    assert arrived == [piece.removesuffix("\r") for piece in [*pieces[:-1], *last]]
-
-
-def test_another_delimiter_keeps_carriage_returns() -> None:
-    splitter = LineSplitter("--")
-    assert splitter.feed(b"a\r-") == []
-    assert splitter.feed(b"-b\n--") == ["a\r", "b\n"]
-    assert splitter.end() == []
-
-
-def test_bytes_that_are_no_text_do_not_stop_a_source() -> None:
-    assert LineSplitter("\n").feed(b"\xff\xfe ok\n") == ["\ufffd\ufffd ok"]
 
 
 @given(st.lists(st.binary(max_size=30), max_size=5), places)
@@ -63,8 +50,8 @@ def test_frames_come_back_however_they_arrive(contents: list[bytes], at: list[in
         assert reader.ended
 
 
-def letter(size: int) -> list[tuple[SourceRead, int]]:
-    return [(SourceRead(0, []), size)]
+def letter(size: int) -> list[tuple[Letter, int]]:
+    return [(HandedOver(0, 0, 0, 0, 0, 1, b""), size)]
 
 
 def test_a_full_mailbox_says_so_and_tells_when_it_is_drained() -> None:
@@ -85,16 +72,37 @@ def test_a_cancel_overtakes_what_is_in_the_mailbox() -> None:
         mailbox.take(0)
 
 
-@given(st.lists(st.floats(0, 10), max_size=20))
+times = st.lists(st.floats(0, 10), max_size=20)
+
+
+@given(times)
 def test_commits_take_a_bounded_share_of_the_time(costs: list[float]) -> None:
-    pacing = Pacing(0.03)
+    pacing, now = Pacing(0.03), 0.0
     for cost in costs:
-        pacing.committed(cost)
-        assert 0.03 <= pacing.pause <= LONGEST_S
+        pacing.committed(now, now + cost)
+        now += cost
+        assert now <= pacing.due(now, busy=False) <= now + LONGEST_S
+        assert now + 0.03 <= pacing.due(now, busy=True) <= now + LONGEST_S
     steady = Pacing(0.03)
-    for _ in range(100):
-        steady.committed(0.1)
-    assert steady.pause == pytest.approx(SHARE * 0.1)
+    for i in range(100):
+        steady.committed(i, i + 0.1)
+    assert steady.due(100, busy=True) == pytest.approx(100 + SHARE * 0.1)
+    assert steady.due(99.1, busy=False) == pytest.approx(99.2)
+
+
+def test_a_record_after_a_pause_is_committed_at_once() -> None:
+    pacing = Pacing(0.03)
+    assert pacing.due(0, busy=False) == 0
+    pacing.committed(5, 5.01)
+    assert pacing.due(6, busy=False) == 6
+
+
+def test_waking_ends_the_waiting_once_however_often_it_was_asked_for() -> None:
+    mailbox = Mailbox()
+    mailbox.wake()
+    mailbox.wake()
+    assert mailbox.take(3600) == [Woken()]
+    assert mailbox.take(0) == []
 
 
 def test_settings_have_defaults_and_name_the_key_that_is_wrong() -> None:
@@ -107,28 +115,87 @@ def test_settings_have_defaults_and_name_the_key_that_is_wrong() -> None:
         Settings.of({"execution.commit-interval-ms": "0"})
 
 
+def operator(name: str, upstream: str | None, tag: str | None = None, **parameters: object) -> OperatorConfig:
+    kind = name.rstrip("0123456789")
+    return OperatorConfig(
+        operator_id=name, name=name, kind=kind, parameters=json.dumps(parameters), code=b"", upstream=upstream,
+        output_tag=tag,
+    )  # fmt: skip
+
+
+def leaving(source: str | None) -> JobEdge:
+    return JobEdge(
+        data_set_id="e", source_vertex_id="v", target_vertex_id="w", partitioner=Partitioner.HASH, code=b"",
+        source_operator_id=source,
+    )  # fmt: skip
+
+
+def line(*names: str) -> list[OperatorConfig]:
+    return [operator(name, names[i - 1] if i else None) for i, name in enumerate(names)]
+
+
 @pytest.mark.parametrize(
-    ("kinds", "source", "prefix", "rest"),
+    ("operators", "edges", "in_spark"),
     [
-        (["socket_text_stream", "flat_map"], 1, 1, 0),
-        (["map", "filter", "flat_map"], 0, 3, 0),
-        (["window_reduce", "map", "print"], 0, 0, 3),
-        (["map", "print"], 0, 1, 1),
+        (line("map", "filter", "flat_map"), [None], ["map", "filter", "flat_map"]),
+        (line("map", "print"), [], ["map"]),
+        (line("reduce", "map", "print"), [], []),
+        (line("kafka_source", "map", "flat_map"), [None], ["map", "flat_map"]),
+        (line("kafka_source", "print"), [], []),
+        (line("socket_text_stream", "flat_map"), [None], []),
+        (line("co_map", "map"), [None], []),
+        # Rich functions live as long as their attempt.
+        ([operator("map", None), operator("map2", "map", rich=True)], [None], ["map"]),
+        # What has two consumers is the end of the line, and each of them in the StreamTask.
+        ([*line("map", "filter"), operator("filter2", "map")], [None, "filter"], ["map"]),
+        (line("map", "filter"), ["map", "filter"], ["map"]),
+        ([*line("kafka_source", "map"), operator("map2", "kafka_source")], [None, "map"], []),
+        (line("kafka_source", "map"), ["kafka_source"], []),
     ],
 )
-def test_a_vertex_is_divided_at_its_first_operator_that_is_not_stateless(
-    kinds: list[str], source: int, prefix: int, rest: int
+def test_the_plain_stateless_line_from_the_head_runs_in_spark(
+    operators: list[OperatorConfig], edges: list[str | None], in_spark: list[str]
 ) -> None:
-    operators = tuple(
-        OperatorConfig(operator_id=str(i), name=kind, kind=kind, parameters="{}", code=b"")
-        for i, kind in enumerate(kinds)
-    )
-    parts = parts_of(
-        JobVertex(
-            vertex_id="0", name="v", operators=operators, parallelism=1, max_parallelism=128,
-            slot_sharing_group="default",
-        )
+    vertex = JobVertex(
+        vertex_id="v", name="v", operators=tuple(operators), parallelism=1, max_parallelism=128,
+        slot_sharing_group="default",
     )  # fmt: skip
-    assert (parts.source is not None, len(parts.prefix), len(parts.rest)) == (bool(source), prefix, rest)
-    found = [*([parts.source] if parts.source else []), *parts.prefix, *parts.rest]
-    assert found == list(operators)
+    parts = parts_of(vertex, [leaving(source) for source in edges])
+    assert [each.operator_id for each in parts.prefix] == in_spark
+    assert [*([parts.source] if parts.source else []), *parts.prefix, *parts.rest] == operators
+    before = parts.before_rest
+    assert [
+        each for each in parts.rest if each.upstream == (before.operator_id if before else None)
+    ] or not parts.rest
+
+
+def test_processing_time_is_told_where_something_behind_goes_by_it() -> None:
+    def vertex(name: str, kind: str, **parameters: object) -> JobVertex:
+        return JobVertex(
+            vertex_id=name, name=name, operators=(operator(kind, None, **parameters),), parallelism=1,
+            max_parallelism=128, slot_sharing_group="default",
+        )  # fmt: skip
+
+    def edge(source: str, target: str) -> JobEdge:
+        return JobEdge(
+            data_set_id=f"{source}-{target}", source_vertex_id=source, target_vertex_id=target,
+            partitioner=Partitioner.HASH, code=b"",
+        )  # fmt: skip
+
+    graph = JobGraph(
+        name="j",
+        vertices=(
+            vertex("source", "collection"),
+            vertex("map", "map"),
+            vertex("event", "window", assigner={"time": "event"}),
+            vertex("processing", "window", assigner={"time": "processing"}),
+            vertex("print", "print"),
+        ),
+        edges=(
+            edge("source", "map"),
+            edge("map", "event"),
+            edge("map", "processing"),
+            edge("processing", "print"),
+        ),
+    )
+    assert clocked_edges(graph) == {"source-map", "map-processing"}

@@ -2,83 +2,222 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
+from typing import Any
 
+import cloudpickle
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.pipelines.graph.execution_graph import IntermediateResult
 from tailrace.pipelines.graph.key_groups import subtask_of
-from tailrace.pipelines.runtime.buffers import Batch, BufferCodec, Header
-from tailrace.pipelines.runtime.stream_task.record_writer import Channel, ChannelWriter, RecordWriter
-from tailrace.pipelines.types import Types
-from tailrace.schemas.types import Partitioner
+from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header
+from tailrace.pipelines.runtime.failures import UserCodeError
+from tailrace.pipelines.runtime.stream_task import partitioning
+from tailrace.pipelines.runtime.stream_task.partitioning import partition_of
+from tailrace.pipelines.runtime.stream_task.record_writer import ChannelWriter, RecordWriter
+from tailrace.pipelines.types import RecordType, Types
+from tailrace.schemas.types import JobEdge, Partitioner
 
-TYPE = Types.STRING()
-CODEC = BufferCodec(TYPE)
+PAIR = Types.TUPLE([str, int])
+CODEC = BufferCodec(PAIR)
+ALL_TO_ALL = [Partitioner.HASH, Partitioner.REBALANCE, Partitioner.SHUFFLE, Partitioner.CUSTOM]
 
-words = st.lists(st.lists(st.text(max_size=3), max_size=20), max_size=5)
-
-
-def writer(partitioner: Partitioner, partitions: int, subtask: int = 0) -> RecordWriter:
-    select = (lambda word: word) if partitioner is Partitioner.HASH else None
-    channel = Channel("channel", partitions, partitioner, 128, select)
-    return RecordWriter([ChannelWriter(channel, TYPE, subtask, 4)])
+pair = st.tuples(st.text(max_size=3), st.integers(0, 9))
+batches = st.lists(st.lists(pair, max_size=100), max_size=4)
+forms = st.sampled_from(["rows", "columns"])
 
 
-def written(
-    partitioner: Partitioner, partitions: int, batches: list[list[str]]
-) -> dict[int, list[tuple[Header, Batch]]]:
-    target = writer(partitioner, partitions)
+def edge(partitioner: Partitioner, key_field: str | None = None, functions: Any = None) -> JobEdge:
+    defaults: dict[Partitioner, tuple[Any, ...]] = {
+        Partitioner.HASH: (lambda each: each[0],),
+        Partitioner.CUSTOM: (lambda key, count: key % count, lambda each: each[1]),
+    }
+    chosen = functions or defaults.get(partitioner)
+    return JobEdge(
+        data_set_id="channel", source_vertex_id="a", target_vertex_id="b", partitioner=partitioner,
+        code=cloudpickle.dumps(chosen) if chosen else b"",
+        parameters=json.dumps({"key_type": "str", "key_field": key_field}),
+    )  # fmt: skip
+
+
+def writer(
+    joined: JobEdge,
+    partitions: int,
+    *,
+    senders: int = 1,
+    subtask: int = 0,
+    of: RecordType = PAIR,
+    clocked: bool = True,
+) -> ChannelWriter:
+    reachable = IntermediateResult(joined, senders, partitions, range(senders)).partitions_of(subtask)
+    partition = partition_of(
+        joined, of, reachable=reachable, partitions=partitions, max_parallelism=128, subtask=subtask
+    )
+    return ChannelWriter("channel", of, partition, reachable, subtask=subtask, attempt=4, clocked=clocked)
+
+
+def batch_of(values: list[tuple[str, int]], form: str, timestamp: int = 0) -> Batch:
+    batch = Batch([timestamp] * len(values), values)
+    return batch if form == "rows" else CODEC.decode(CODEC.encode(Header(0, 0, 0), batch))[1]
+
+
+def written(target: ChannelWriter, given: list[Batch]) -> dict[int, list[tuple[Header, Batch]]]:
     found = defaultdict(list)
-    for number, values in enumerate(batches):
-        target.write(Batch([number] * len(values), values))
+    for number, batch in enumerate(given):
+        if len(batch):
+            target.write(batch)
         for outgoing in target.flush(number):
             found[outgoing.partition].append(CODEC.decode(outgoing.data))
     return found
 
 
-def values_by_partition(found: dict[int, list[tuple[Header, Batch]]]) -> dict[int, list[str]]:
+def values_by_partition(found: dict[int, list[tuple[Header, Batch]]]) -> dict[int, list[Any]]:
     return {partition: [v for _, batch in each for v in batch.values] for partition, each in found.items()}
 
 
-@given(words, st.integers(1, 5))
-def test_hash_sends_each_record_where_its_key_belongs(batches: list[list[str]], partitions: int) -> None:
-    found = values_by_partition(written(Partitioner.HASH, partitions, batches))
-    for partition, values in found.items():
-        assert {subtask_of(value, 128, partitions) for value in values} == {partition}
-    assert Counter(v for each in found.values() for v in each) == Counter(v for b in batches for v in b)
+@given(batches, st.integers(1, 5), forms, st.sampled_from(["f0", None]))
+def test_hash_sends_each_record_where_its_key_belongs_by_row_and_by_column(
+    given: list[list[tuple[str, int]]], partitions: int, form: str, key_field: str | None
+) -> None:
+    target = writer(edge(Partitioner.HASH, key_field), partitions)
+    found = values_by_partition(written(target, [batch_of(values, form) for values in given]))
+    sent = [value for values in given for value in values]
+    for partition in range(partitions):
+        mine = [value for value in sent if subtask_of(value[0], 128, partitions) == partition]
+        assert found.get(partition, []) == mine, "in order"
 
 
-@given(words, st.integers(1, 5))
-def test_rebalance_loses_nothing_and_is_even(batches: list[list[str]], partitions: int) -> None:
-    found = values_by_partition(written(Partitioner.REBALANCE, partitions, batches))
-    assert Counter(v for each in found.values() for v in each) == Counter(v for b in batches for v in b)
+@given(batches, st.integers(1, 5), forms, st.sampled_from(ALL_TO_ALL))
+def test_each_record_goes_to_one_partition_and_keeps_its_place_there(
+    given: list[list[tuple[str, int]]], partitions: int, form: str, partitioner: Partitioner
+) -> None:
+    numbered = [[(word, i * 1000 + j) for j, (word, _) in enumerate(each)] for i, each in enumerate(given)]
+    target = writer(edge(partitioner), partitions)
+    found = values_by_partition(written(target, [batch_of(values, form) for values in numbered]))
+    assert Counter(v for each in found.values() for v in each) == Counter(v for b in numbered for v in b)
+    for values in found.values():
+        assert values == sorted(values, key=lambda value: value[1])
+
+
+@given(batches, st.integers(1, 5), forms)
+def test_rebalance_is_even(given: list[list[tuple[str, int]]], partitions: int, form: str) -> None:
+    target = writer(edge(Partitioner.REBALANCE), partitions, subtask=0)
+    found = values_by_partition(written(target, [batch_of(values, form) for values in given]))
     sizes = [len(found.get(partition, [])) for partition in range(partitions)]
     assert max(sizes) - min(sizes) <= 1
 
 
-@given(words, st.integers(1, 5))
-def test_broadcast_sends_all_to_all_in_order(batches: list[list[str]], partitions: int) -> None:
-    found = values_by_partition(written(Partitioner.BROADCAST, partitions, batches))
+@given(
+    batches, st.integers(1, 5), st.integers(1, 5), st.sampled_from([Partitioner.RESCALE, Partitioner.FORWARD])
+)
+def test_pointwise_edges_reach_some_partitions_and_together_all(
+    given: list[list[tuple[str, int]]], senders: int, partitions: int, partitioner: Partitioner
+) -> None:
+    if partitioner is Partitioner.FORWARD:
+        partitions = senders
+    joined = edge(partitioner)
+    told: Counter[int] = Counter()
+    for subtask in range(senders):
+        target = writer(joined, partitions, senders=senders, subtask=subtask)
+        reached = set(values_by_partition(written(target, [batch_of(each, "rows") for each in given])))
+        told.update(each.partition for each in target.flush(9, tell_all=True))
+        result = IntermediateResult(joined, senders, partitions, range(senders))
+        assert reached <= {p for p in range(partitions) if subtask in result.producers_of(p)}
+    assert told == {p: len(result.producers_of(p)) for p in range(partitions)}
+
+
+@given(batches, st.integers(1, 5))
+def test_broadcast_sends_all_to_all_in_order(given: list[list[tuple[str, int]]], partitions: int) -> None:
+    found = values_by_partition(
+        written(writer(edge(Partitioner.BROADCAST), partitions), [batch_of(each, "rows") for each in given])
+    )
     for partition in range(partitions):
-        assert found.get(partition, []) == [v for batch in batches for v in batch]
+        assert found.get(partition, []) == [v for each in given for v in each]
 
 
-@given(words, st.integers(1, 5))
-def test_numbers_on_a_channel_have_no_gap(batches: list[list[str]], partitions: int) -> None:
-    for each in written(Partitioner.HASH, partitions, batches).values():
+def test_global_sends_all_to_the_first_and_tells_all() -> None:
+    target = writer(edge(Partitioner.GLOBAL), 3)
+    target.write(batch_of([("a", 1), ("b", 2)], "rows"))
+    assert [len(CODEC.decode(each.data)[1]) for each in target.flush(1, tell_all=True)] == [2, 0, 0]
+
+
+@pytest.mark.parametrize("place", [-1, 3, "first"])
+def test_a_partitioner_must_give_a_partition(place: Any) -> None:
+    target = writer(edge(Partitioner.CUSTOM, functions=(lambda key, count: place, lambda each: each)), 3)
+    with pytest.raises(UserCodeError):
+        target.write(batch_of([("a", 1)], "rows"))
+
+
+@pytest.mark.parametrize("of", [Types.TUPLE([Types.OPTIONAL(str), int]), Types.PICKLED_BYTE_ARRAY()])
+def test_keys_that_are_no_plain_column_are_selected(of: RecordType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitioning, "_FEW", 1)
+    target = writer(edge(Partitioner.HASH, "f0"), 4, of=of)
+    values = [(None, 1), ("a", 2), ("b", 3)] if of != PAIR else []
+    target.write(Batch([0] * 3, values))
+    codec = BufferCodec(of)
+    for outgoing in target.flush(0):
+        for value in codec.decode(outgoing.data)[1].values:
+            assert subtask_of(value[0], 128, 4) == outgoing.partition
+
+
+@given(batches, st.integers(1, 5))
+def test_numbers_on_a_channel_have_no_gap(given: list[list[tuple[str, int]]], partitions: int) -> None:
+    target = writer(edge(Partitioner.HASH), partitions)
+    for each in written(target, [batch_of(values, "rows") for values in given]).values():
         assert [header.sequence for header, _ in each] == list(range(len(each)))
         assert {(header.sender, header.attempt) for header, _ in each} == {(0, 4)}
 
 
 def test_every_channel_is_told_the_time_and_the_end() -> None:
-    target = writer(Partitioner.HASH, 3)
-    told = [CODEC.decode(each.data) for each in target.flush(77, tell_all=True)]
-    assert [(header.watermark, header.ends, len(batch)) for header, batch in told] == [(77, False, 0)] * 3
-    assert target.told == 77
-    ended = [CODEC.decode(each.data)[0] for each in target.flush(78, ends=True, tell_all=True)]
-    assert all(header.ends for header in ended)
+    target = writer(edge(Partitioner.HASH), 3)
+    target.advance_watermark(77)
+    target.set_idle(True)
+    told = [CODEC.decode(each.data) for each in target.flush(80, tell_all=True)]
+    assert [(h.watermark, h.clock, h.idle, h.ends, len(batch)) for h, batch in told] == [
+        (77, 80, True, False, 0)
+    ] * 3
+    assert not target.is_behind(80)
+    ended = [CODEC.decode(each.data)[0] for each in target.flush(END_OF_TIME, ends=True, tell_all=True)]
+    assert all(header.ends and header.watermark == END_OF_TIME for header in ended)
+
+
+def test_each_channel_has_its_own_event_time() -> None:
+    early, late = writer(edge(Partitioner.HASH), 1), writer(edge(Partitioner.HASH), 1)
+    early.advance_watermark(5)
+    late.advance_watermark(9)
+    headers = [CODEC.decode(each.data)[0] for each in RecordWriter([early, late]).flush(7, tell_all=True)]
+    assert [(header.watermark, header.clock) for header in headers] == [(5, 7), (9, 7)]
+
+
+@pytest.mark.parametrize("clocked", [True, False])
+def test_processing_time_is_told_only_where_somebody_goes_by_it(clocked: bool) -> None:
+    target = writer(edge(Partitioner.HASH), 2, clocked=clocked)
+    assert target.is_behind(1000) is clocked
+    target.advance_watermark(3)
+    assert target.is_behind(NO_WATERMARK)
+
+
+def test_time_is_told_by_ticks_once_a_partition_knows_the_attempt() -> None:
+    target = writer(edge(Partitioner.HASH), 2)
+    ticked: list[Header] = []
+    sent: list[Header] = []
+
+    def into(found: list[Header]) -> Any:
+        return lambda topic, partition, data: found.append(CODEC.decode(data)[0])
+
+    records = RecordWriter([target])
+    records.tell(5, into(ticked), into(sent))
+    assert (len(ticked), [header.sequence for header in sent]) == (0, [0, 0])
+    records.tell(6, into(ticked), into(sent))
+    assert [(header.tick, header.sequence, header.clock) for header in ticked] == [(True, 1, 6)] * 2
+    records.tell(6, into(ticked), into(sent))
+    assert (len(ticked), len(sent)) == (2, 2), "nothing new"
+    assert [CODEC.decode(each.data)[0].sequence for each in target.flush(7, tell_all=True)] == [1, 1]
 
 
 def test_nothing_is_sent_when_nothing_happened() -> None:
-    assert list(writer(Partitioner.HASH, 3).flush(1)) == []
+    assert list(writer(edge(Partitioner.HASH), 3).flush(1)) == []

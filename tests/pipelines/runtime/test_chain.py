@@ -1,0 +1,161 @@
+"""The tree of a vertex's operators: who gets what, in which order, and how it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.buffers import END_OF_TIME
+from tailrace.pipelines.runtime.operators.chain import OperatorChain
+from tailrace.pipelines.runtime.operators.operator import Operator
+from tailrace.schemas.types import OperatorConfig
+
+Story = list[tuple[str, str]]
+
+
+class Told(Operator):
+    """Passes everything on, says what it was told, and emits a last record when it is finished."""
+
+    def __init__(self, name: str, story: Story) -> None:
+        self.name = name
+        self.story = story
+
+    def _note(self, what: object) -> None:
+        self.story.append((self.name, str(what)))
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        self._note(f"{batch.values} of {input_index}")
+        self.output.emit(batch)
+        self.output.emit_side("side", batch)
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._note("end of event time" if watermark == END_OF_TIME else f"watermark {watermark}")
+        super().advance_watermark(watermark)
+
+    def advance_clock(self, clock: int) -> None:
+        self._note("end of the clock" if clock == END_OF_TIME else f"clock {clock}")
+
+    def set_idle(self, idle: bool) -> None:
+        self._note(f"idle {idle}")
+        super().set_idle(idle)
+
+    def finish(self) -> None:
+        self._note("finish")
+        self.output.emit(Batch([0], [f"last of {self.name}"]))
+
+    def before_commit(self) -> None:
+        self._note("before commit")
+
+    def close(self) -> None:
+        self._note("close")
+        raise OSError(f"{self.name} cannot close")
+
+
+class Recorded:
+    """A channel."""
+
+    def __init__(self, name: str, story: Story) -> None:
+        self.name = name
+        self.story = story
+
+    def write(self, batch: Batch) -> None:
+        self.story.append((self.name, str(batch.values)))
+
+    def advance_watermark(self, watermark: int) -> None:
+        self.story.append((self.name, "end" if watermark == END_OF_TIME else f"watermark {watermark}"))
+
+    def set_idle(self, idle: bool) -> None:
+        self.story.append((self.name, f"idle {idle}"))
+
+
+def config(name: str, upstream: str | None, tag: str | None = None) -> OperatorConfig:
+    return OperatorConfig(
+        operator_id=name, name=name, kind="map", parameters="{}", code=b"", upstream=upstream, output_tag=tag
+    )
+
+
+def tree(story: Story, before: str | None = None) -> OperatorChain:
+    r"""head -> (left -> last), right from its side output; a channel each from head, last, and right's side output."""
+    configs = [
+        config("head", before),
+        config("left", "head"),
+        config("last", "left"),
+        config("right", "head", "side"),
+    ]
+    channels = [("head", None), ("last", None), ("right", "side"), ("left", "nobody emits this")]
+    return OperatorChain(
+        configs,
+        [Told(each.name, story) for each in configs],
+        [(of, tag, Recorded(f"channel of {of}", story)) for of, tag in channels],
+        before,
+    )
+
+
+def records(story: Story) -> Story:
+    return [(name, what) for name, what in story if what.startswith("[")]
+
+
+@pytest.mark.parametrize("before", [None, "a source"])
+def test_records_go_wherever_their_output_leads(before: str | None) -> None:
+    story: Story = []
+    tree(story, before).process(Batch([1], ["x"]))
+    assert records(story) == [
+        ("head", "['x'] of 0"),
+        ("channel of head", "['x']"),
+        ("left", "['x'] of 0"),
+        ("last", "['x'] of 0"),
+        ("channel of last", "['x']"),
+        ("right", "['x'] of 0"),
+        ("channel of right", "['x']"),
+    ]
+
+
+def test_only_the_head_has_a_second_input() -> None:
+    story: Story = []
+    tree(story).process(Batch([1], ["x"]), 1)
+    assert [what for _, what in story if " of 1" in what] == ["['x'] of 1"]
+
+
+def test_watermarks_and_idleness_go_to_every_output() -> None:
+    for said in ("watermark 7", "idle True"):
+        story: Story = []
+        chain = tree(story)
+        chain.advance_watermark(7) if said == "watermark 7" else chain.set_idle(True)
+        assert sorted(name for name, what in story if what == said) == sorted(
+            ["head", "left", "last", "right"]
+            + [f"channel of {name}" for name in ("head", "left", "last", "right")]
+        )
+
+
+def test_the_clock_is_told_in_the_trees_order() -> None:
+    story: Story = []
+    tree(story).advance_clock(9)
+    assert story == [(name, "clock 9") for name in ("head", "left", "last", "right")]
+
+
+def test_nobody_learns_of_the_end_before_all_that_comes_from_those_before_it() -> None:
+    story: Story = []
+    tree(story, "a source").finish()
+    for name in ("head", "left", "last", "right"):
+        own = [what for each, what in story if each == name]
+        ends = ["end of the clock", "end of event time", "finish"]
+        assert own[-3:] == ends
+        assert not set(ends) & set(own[:-3])
+    assert [what for name, what in story if name == "channel of last"] == [
+        "['last of head']",
+        "['last of left']",
+        "['last of last']",
+        "end",
+    ]
+
+
+def test_all_are_closed_even_if_one_cannot_be() -> None:
+    story: Story = []
+    with pytest.raises(OSError, match="head cannot close"):
+        tree(story).close()
+    assert story == [(name, "close") for name in ("head", "left", "last", "right")]
+
+
+def test_an_operator_that_follows_nobody_is_refused() -> None:
+    with pytest.raises(ValueError, match="'x' follows somebody else"):
+        OperatorChain([config("x", "somebody else")], [Told("x", [])], [])
