@@ -6,7 +6,7 @@ import collections.abc
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ..types import PICKLED, RecordType
@@ -48,13 +48,19 @@ def type_argument(cls: type, base: type, index: int) -> object:
         arguments = typing.get_args(parent)
         if origin is base:
             return arguments[index] if index < len(arguments) else None
-        found = type_argument(origin, base, index)
-        if not isinstance(found, TypeVar):
-            return found
-        parameters = getattr(origin, "__parameters__", ())
-        if found in parameters and parameters.index(found) < len(arguments):
-            return arguments[parameters.index(found)]
+        given = dict(zip(getattr(origin, "__parameters__", ()), arguments, strict=False))
+        return _filled_in(type_argument(origin, base, index), given)
     return None
+
+
+def _filled_in(hint: Any, given: Mapping[object, object]) -> object:
+    """A hint with type variables replaced by what stands for them."""
+    if isinstance(hint, TypeVar):
+        return given.get(hint, hint)
+    inside = getattr(hint, "__parameters__", ())
+    if isinstance(hint, type) or not inside:
+        return hint
+    return hint[tuple(given.get(each, each) for each in inside)]
 
 
 def _is_open(hint: object) -> bool:

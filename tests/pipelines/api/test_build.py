@@ -135,7 +135,7 @@ FILES = {
     "raise ValueError('two\\nlines')": "program.py:6: program.py raised ValueError: two lines",
     "sys.exit(3)": "program.py:6: program.py exited with status 3",
     "sys.exit('no port')": "program.py:6: program.py: no port",
-    "env.socket_text_stream('h', 1).map(3)": "map at program.py:6: it needs a function, not int 3",
+    "env.socket_text_stream('h', 1).map(3)": "map at program.py:6: it needs a function or a MapFunction, not int 3",
     "import json; json.loads('{')": "program.py:6: program.py raised JSONDecodeError",
     "raise GeneratorExit": "program.py:6: program.py raised GeneratorExit",
 }
@@ -253,8 +253,7 @@ def test_a_graph_that_cannot_be_run_is_refused(program: Program) -> None:
     program(
         """
         def main():
-            stream = env.socket_text_stream("h", 1)
-            env.change(stream._id, parallelism=3)
+            env.socket_text_stream("h", 1)._set(parallelism=3)
             env.execute("three readers")
         """,
         "entry.py",
