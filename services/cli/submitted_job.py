@@ -179,6 +179,7 @@ class SubmittedJob:
         printing.join()
         if printing.failure is not None:
             # Inside the program this would look like the program's own mistake.
+            self._told = True
             self._give_up(printing.failure)
             raise printing.failure
         self._tell()
