@@ -80,10 +80,10 @@ class ColumnFolding:
         )
         by = ["key"] if windows is None else ["window", "key"]
         folds = [("row", "min"), ("time", "max"), *([] if by_record else [("field", wanted)])]
-        # One thread: groups are then in the order in which they first appear.
         grouped = table.group_by(by, use_threads=False).aggregate(folds)
-        first = _whole(grouped["row_min"])
-        rows = self._extreme_rows(columns, windows) if by_record else first
+        # Arrow promises no order of its groups.
+        grouped = grouped.take(pa.array(np.argsort(_whole(grouped["row_min"]).to_numpy())))
+        rows = self._extreme_rows(columns, windows) if by_record else _whole(grouped["row_min"])
         folded = [column.take(rows) for column in columns]
         if not by_record:
             folded[self._field] = _whole(grouped[f"field_{wanted}"])
