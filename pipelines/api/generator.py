@@ -201,7 +201,7 @@ class _Generator:
             kind=own.KIND,
             name=own.name,
             parameters=msgspec.json.encode(own.parameters(surroundings)).decode(),
-            code=dump_functions(own.functions(), operator=own.step, location=own.location),
+            code=dump_functions(own.functions(), operator=own.step, location=own.location, what=own.CODE),
             parallelism=parallelism,
             max_parallelism=max_parallelism,
             slot_sharing_group=(

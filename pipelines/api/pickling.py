@@ -18,8 +18,10 @@ from .locations import is_users
 _PACKAGE = __name__.split(".", 1)[0]
 
 
-def dump_functions(functions: Sequence[object], *, operator: str, location: str | None) -> bytes:
-    """The functions for OperatorConfig.code or JobEdge.code; empty for none.
+def dump_functions(
+    functions: Sequence[object], *, operator: str, location: str | None, what: str = "function"
+) -> bytes:
+    """The functions for OperatorConfig.code or JobEdge.code; empty for none. `what` they are, for people.
 
     Raises ProgramError where they cannot be pickled.
     """
@@ -31,7 +33,7 @@ def dump_functions(functions: Sequence[object], *, operator: str, location: str 
         return bytes(cloudpickle.dumps(tuple(functions)))
     except Exception as error:  # a user's own __reduce__ may raise anything
         raise ProgramError(
-            f"its function cannot be sent to the cluster: {type(error).__name__}: {error};"
+            f"its {what} cannot be sent to the cluster: {type(error).__name__}: {error};"
             " make what cannot be pickled in open() of a rich function, or inside the function",
             operator=operator,
             location=location,

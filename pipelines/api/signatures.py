@@ -124,7 +124,8 @@ def called(function: Function) -> Any:
 
 
 def _wanted(signature: Signature) -> str:
-    names = [] if signature.base is None else [f"a {signature.base.__name__}"]
+    name = "" if signature.base is None else signature.base.__name__
+    names = [f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"] if name else []
     return " or ".join([*(["a function"] if signature.plain else []), *names])
 
 

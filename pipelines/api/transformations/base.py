@@ -40,6 +40,8 @@ class Physical(Transformation):
     """A transformation that becomes an operator. What is None is decided when the graph is made."""
 
     KIND: ClassVar[OperatorKind]
+    CODE: ClassVar[str] = "function"
+    """What `functions` are, for people."""
 
     name: str
     output_type: RecordType | None

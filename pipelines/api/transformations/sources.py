@@ -37,6 +37,7 @@ class Collection(Physical):
     """Records that the program itself has."""
 
     KIND = OperatorKind.COLLECTION
+    CODE = "list of records"
 
     records: list[Any]
 

@@ -1,0 +1,471 @@
+"""What is wrong with a program is said in one line, with the step and the line of the program."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from api_programs import (
+    LATE,
+    ODD,
+    Count,
+    Either,
+    Fired,
+    Join,
+    Latest,
+    Split,
+    Trade,
+    Upper,
+    Volume,
+    bigger,
+    size_of,
+    symbol,
+    timed,
+    trades,
+)
+
+from tailrace.pipelines.api import (
+    CoMapFunction,
+    DataStream,
+    EventTimeSessionWindows,
+    FileSink,
+    FileSource,
+    Formats,
+    KafkaSink,
+    KafkaSource,
+    MapFunction,
+    OutputTag,
+    ProgramError,
+    SlidingEventTimeWindows,
+    StartingOffsets,
+    StreamExecutionEnvironment,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WatermarkStrategy,
+)
+
+Env = StreamExecutionEnvironment
+FILE = os.path.relpath(__file__)
+FIVE_SECONDS = TumblingProcessingTimeWindows.of(seconds=5)
+EVENT = TumblingEventTimeWindows.of(seconds=5)
+
+
+def length(line: str) -> int:
+    return len(line)
+
+
+def words(line: str) -> Iterator[str]:
+    yield from line.split()
+
+
+def takes_two(a: str, b: str) -> str:
+    return a + b
+
+
+async def asynchronous(line: str) -> str:
+    return line
+
+
+class TwoArguments(MapFunction[str, str]):
+    def map(self, value: str, more: str) -> str:  # type: ignore[override]
+        return value + more
+
+
+class OpensAlone:
+    def open(self) -> None: ...
+
+    def __call__(self, line: str) -> str:
+        return line
+
+
+def lists(line: str) -> list[int]:
+    return []
+
+
+lock = threading.Lock()
+
+Mistake = Callable[[Env, Any], object]
+
+MISTAKES: list[tuple[Mistake, str]] = [
+    # functions
+    (lambda env, s: s.map("split"), "map at {}: it needs a function or a MapFunction, not str 'split'"),
+    (
+        lambda env, s: s.map(takes_two),
+        "map at {}: its function takes_two(a: 'str', b: 'str') -> 'str' cannot",
+    ),
+    (lambda env, s: s.map(TwoArguments()), "map at {}: its function TwoArguments.map("),
+    (
+        lambda env, s: s.map(TwoArguments),
+        "map at {}: it needs an object, not the class TwoArguments: write Two",
+    ),
+    (
+        lambda env, s: s.map(OpensAlone()),
+        "map at {}: its function OpensAlone.open() -> 'None' cannot be called with 1 arg",
+    ),
+    (
+        lambda env, s: s.flat_map(Upper()),
+        "flat_map at {}: it needs a function or a FlatMapFunction, not the Map",
+    ),
+    (
+        lambda env, s: s.filter(words),
+        "filter at {}: its function words yields values instead of returning one",
+    ),
+    (lambda env, s: s.flat_map(asynchronous), "flat_map at {}: its function asynchronous is async"),
+    (lambda env, s: s.process(length), "process at {}: it needs a ProcessFunction, not function <function"),
+    (lambda env, s: s.foreach(takes_two), "foreach at {}: its function takes_two("),
+    # settings
+    (lambda env, s: s.set_parallelism(0), "set_parallelism at {}: the parallelism is 0, not an integer"),
+    (
+        lambda env, s: s.set_parallelism(2),
+        "set_parallelism at {}: Source: Socket Stream cannot have more than 1",
+    ),
+    (lambda env, s: s.map(length).set_parallelism("2"), "set_parallelism at {}: the parallelism is '2'"),
+    (lambda env, s: s.uid(""), "uid at {}: a uid cannot be empty"),
+    (lambda env, s: s.name(" "), "name at {}: the name is ' '"),
+    (lambda env, s: Env(parallelism=0), "StreamExecutionEnvironment at {}: the parallelism"),
+    # fields and keys
+    (
+        lambda env, s: trades(env).key_by("sym"),
+        "key_by at {}: Trade has no field 'sym'; its fields: symbol, price,",
+    ),
+    (lambda env, s: trades(env).key_by(0), "key_by at {}: Trade has no field 0; its fields"),
+    (lambda env, s: s.key_by("length"), "key_by at {}: str has no field 'length'; its fields: none"),
+    (
+        lambda env, s: env.from_collection([(1, "a")]).key_by(2),
+        "key_by at {}: tuple[int, str] has no field 2",
+    ),
+    (lambda env, s: s.key_by(3.5), "key_by at {}: it needs a function, not float 3.5"),
+    (lambda env, s: s.key_by(lists), "key_by at {}: a key of type list[int] has no form that is the same in"),
+    (
+        lambda env, s: trades(env).key_by(symbol).sum("symbol"),
+        "sum at {}: its field 'symbol' is str, not a number",
+    ),
+    (
+        lambda env, s: trades(env).key_by(symbol).sum(),
+        "sum at {}: the record is Trade, not a number: say of which",
+    ),
+    (lambda env, s: trades(env).key_by(symbol).max_by("no"), "max_by at {}: Trade has no field 'no'"),
+    (
+        lambda env, s: s.map(lambda x: x).key_by(length).sum(1),
+        "sum at {}: the type of the records is not known",
+    ),
+    (
+        lambda env, s: s.map(lambda x: x).key_by(length).sum(),
+        "sum at {}: the record is pickled, not a number",
+    ),
+    (lambda env, s: s.partition_custom(length, length), "partition_custom at {}: its function length("),
+    # several streams
+    (lambda env, s: s.union(), "union at {}: it needs one or more other streams"),
+    (lambda env, s: s.union(s.map(length)), "union at {}: the streams' records differ: str and int"),
+    (
+        lambda env, s: s.union(Env().from_collection([""])),
+        "union at {}: the streams belong to two environments",
+    ),
+    (lambda env, s: s.connect("x"), "connect at {}: it needs a stream, not 'x'"),
+    (lambda env, s: s.connect(s).map(length), "map at {}: it needs a CoMapFunction, not function"),
+    (
+        lambda env, s: s.connect(s).map(Either(), length),
+        "map at {}: a Either is for both streams: give it alone",
+    ),
+    (
+        lambda env, s: s.connect(s).process(Join()),
+        "process at {}: its function needs keys for its state: call key",
+    ),
+    (
+        lambda env, s: s.key_by(length).connect(s.key_by(str.lower, str)).process(Join()),
+        "process at {}: the keys of the two streams differ: int and str",
+    ),
+    # state and side outputs
+    (lambda env, s: s.process(Count()), "process at {}: Count needs keys for its state: call key_by first"),
+    (
+        lambda env, s: s.key_by(length).process(Latest()),
+        "process at {}: it needs a KeyedProcessFunction, not the Co",
+    ),
+    (
+        lambda env, s: s.map(length).get_side_output(ODD),
+        "get_side_output at {}: Map has no side outputs: use",
+    ),
+    (
+        lambda env, s: s.process(Split()).get_side_output("odd"),
+        "get_side_output at {}: it needs an OutputTag",
+    ),
+    (
+        lambda env, s: [
+            stream.get_side_output(OutputTag("odd", of))
+            for stream in [s.process(Split())]
+            for of in (int, str)
+        ],
+        "get_side_output at {}: the side output 'odd' of Process has records of type int, not str",
+    ),
+    # windows and time
+    (lambda env, s: s.key_by(length).window(5), "window at {}: it needs a window assigner such as"),
+    (lambda env, s: s.window_all(EVENT.of), "window_all at {}: it needs a window assigner"),
+    (
+        lambda env, s: s.key_by(length).window(FIVE_SECONDS).reduce(length),
+        "reduce at {}: its function length(",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(FIVE_SECONDS).aggregate(bigger),
+        "aggregate at {}: it needs an Aggregate",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(FIVE_SECONDS).process(length),
+        "process at {}: its function length(",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(FIVE_SECONDS).process(None),
+        "process at {}: it needs a function",
+    ),
+    (
+        lambda env, s: s.window_all(FIVE_SECONDS).process(Fired()),
+        "process at {}: it needs a function or a Proces",
+    ),
+    (lambda env, s: s.window_all(FIVE_SECONDS).sum(), "sum at {}: the record is str, not a number"),
+    (
+        lambda env, s: s.window_all(FIVE_SECONDS).sum("x"),
+        "sum at {}: str has no field 'x'",
+    ),
+    (
+        lambda env, s: trades(env).window_all(FIVE_SECONDS).max("at").set_parallelism(2),
+        "set_parallelism at {}: WindowAll(TumblingProcessingTimeWindows(5000 ms)) cannot have more than 1",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(FIVE_SECONDS).allowed_lateness(seconds=1),
+        "allowed_lateness at {}: no record comes late for TumblingProcessingTimeWindows(5000 ms): use event time",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(EVENT).allowed_lateness(seconds=-1),
+        "allowed_lateness at {}: the lateness is -1000 ms, not 0 or more",
+    ),
+    (
+        lambda env, s: s.key_by(length).window(EVENT).side_output_late_data(OutputTag("late", int)),
+        "side_output_late_data at {}: the tag 'late' is of type int, but the stream's records are str",
+    ),
+    (lambda env, s: TumblingProcessingTimeWindows.of(), "{}: the size of a window is 0 ms, not 1 or more"),
+    (lambda env, s: TumblingEventTimeWindows.of(5), "{}: the size of a window is 5: give a timedelta, or"),
+    (lambda env, s: SlidingEventTimeWindows.of(seconds=5), "{}: the slide of a window is 0 ms"),
+    (
+        lambda env, s: EventTimeSessionWindows.with_gap(seconds="1"),
+        "{}: the gap of a session is '1' s and 0 ms: give",
+    ),
+    (
+        lambda env, s: TumblingProcessingTimeWindows.of(seconds=1, offset_seconds=2),
+        "{}: an offset of 2000 ms is not below the window's 1000 ms",
+    ),
+    (
+        lambda env, s: s.assign_timestamps_and_watermarks(5),
+        "assign_timestamps_and_watermarks at {}: it needs a Wat",
+    ),
+    (
+        lambda env, s: s.assign_timestamps_and_watermarks(
+            WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("at")
+        ),
+        "assign_timestamps_and_watermarks at {}: str has no field 'at'",
+    ),
+    (
+        lambda env, s: WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(takes_two),
+        "with_timestamp_assigner at {}: its function takes_two(",
+    ),
+    (
+        lambda env, s: WatermarkStrategy.for_monotonous_timestamps().with_idleness(),
+        "with_idleness at {}: the timeout is 0 ms, not 1 or more",
+    ),
+    (
+        lambda env, s: WatermarkStrategy.for_bounded_out_of_orderness(timedelta(seconds=-1)),
+        "for_bounded_out_of_orderness at {}: the bound is -1000 ms, not 0 or more",
+    ),
+    # sources
+    (lambda env, s: env.socket_text_stream("", 1), "socket_text_stream at {}: host is ''"),
+    (
+        lambda env, s: env.socket_text_stream("h", 0),
+        "socket_text_stream at {}: port is 0, not an integer from 1",
+    ),
+    (
+        lambda env, s: env.from_collection("abc"),
+        "from_collection at {}: it needs a list of records, not str 'abc'",
+    ),
+    (
+        lambda env, s: env.from_collection([1, "a"], int),
+        "from_collection at {}: a record or field is declared int",
+    ),
+    (lambda env, s: env.read_text_file(), "FileSource at {}: it needs paths"),
+    (
+        lambda env, s: FileSource("a", format="csv"),
+        "FileSource at {}: the format 'csv' is none of text, avro and",
+    ),
+    (lambda env, s: FileSource("a", columns=["b"]), "FileSource at {}: lines of text have no columns"),
+    (lambda env, s: env.generate(length, count=-1), "generate at {}: count is -1, not an integer from 0"),
+    (
+        lambda env, s: env.generate(length, rate_per_second=0),
+        "generate at {}: rate_per_second is 0, not a number",
+    ),
+    (lambda env, s: env.generate(takes_two), "generate at {}: its function takes_two("),
+    (
+        lambda env, s: env.from_source("topic"),
+        "from_source at {}: it needs a KafkaSource or a FileSource, not 'topic'",
+    ),
+    (lambda env, s: KafkaSource([]), "KafkaSource at {}: it has no topic"),
+    (lambda env, s: KafkaSource("a b"), "KafkaSource at {}: 'a b' is no name of a topic"),
+    (
+        lambda env, s: KafkaSource("a", "json"),
+        "KafkaSource at {}: value_format is 'json': write Formats.json()",
+    ),
+    (
+        lambda env, s: KafkaSource("a", starting="latest"),
+        "KafkaSource at {}: starting is 'latest': write Starting",
+    ),
+    (
+        lambda env, s: KafkaSource("a", on_bad_record="log"),
+        "KafkaSource at {}: on_bad_record is 'log', neither",
+    ),
+    (
+        lambda env, s: KafkaSource("a", Formats.avro()),
+        "KafkaSource at {}: it cannot read Avro without a schema",
+    ),
+    (
+        lambda env, s: KafkaSource("a", starting=StartingOffsets.committed()),
+        "KafkaSource at {}: it is to start from",
+    ),
+    (
+        lambda env, s: StartingOffsets.timestamp(1.5),
+        "StartingOffsets.timestamp at {}: 1.5 is no number of milli",
+    ),
+    (lambda env, s: Formats.avro("{"), "Formats.avro at {}: the schema is no JSON text"),
+    (lambda env, s: Formats.avro(framing="registry"), "Formats.avro at {}: a registry goes with the framing"),
+    # sinks
+    (lambda env, s: s.sink_to("file"), "sink_to at {}: it needs a FileSink or a KafkaSink, not 'file'"),
+    (lambda env, s: s.sink_to(KafkaSink("t", key="k")), "sink_to at {}: str has no field 'k'"),
+    (lambda env, s: s.sink_to(KafkaSink("t", key=takes_two)), "sink_to at {}: its function takes_two("),
+    (lambda env, s: FileSink("", "text"), "FileSink at {}: the path is ''"),
+    (lambda env, s: FileSink("a", "csv"), "FileSink at {}: the format 'csv' is none of"),
+    (lambda env, s: FileSink("a", prefix="a/b"), "FileSink at {}: the prefix 'a/b' is no beginning"),
+    (lambda env, s: FileSink("a", roll_records=0), "FileSink at {}: roll_records is 0"),
+    (lambda env, s: FileSink("a", roll_interval=timedelta()), "FileSink at {}: the roll_interval is 0 ms"),
+    # Arrow
+    (
+        lambda env, s: s.map(lambda x: x).map_batches(length),
+        "map_batches at {}: the records that come in are pickled",
+    ),
+    (lambda env, s: s.map_batches(length, dict), "map_batches at {}: the records that go out are pickled"),
+    # execution
+    (lambda env, s: env.add_python_file("no/such.py"), "add_python_file at {}: no/such.py can't be shipped"),
+    (lambda env, s: env.add_python_file(None), "add_python_file at {}: None is no path"),
+    (lambda env, s: env.execute(""), "execute at {}: job_name is ''"),
+    (lambda env, s: env.execute("job"), "this process is connected to no cluster: start the program with"),
+]
+
+
+@pytest.fixture
+def env() -> Env:
+    return Env()
+
+
+@pytest.fixture
+def lines(env: Env) -> DataStream[str]:
+    return env.socket_text_stream("localhost", 9999)
+
+
+def lines_of(mistake: Mistake) -> set[str]:
+    """Where the mistake may be said to be: the lines of the lambda and of what it calls within itself."""
+    codes = [mistake.__code__]
+    for code in codes:
+        codes += [constant for constant in code.co_consts if hasattr(constant, "co_lines")]
+    numbers = {line for code in codes for *_, line in code.co_lines() if line is not None}
+    return {f"{FILE}:{number}" for number in numbers}
+
+
+@pytest.mark.parametrize(("mistake", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+def test_a_mistake_names_the_step_and_the_line(
+    env: Env, lines: DataStream[str], mistake: Mistake, message: str
+) -> None:
+    with pytest.raises(ProgramError) as caught:
+        mistake(env, lines)
+    assert str(caught.value).startswith(tuple(message.format(where) for where in lines_of(mistake)))
+    assert "\n" not in str(caught.value)
+
+
+AT_TRANSLATION: list[tuple[Mistake, str]] = [
+    (
+        lambda env, s: s.map(lambda x: lock),
+        "map at {}: its function cannot be sent to the cluster: TypeError",
+    ),
+    (
+        lambda env, s: s.map(lambda x: env),
+        "map at {}: its function cannot be sent to the cluster: TypeError: a Str",
+    ),
+    (
+        lambda env, s: s.map(lambda x: s),
+        "map at {}: its function cannot be sent to the cluster: TypeError: a Single",
+    ),
+    (lambda env, s: s.key_by(lambda x: lock).map(length), "key_by at {}: its function cannot be sent"),
+    (
+        lambda env, s: env.from_collection([lock]).print(),
+        "from_collection at {}: its list of records cannot be sent",
+    ),
+    (
+        lambda env, s: s.map(length).set_parallelism(3).set_max_parallelism(2),
+        "map at {}: its parallelism 3 is above its maximum parallelism 2",
+    ),
+    (
+        lambda env, s: s.uid("a").map(length).uid("a"),
+        "Map at {}: the uid 'a' is taken by Source: Socket Stream at",
+    ),
+    (
+        lambda env, s: s.forward().map(length).set_parallelism(2),
+        "forward at {}: it joins Source: Socket Stream of parallelism 1 with Map (map at",
+    ),
+    (
+        lambda env, s: trades(env).key_by(symbol).window(EVENT).max("at"),
+        "max at {}: TumblingEventTimeWindows(5000 ms) needs event time, but no stream before it has watermarks",
+    ),
+    (
+        lambda env, s: s.window_all(EventTimeSessionWindows.with_gap(seconds=1)).reduce(takes_two),
+        "reduce at {}: EventTimeSessionWindows(1000 ms) needs event time",
+    ),
+    (
+        lambda env, s: env.from_collection([bytes(9 << 20)]).print(),
+        "Source: Collection at {}: the job has 9,",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"), AT_TRANSLATION, ids=[message for _, message in AT_TRANSLATION]
+)
+def test_a_mistake_found_at_translation_names_them_as_well(
+    env: Env, lines: DataStream[str], mistake: Mistake, message: str
+) -> None:
+    mistake(env, lines)
+    with pytest.raises(ProgramError) as caught:
+        env.get_job_graph()
+    assert str(caught.value).startswith(tuple(message.format(where) for where in lines_of(mistake)))
+
+
+def test_watermarks_behind_a_window_do_not_help_it(env: Env) -> None:
+    fired = trades(env).key_by(symbol).window(EVENT).max("at")
+    fired.assign_timestamps_and_watermarks(WatermarkStrategy.for_monotonous_timestamps()).print()
+    with pytest.raises(ProgramError, match="needs event time"):
+        env.get_stream_graph()
+
+
+def test_what_is_no_mistake(env: Env) -> None:
+    def some(line: str) -> Iterable[int]:
+        return [len(line)]
+
+    class Ambiguous(CoMapFunction[Trade, Trade, str]):
+        def map1(self, value: Trade, unit: str = "EUR") -> str:
+            return value.symbol
+
+        def map2(self, *values: Trade) -> str:
+            return ""
+
+    stream = timed(env)
+    stream.connect(stream).map(Ambiguous())
+    stream.key_by("symbol").window(EVENT).side_output_late_data(LATE).aggregate(Volume())
+    stream.key_by(size_of).window(EVENT).side_output_late_data(OutputTag("late", Trade)).max("at")
+    env.socket_text_stream("h", 1).flat_map(some).print()
+    assert env.get_job_graph()
