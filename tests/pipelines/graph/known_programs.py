@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 
 from graphs import line, node
 
+from tailrace import Context, OutputTag, ProcessFunction, StreamExecutionEnvironment
 from tailrace.pipelines.graph.job_graph import job_graph_of
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph
@@ -66,7 +68,39 @@ def diamond() -> StreamGraph:
     return StreamGraph("diamond", {n.node_id: n for n in nodes}, edges)
 
 
-PROGRAMS = {each.__name__: each for each in (chain, word_count, diamond)}
+class Sort(ProcessFunction[int, int]):
+    """Negative numbers to a side output."""
+
+    def process_element(self, value: int, context: Context) -> Iterable[int]:
+        if value < 0:
+            context.output(NEGATIVE, value)
+            return []
+        return [value]
+
+
+NEGATIVE = OutputTag("negative", int)
+
+
+def written() -> StreamGraph:
+    """A program as people write it, with lambdas, sets in functions, a union, a side output and a connection."""
+    env = StreamExecutionEnvironment(parallelism=2)
+    sorted_numbers = env.from_collection([3, -1, 2]).process(Sort())
+    numbers = env.generate(lambda index: index, count=9, output_type=int).filter(
+        lambda number: number not in {3, 5, 7}
+    )
+    negative = sorted_numbers.get_side_output(NEGATIVE).map(abs, output_type=int).uid("negative")
+    (
+        sorted_numbers.union(numbers)
+        .key_by(lambda number: number % 3)
+        .sum()
+        .connect(negative.broadcast())
+        .map(str, str, output_type=str)
+        .print()
+    )
+    return env.get_stream_graph("written")
+
+
+PROGRAMS = {each.__name__: each for each in (chain, word_count, diamond, written)}
 
 
 def ids() -> dict[str, dict[str, str]]:
@@ -74,7 +108,10 @@ def ids() -> dict[str, dict[str, str]]:
     found = {}
     for name, program in PROGRAMS.items():
         graph = job_graph_of(program())
-        operators = {of.name: of.operator_id for vertex in graph.vertices for of in vertex.operators}
+        operators: dict[str, str] = {}
+        for vertex in graph.vertices:
+            for of in vertex.operators:
+                operators[of.name if of.name not in operators else f"{of.name} again"] = of.operator_id
         names = {operator_id: of for of, operator_id in operators.items()}
         edges = {
             f"{names[edge.source_operator_id or '']} -> {names[edge.target_vertex_id]}": edge.data_set_id
