@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -77,7 +78,7 @@ def run(
         raise Failure(ExitCode.USAGE, "--job-id is for a module:function: a program may execute several jobs")
     files = shipped(py_files or [])
     with Client(located(found), name="run", timeout=10.0) as client:
-        executor = ClusterExecutor(client, _Screen(detached, output), detached=detached)
+        executor = ClusterExecutor(client, Screen(detached, output), detached=detached)
         try:
             if named:
                 entry_point = EntryPoint(
@@ -91,10 +92,10 @@ def run(
                 _run_file(executor, program, arguments or [], parallelism, options, files)
         finally:
             executor.close()
-    return _exit_code(executor)
+    return exit_code(executor.outcomes)
 
 
-class _Screen:
+class Screen:
     """Tells people on stderr, prints on stdout."""
 
     def __init__(self, detached: bool, output: Format) -> None:
@@ -195,11 +196,11 @@ def _run_file(
             raise
 
 
-def _exit_code(executor: ClusterExecutor) -> int:
-    """A job that the program itself has cancelled is as it was to be."""
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """Of jobs that are over; one that the program itself has cancelled is as it was to be. Raises Failure."""
     bad = [
         each
-        for each in executor.outcomes
+        for each in outcomes
         if each.status.value in ("FAILED", "SUSPENDED")
         or (each.status.value == "CANCELED" and not each.cancelled)
     ]
