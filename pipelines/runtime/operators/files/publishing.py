@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Protocol
 
 from pyarrow import fs
 
-from .storage import locate
+from .storage import storage_of
 
 Write = Callable[[BinaryIO], None]
 
@@ -31,12 +31,11 @@ class Directory(Protocol):
 
 def directory_of(path: str) -> Directory:
     """The directory that a path or URL names. Raises TaskError."""
-    system, inner, _ = locate(path)
-    return (
-        LocalDirectory(Path(inner))
-        if isinstance(system, fs.LocalFileSystem)
-        else RemoteDirectory(system, inner)
-    )
+    storage = storage_of(path)
+    inner = storage.inside(path)
+    if isinstance(storage.system, fs.LocalFileSystem):
+        return LocalDirectory(Path(inner))
+    return RemoteDirectory(storage.system, inner)
 
 
 class LocalDirectory:

@@ -7,6 +7,7 @@ what is not finished.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import msgspec
 from pyarrow import fs
 
 from ...failures import TaskError
+from ...formats.format import one_line
 
 _MAGIC: Final = re.compile(r"[*?\[]")
 _PARTS: Final = re.compile(r"\*\*/|\*\*|\*|\?|\[!?[^\]]+\]|.", re.DOTALL)
@@ -28,54 +30,81 @@ class FoundFile(msgspec.Struct, frozen=True, array_like=True):
     """Bytes."""
 
 
-def locate(path: str) -> tuple[Any, str, str]:
-    """File system, the path in it, and what to put in front of such a path to locate it again. Raises TaskError."""
+class Storage(msgspec.Struct, frozen=True):
+    """A file system, and how the URLs of its files relate to the paths in it."""
+
+    system: Any
+    """pyarrow.fs.FileSystem."""
+    url: str = ""
+    """Of its root, without a slash at the end; empty on this machine."""
+    root: str = ""
+    """The same as a path in it."""
+
+    def inside(self, path: str) -> str:
+        """The path in it of a path or URL."""
+        return self.root + path[len(self.url) :]
+
+    def outside(self, path: str) -> str:
+        """The path or URL of a path in it."""
+        return self.url + path[len(self.root) :]
+
+
+def storage_of(path: str) -> Storage:
+    """Where a path or URL leads. Raises TaskError where that cannot be reached."""
     scheme, mark, rest = path.partition("://")
-    if not mark or scheme == "file":
-        return fs.LocalFileSystem(), rest if mark else path, ""
+    if not mark:
+        return _LOCAL
+    if scheme == "file":
+        return Storage(fs.LocalFileSystem(), "file://")
+    return _remote(scheme, rest.partition("/")[0])
+
+
+@functools.lru_cache(maxsize=64)
+def _remote(scheme: str, authority: str) -> Storage:
+    """Kept, since connecting takes a while."""
+    url = f"{scheme}://{authority}"
     try:
         import fsspec  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
-        pass
-    else:
-        try:
-            system, inner = fsspec.core.url_to_fs(path)
-        except (ImportError, ValueError) as error:
-            raise TaskError(f"{path}: {error}") from error
-        return fs.PyFileSystem(fs.FSSpecHandler(system)), inner, f"{scheme}://"
-    # The base only: a glob's characters are none of a URL's.
-    base = _MAGIC.split(path, 1)[0]
+        fsspec = None
     try:
-        system, inner = fs.FileSystem.from_uri(base)
-    except Exception as error:
-        raise TaskError(
-            f"{path}: no file system for {scheme}:// here ({error}); install fsspec and the package for {scheme}"
-        ) from error
-    return system, inner + path[len(base) :], f"{scheme}://"
+        if fsspec is None:
+            system, root = fs.FileSystem.from_uri(url)
+        else:
+            inner, root = fsspec.core.url_to_fs(url)
+            system = fs.PyFileSystem(fs.FSSpecHandler(inner))
+    except Exception as error:  # whatever a client of a file system may raise
+        hint = "" if fsspec is not None else f"; install fsspec and its package for {scheme}"
+        raise TaskError(f"{url} cannot be reached: {one_line(error)}{hint}") from error
+    return Storage(system, url, root.rstrip("/"))
 
 
 def list_files(path: str) -> list[FoundFile]:
     """What a path names, sorted. Raises TaskError where there is nothing of that name or it cannot be listed."""
-    system, inner, prefix = locate(path)
+    storage = storage_of(path)
     try:
-        if not _MAGIC.search(inner):
-            info = system.get_file_info(inner)
-            if info.type is fs.FileType.File:
-                return [FoundFile(prefix + inner, info.size)]
-            if info.type is fs.FileType.NotFound:
-                raise TaskError(f"no such file or directory: {path}; it must be there for every TaskExecutor")
-            return [FoundFile(prefix + name, size) for name, size in _below(system, inner)]
-        base = inner[: inner.rfind("/", 0, _first_magic(inner)) + 1]
-        if system.get_file_info(base or ".").type is not fs.FileType.Directory:
-            raise TaskError(f"no such directory: {prefix}{base}, of {path}")
-        pattern = glob_pattern(inner[len(base) :])
-        found = [
-            FoundFile(prefix + name, size)
-            for name, size in _below(system, base or ".")
-            if pattern.fullmatch(name[len(base) :])
-        ]
+        found = _list(storage, path)
     except OSError as error:
-        raise TaskError(f"{path} could not be listed: {error}") from error
+        raise TaskError(f"{path} could not be listed: {one_line(error)}") from error
+    return [FoundFile(storage.outside(name), size) for name, size in found]
+
+
+def _list(storage: Storage, path: str) -> list[tuple[str, int]]:
+    system, inner = storage.system, storage.inside(path)
+    if not _MAGIC.search(inner):
+        info = system.get_file_info(inner)
+        if info.type is fs.FileType.File:
+            return [(inner, info.size)]
+        if info.type is fs.FileType.NotFound:
+            raise TaskError(f"no such file or directory: {path}; it must be there for every TaskExecutor")
+        return _below(system, inner)
+    base = inner[: inner.rfind("/", 0, _first_magic(inner)) + 1]
+    if system.get_file_info(base or ".").type is not fs.FileType.Directory:
+        raise TaskError(f"no such directory: {storage.outside(base) or '.'}, of {path}")
+    pattern = glob_pattern(inner[len(base) :])
+    found = [
+        (name, size) for name, size in _below(system, base or ".") if pattern.fullmatch(name[len(base) :])
+    ]
     if not found:
         raise TaskError(f"no file is named like {path}")
     return found
@@ -83,8 +112,8 @@ def list_files(path: str) -> list[FoundFile]:
 
 def open_file(path: str) -> Any:
     """A pyarrow file for random access. Raises OSError, TaskError."""
-    system, inner, _ = locate(path)
-    return system.open_input_file(inner)
+    storage = storage_of(path)
+    return storage.system.open_input_file(storage.inside(path))
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:
@@ -118,3 +147,6 @@ def _below(system: Any, directory: str) -> list[tuple[str, int]]:
         ):
             found.append((name, info.size))
     return sorted(found)
+
+
+_LOCAL: Final = Storage(fs.LocalFileSystem())

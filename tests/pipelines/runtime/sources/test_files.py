@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.failures import TaskError
-from tailrace.pipelines.runtime.operators.files import reading, storage
+from tailrace.pipelines.runtime.operators.files import publishing, reading, storage
 from tailrace.schemas.types import OperatorConfig
 
 in_a_directory = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -268,3 +268,21 @@ def test_two_stars_are_any_directories(path: str) -> None:
     assert bool(storage.glob_pattern("**/b").fullmatch(name)) == (
         name == "b" or (name.endswith("/b") and all(name[:-2].split("/")))
     )
+
+
+def test_a_file_system_that_is_not_there_is_named() -> None:
+    with pytest.raises(TaskError, match=r"^nope://bucket cannot be reached: [^\n]*$"):
+        open_source(text("nope://bucket/*.txt"))
+
+
+def test_urls_of_fsspec_are_read_and_written() -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    for name in ("b/1.txt", "a.txt", "b/.2.txt"):
+        memory.pipe(f"/there/{name}", f"{name}\n".encode())
+    assert read(text("memory://there")) == ["a.txt", "b/1.txt"]
+    assert read(text("memory://there/a.txt")) == ["a.txt"]
+    assert read(text("memory://there/**/1.*"), 2) == ["b/1.txt"]
+    directory = publishing.directory_of("memory://there/out/")
+    directory.prepare("part-")
+    directory.publish("part-0.txt", lambda out: out.write(b"a\n"), 0)
+    assert read(text("memory://there/out")) == ["a"]
