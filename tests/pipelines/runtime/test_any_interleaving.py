@@ -1,0 +1,224 @@
+"""What comes of a bounded program does not depend on who does what when, on how batches are cut, nor on who dies.
+
+Each program is run in order and without a crash, which is what it is to give; then with any seed and crashes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.pipelines.api import (
+    CoMapFunction,
+    Formats,
+    KafkaSource,
+    KeyedContext,
+    KeyedProcessFunction,
+    MapFunction,
+    OnTimerContext,
+    OutputTag,
+    ProcessFunction,
+    RuntimeContext,
+    StartingOffsets,
+    StreamExecutionEnvironment,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    ValueStateDescriptor,
+    WatermarkStrategy,
+)
+from tailrace.schemas.types import JobGraph
+
+from ..memory_cluster import BEGIN_MS, Message, Outcome, run
+
+Pair = tuple[str, int]
+Program = Callable[[StreamExecutionEnvironment, list[Pair]], None]
+
+ODD = OutputTag("odd", tuple[str, int])
+EVENTS = WatermarkStrategy.for_bounded_out_of_orderness(milliseconds=1000).with_timestamp_assigner(
+    lambda pair: pair[1]
+)
+
+
+def words(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
+    """A shuffle, and a running sum that tells each step."""
+    lines = env.from_collection(pairs, tuple[str, int]).rebalance()
+    lines.map(lambda pair: (pair[0], 1), tuple[str, int]).key_by(0).sum(1).print()
+
+
+class Split(ProcessFunction[Pair, Pair]):
+    """Odd numbers to a side output."""
+
+    def process_element(self, value: Pair, context: Any) -> Iterable[Pair] | None:
+        if value[1] % 2:
+            context.output(ODD, value)
+            return None
+        return [value]
+
+
+def tree(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
+    """An output with several consumers, chained and not; side outputs; a union; every kind of partitioning."""
+    numbers = env.from_collection(pairs, tuple[str, int]).rebalance().process(Split(), tuple[str, int])
+    numbers.print("even")
+    numbers.get_side_output(ODD).map(lambda pair: ("odd", pair[1]), tuple[str, int]).print("chained")
+    both = numbers.union(numbers.get_side_output(ODD).filter(lambda pair: pair[1] > 3))
+    both.rescale().map(str).shuffle().filter(lambda text: "a" in text).print("shuffled")
+    both.partition_custom(lambda key, count: key % count, lambda pair: pair[1]).map(str).print("custom")
+    both.broadcast().map(lambda pair: pair[1]).global_().filter(lambda number: number < 50).print(
+        "all to all"
+    )
+
+
+def event_time(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
+    """Windows of event time, in which nothing is late."""
+    rising = [(word, 700 * i + number) for i, (word, number) in enumerate(pairs)]
+    stream = env.from_collection(rising, tuple[str, int]).assign_timestamps_and_watermarks(EVENTS)
+    counted = (
+        stream.key_by(0)
+        .window(TumblingEventTimeWindows.of(milliseconds=2000))
+        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+    )
+    counted.map(lambda pair: (pair[0], 1), tuple[str, int]).key_by(0).sum(1).print()
+    counted.print()
+
+
+def processing_time(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
+    """Windows that end where they end: only their totals are certain."""
+    stream = env.from_collection(pairs, tuple[str, int]).rebalance()
+    stream.key_by(0).window(TumblingProcessingTimeWindows.of(milliseconds=20)).reduce(
+        lambda a, b: (a[0], a[1] + b[1])
+    ).print()
+
+
+class CountAndTell(KeyedProcessFunction[str, Pair, Pair]):
+    """Counts by key, and tells at the end of time."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.count = context.get_state(ValueStateDescriptor("count", int, 0))
+
+    def process_element(self, value: Pair, context: KeyedContext[str]) -> None:
+        self.count.update((self.count.value() or 0) + 1)
+        context.timer_service.register_event_time_timer(1 << 62)
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[str]) -> Iterable[Pair]:
+        return [(context.current_key, self.count.value() or 0)]
+
+
+def timers(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
+    """Keyed state and timers that fire at the end."""
+    env.from_collection(pairs, tuple[str, int]).key_by(0).process(CountAndTell(), tuple[str, int]).print()
+
+
+class Sides(CoMapFunction[Pair, str, str]):
+    """Says which."""
+
+    def map1(self, value: Pair) -> str:
+        return f"left {value}"
+
+    def map2(self, value: str) -> str:
+        return f"right {value}"
+
+
+def connected(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
+    """Two inputs that keep apart."""
+    left = env.from_collection(pairs, tuple[str, int])
+    right = env.from_collection([word for word, _ in pairs], str)
+    left.connect(right).map(Sides()).print()
+
+
+class Seen(MapFunction[Pair, Pair]):
+    """Counts what it sees in an accumulator."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.seen = context.accumulator("seen")
+
+    def map(self, value: Pair) -> Pair:
+        self.seen.inc(value[1])
+        return value
+
+
+def counting(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
+    """An accumulator on either side of a shuffle."""
+    stream = env.from_collection(pairs, tuple[str, int]).map(Seen(), tuple[str, int]).rebalance()
+    stream.map(Seen(), tuple[str, int]).print()
+
+
+PROGRAMS: dict[str, Program] = {
+    each.__name__: each for each in (words, tree, event_time, timers, connected, counting)
+}
+
+inputs = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 100)), max_size=25)
+
+
+def graph_of(program: Program, pairs: list[Pair], parallelism: int, chaining: bool = True) -> JobGraph:
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(parallelism)
+    if not chaining:
+        env.disable_operator_chaining()
+    program(env, pairs)
+    return env.get_job_graph("program")
+
+
+def told(outcome: Outcome) -> Counter[tuple[str | None, str]]:
+    return Counter((message["identifier"], message["text"]) for message in outcome.printed)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@given(inputs, st.integers(1, 3), st.booleans(), st.integers(0, 1 << 32), st.integers(0, 4))
+@settings(max_examples=40)
+def test_the_result_is_the_same(
+    name: str, pairs: list[Pair], parallelism: int, chaining: bool, seed: int, crashes: int
+) -> None:
+    in_order = run(graph_of(PROGRAMS[name], pairs, 1))
+    anyhow = run(graph_of(PROGRAMS[name], pairs, parallelism, chaining), seed=seed, crashes=crashes)
+    copies = Counter(
+        {key: count * (parallelism if key[0] == "all to all" else 1) for key, count in told(in_order).items()}
+    )
+    assert told(anyhow) == copies
+    assert anyhow.accumulators == in_order.accumulators
+
+
+@given(inputs, st.integers(1, 3), st.integers(0, 1 << 32), st.integers(0, 4))
+@settings(max_examples=40)
+def test_windows_of_processing_time_lose_nothing_and_count_nothing_twice(
+    pairs: list[Pair], parallelism: int, seed: int, crashes: int
+) -> None:
+    outcome = run(graph_of(processing_time, pairs, parallelism), seed=seed, crashes=crashes)
+    totals: Counter[str] = Counter()
+    for word, number in outcome.records:
+        totals[word] += number
+    expected: Counter[str] = Counter()
+    for word, number in pairs:
+        expected[word] += number
+    assert totals == expected
+
+
+@given(
+    st.lists(st.lists(st.text(alphabet="ab ", max_size=5), max_size=9), min_size=1, max_size=4),
+    st.integers(1, 3),
+    st.integers(0, 1 << 32),
+    st.integers(0, 4),
+)
+@settings(max_examples=40)
+def test_every_message_of_a_topic_counts_once(
+    partitions: list[list[str]], parallelism: int, seed: int, crashes: int
+) -> None:
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(parallelism)
+    source = KafkaSource("lines", Formats.text(), StartingOffsets.earliest(), bounded=True)
+    env.from_source(source).flat_map(str.split, str).map(lambda word: (word, 1), tuple[str, int]).key_by(
+        0
+    ).sum(1).print()
+    topic = [
+        [Message(line.encode(), timestamp_ms=BEGIN_MS + i) for i, line in enumerate(lines)]
+        for lines in partitions
+    ]
+    outcome = run(env.get_job_graph("kafka"), topics={"lines": topic}, seed=seed, crashes=crashes)
+    counts = Counter(word for lines in partitions for line in lines for word in line.split())
+    assert Counter(map(tuple, outcome.records)) == Counter(
+        (word, i + 1) for word, count in counts.items() for i in range(count)
+    )
