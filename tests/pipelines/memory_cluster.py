@@ -343,8 +343,8 @@ def run(
 ) -> Outcome:
     """Runs a job whose sources are all bounded, to its end. Raises what a subtask raises.
 
-    `topics`: topic -> partition -> messages, for Kafka sources; they are read to their ends. `seed`: who does what when;
-    None: in order. `crashes`: at most so many subtasks die, if there is a seed.
+    `topics`: topic -> partition -> messages, for Kafka sources; they are read to their ends. `seed`: who does what
+    when; None: in order. `crashes`: at most so many subtasks die, if there is a seed.
     """
     return MemoryCluster(graph, topics or {}, seed).run(crashes, patience)
 

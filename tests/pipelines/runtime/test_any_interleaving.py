@@ -44,6 +44,11 @@ EVENTS = WatermarkStrategy.for_bounded_out_of_orderness(milliseconds=1000).with_
 )
 
 
+def add(a: Pair, b: Pair) -> Pair:
+    """Of one key."""
+    return a[0], a[1] + b[1]
+
+
 def words(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
     """A shuffle, and a running sum that tells each step."""
     lines = env.from_collection(pairs, tuple[str, int]).rebalance()
@@ -77,11 +82,7 @@ def event_time(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
     """Windows of event time, in which nothing is late."""
     rising = [(word, 700 * i + number) for i, (word, number) in enumerate(pairs)]
     stream = env.from_collection(rising, tuple[str, int]).assign_timestamps_and_watermarks(EVENTS)
-    counted = (
-        stream.key_by(0)
-        .window(TumblingEventTimeWindows.of(milliseconds=2000))
-        .reduce(lambda a, b: (a[0], a[1] + b[1]))
-    )
+    counted = stream.key_by(0).window(TumblingEventTimeWindows.of(milliseconds=2000)).reduce(add)
     counted.map(lambda pair: (pair[0], 1), tuple[str, int]).key_by(0).sum(1).print()
     counted.print()
 
@@ -89,9 +90,7 @@ def event_time(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
 def processing_time(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
     """Windows that end where they end: only their totals are certain."""
     stream = env.from_collection(pairs, tuple[str, int]).rebalance()
-    stream.key_by(0).window(TumblingProcessingTimeWindows.of(milliseconds=20)).reduce(
-        lambda a, b: (a[0], a[1] + b[1])
-    ).print()
+    stream.key_by(0).window(TumblingProcessingTimeWindows.of(milliseconds=20)).reduce(add).print()
 
 
 class CountAndTell(KeyedProcessFunction[str, Pair, Pair]):
