@@ -106,7 +106,7 @@ class OperatorConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     name: str
     """The name shown to people."""
     kind: str
-    """Which operator of the runtime this is, such as flat_map or window_reduce."""
+    """Which operator of the runtime this is, such as flat_map or window."""
     parameters: str
     """The operator's settings, a JSON object."""
     code: bytes
@@ -271,9 +271,9 @@ class JobVertex(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     vertex_id: str
     """The operator id of the chain's head."""
     name: str
-    """The operators' names, joined by ' -> '."""
+    """The operators' names as a tree, such as Source: X -> (Map, Filter -> Sink: Y)."""
     operators: tuple[OperatorConfig, ...]
-    """The chain, head first."""
+    """The chain, a tree in pre-order: head first."""
     parallelism: int
     """Number of subtasks."""
     max_parallelism: int
