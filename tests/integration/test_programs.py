@@ -1,0 +1,337 @@
+"""Programs on a real cluster: what they ship and count, the jobs that they watch and cancel, application mode."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.services.cli.errors import ExitCode
+
+from ..checker import check
+from ..checker.reading import read_topic
+from .test_cluster import PATIENCE_S, Cluster, alive
+
+pytestmark = pytest.mark.timeout(300)
+
+COUNTING = """
+import os, signal
+from tailrace import MapFunction
+
+class Seen(MapFunction):
+    def __init__(self, dies_at=None):
+        self.dies_at = dies_at
+
+    def open(self, context):
+        self.seen, self.first = context.accumulator("seen"), context.attempt_number == 0
+        context.accumulator("none of these")
+
+    def map(self, value: int) -> int:
+        if self.first and value == self.dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.seen.inc()
+        return value
+"""
+
+SEVERAL_JOBS = """
+import json, sys, time
+from tailrace import StreamExecutionEnvironment
+from counting import Seen
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.generate(lambda i: i, rate_per_second=100, output_type=int).map(Seen()).filter(lambda i: False).print()
+endless = env.execute_async("endless")
+env.from_collection(range(250)).map(Seen()).print()
+bounded = env.execute("bounded")
+
+told = [0.0]
+while told[-1] < 50:
+    time.sleep(0.1)
+    told.append(endless.accumulators().get("seen", 0.0))
+running = endless.status()
+endless.cancel()
+ended = endless.result()
+again = endless.result()
+print(json.dumps({
+    "rises": told == sorted(told), "at least": told[-1], "running": running, "ended": ended.status,
+    "counted": ended.accumulators, "same": again == ended and endless.accumulators() == ended.accumulators,
+    "bounded": [bounded.job_id, bounded.status, bounded.accumulators, bounded.duration.total_seconds() > 0],
+}))
+"""
+
+DIES = """
+from tailrace import StreamExecutionEnvironment
+from counting import Seen
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.generate(lambda i: i, count=600, rate_per_second=400, output_type=int).map(Seen(dies_at=300)).print()
+env.execute("dies once")
+"""
+
+SHIPPING = """
+import sys
+from pathlib import Path
+
+import helpers
+import pipelines.tax
+import services
+from tailrace import MapFunction, StreamExecutionEnvironment, shipped_file
+
+here = Path(__file__).parent
+env = StreamExecutionEnvironment.get_execution_environment()
+for name in ("helpers.py", "pipelines", "services", "words.txt"):
+    env.add_python_file(str(here / name))
+
+
+def seen_here() -> list:
+    import schemas_of_mine
+    import os
+    import sys
+    words = shipped_file("words.txt").read_text()
+    own = [os.getpid(), helpers.VERSION, pipelines.tax.rate(), services.NAME, schemas_of_mine.NAME, words]
+    return own + [[each for each in sys.path if each in ("", os.getcwd())]]
+
+
+env.add_python_file(str(here / "schemas_of_mine.py"))
+
+
+def in_spark(i: int) -> dict:
+    return {"spark": seen_here()}
+
+
+class InStreamTask(MapFunction):
+    def open(self, context):
+        self.opened = seen_here()
+
+    def map(self, value: dict) -> dict:
+        return {**value, "opened": self.opened, "task": seen_here()}
+
+
+env.generate(lambda i: i, count=40, rate_per_second=20, output_type=int).rebalance().map(in_spark).map(
+    InStreamTask()
+).print()
+env.execute("shipping")
+"""
+
+APPLICATION = """
+import json
+
+from tailrace import StreamExecutionEnvironment
+from shop.prices import Priced
+
+
+def main(count, *names):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.generate(lambda i: i, count=int(count), output_type=int).map(Priced(names)).print()
+    result = env.execute("shop of " + " and ".join(names))
+    raise RuntimeError(f"nobody comes here: {result}")
+
+
+def twice():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    for name in ("first", "second"):
+        env.from_collection([name]).print()
+        env.execute_async(name)
+
+
+def never():
+    StreamExecutionEnvironment.get_execution_environment().from_collection([1]).print()
+"""
+
+PRICES = """
+from tailrace import MapFunction, shipped_file
+
+
+class Priced(MapFunction):
+    def __init__(self, names):
+        self.names = names
+
+    def open(self, context):
+        self.price = float(shipped_file("rates.csv").read_text())
+        self.sold = context.accumulator("sold")
+
+    def map(self, i: int) -> str:
+        self.sold.inc(self.price)
+        return f"{self.names[i % len(self.names)]} {self.price}"
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Where it is started from lies what must not be imported by mistake."""
+    home = tmp_path_factory.mktemp("cluster") / "home"
+    for path in ("helpers.py", "pipelines/__init__.py", "services/__init__.py", "schemas/__init__.py"):
+        decoy = home.parent / path
+        decoy.parent.mkdir(parents=True, exist_ok=True)
+        decoy.write_text("VERSION = NAME = 'decoy'\n")
+    cluster = Cluster(home, TAILRACE_HEARTBEAT_INTERVAL="500 ms", TAILRACE_HEARTBEAT_TIMEOUT="30 s")
+    try:
+        cluster.ok("cluster", "start", "--taskexecutors", "1", "--slots", "4")
+        cluster.watch()
+        yield cluster
+        events = list(read_topic(cluster.record.bootstrap_servers, f"{cluster.record.cluster_id}.log"))
+        assert check(events) == []
+    finally:
+        cluster.run("cluster", "stop")
+        for pid, created in cluster.seen:
+            if alive(pid, created):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "counting.py").write_text(COUNTING)
+    return tmp_path
+
+
+def lines(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def files_left(cluster: Cluster) -> list[str]:
+    return [str(each) for each in cluster.home.rglob("python-files/*")]
+
+
+def test_a_program_runs_several_jobs_watches_them_and_cancels_one(cluster: Cluster, folder: Path) -> None:
+    (folder / "several.py").write_text(SEVERAL_JOBS)
+    done = cluster.ok("run", str(folder / "several.py"), "-o", "json")
+    told = lines(done.stdout)
+    (program,) = [each for each in told if "rises" in each]
+    assert program["rises"]
+    assert (program["running"], program["ended"], program["same"]) == ("RUNNING", "CANCELED", True)
+    assert program["counted"]["seen"] >= program["at least"] >= 50
+    assert program["counted"]["none of these"] == 0
+    job_id, *bounded = program["bounded"]
+    assert bounded == ["FINISHED", {"none of these": 0.0, "seen": 250.0}, True]
+    assert Counter(each["record"] for each in told if "record" in each) == Counter(range(250))
+    ends = {each["job"]["name"]: each["job"] for each in told if "job" in each}
+    assert ends["bounded"]["job_id"] == job_id
+    assert ends["bounded"]["accumulators"]["seen"] == 250
+    assert (ends["endless"]["status"], ends["endless"]["accumulators"]) == ("CANCELED", program["counted"])
+    listed = {each["job_id"]: each for each in lines(cluster.ok("list", "-o", "json").stdout)}
+    assert listed[job_id]["accumulators"]["seen"] == 250
+
+
+def test_what_was_committed_counts_once_though_a_task_was_killed(cluster: Cluster, folder: Path) -> None:
+    (folder / "dies.py").write_text(DIES)
+    done = cluster.ok("run", str(folder / "dies.py"), "-o", "json")
+    told = lines(done.stdout)
+    assert Counter(each["record"] for each in told if "record" in each) == Counter(range(600))
+    assert told[-1]["job"]["accumulators"]["seen"] == 600
+    assert "attempt 2" in done.stderr
+    text = cluster.ok("run", str(folder / "dies.py"))
+    assert "seen" in text.stderr
+    assert "600" in text.stderr
+    assert "seen" not in text.stdout
+
+
+def test_detached_nobody_waits(cluster: Cluster, folder: Path) -> None:
+    (folder / "dies.py").write_text(DIES)
+    done = cluster.ok("run", str(folder / "dies.py"), "-d")
+    job_id = done.stdout.strip()
+    assert "\n" not in job_id
+    assert cluster.ok("output", "-f", job_id).stdout.count("\n") == 600
+
+
+def version(folder: Path, name: str, rate: int) -> Path:
+    """A program that ships modules, packages and a data file of this version."""
+    written = {
+        "helpers.py": f"VERSION = {name!r}",
+        "pipelines/__init__.py": "",
+        "pipelines/tax.py": f"def rate():\n    return {rate}",
+        "services/__init__.py": f"NAME = 'services of {name}'",
+        "schemas_of_mine.py": f"NAME = 'schemas of {name}'",
+        "words.txt": f"words of {name}",
+        "program.py": SHIPPING,
+    }
+    for path, content in written.items():
+        (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name / path).write_text(content)
+    return folder / name / "program.py"
+
+
+def test_two_jobs_in_one_task_executor_see_their_own_modules_and_packages(
+    cluster: Cluster, folder: Path
+) -> None:
+    programs = {name: version(folder, name, rate) for name, rate in (("one", 7), ("two", 19))}
+    running = {name: cluster.popen("run", str(path), "-o", "json") for name, path in programs.items()}
+    times = {}
+    for name, rate in (("one", 7), ("two", 19)):
+        out, err = running[name].communicate(timeout=PATIENCE_S)
+        assert running[name].returncode == 0, err
+        expected = [name, rate, f"services of {name}", f"schemas of {name}", f"words of {name}", []]
+        told = [each for each in lines(out) if "record" in each]
+        assert len(told) == 40
+        for record in (each["record"] for each in told):
+            pids = set()
+            for where in ("spark", "opened", "task"):
+                pid, *seen = record[where]
+                assert seen == expected, where
+                pids.add(pid)
+            assert len(pids) == 2, "one function runs in Spark's worker, the other in the StreamTask"
+        times[name] = told[0]["timestamp"], told[-1]["timestamp"]
+    (first, last), (other_first, other_last) = times.values()
+    assert first < other_last, "they ran side by side"
+    assert other_first < last, "they ran side by side"
+    assert files_left(cluster) == []
+
+
+@pytest.fixture
+def shop(folder: Path) -> list[str]:
+    """The options that ship an application: a package, its entry point, a data file."""
+    (folder / "shop").mkdir()
+    (folder / "shop" / "prices.py").write_text(PRICES)
+    (folder / "shop" / "__init__.py").touch()
+    (folder / "entry.py").write_text(APPLICATION)
+    (folder / "rates.csv").write_text("2.5")
+    names = ("shop", "entry.py", "rates.csv")
+    return [part for name in names for part in ("--py-file", str(folder / name))]
+
+
+def test_an_application_runs_at_the_master_from_the_files_that_came_with_it(
+    cluster: Cluster, shop: list[str]
+) -> None:
+    options = ["-p", "2", "-D", "execution.commit-interval-ms=5", "-o", "json", "--job-id", "the-shop"]
+    done = cluster.ok("run", *shop, *options, "entry:main", "100", "tea", "milk")
+    told = lines(done.stdout)
+    records = [each for each in told if "record" in each]
+    assert Counter(each["record"] for each in records) == {"tea 2.5": 50, "milk 2.5": 50}
+    assert {each["subtask"] for each in records} == {1, 2}
+    end = told[-1]["job"]
+    assert (end["job_id"], end["name"], end["status"]) == ("the-shop", "shop of tea and milk", "FINISHED")
+    assert end["accumulators"] == {"sold": 250.0}
+    started = cluster.ok("log", "--job", "the-shop", "--type", "StartJob", "-o", "json").stdout
+    graph = json.loads(started)["body"]["job_graph"]
+    assert graph["configuration"]["execution.commit-interval-ms"] == "5"
+    assert [each["path"] for each in graph["python_files"]] == [
+        "entry.py",
+        "rates.csv",
+        "shop/__init__.py",
+        "shop/prices.py",
+    ]
+    assert files_left(cluster) == []
+
+
+def test_an_application_is_cut_off_at_its_first_execute(cluster: Cluster, shop: list[str]) -> None:
+    done = cluster.ok("run", *shop, "entry:twice", "-o", "json")
+    told = lines(done.stdout)
+    assert [each["record"] for each in told if "record" in each] == ["first"]
+    assert [each["job"]["name"] for each in told if "job" in each] == ["first"]
+
+
+def test_an_application_that_is_no_good_is_rejected_with_the_reason(
+    cluster: Cluster, shop: list[str]
+) -> None:
+    never = cluster.run("run", *shop, "entry:never")
+    assert never.returncode == ExitCode.JOB
+    assert "entry:never ended without executing a job" in never.stderr
+    wrong = cluster.run("run", *shop, "entry:main", "many")
+    assert wrong.returncode == ExitCode.JOB
+    assert "ValueError: invalid literal" in wrong.stderr
+    assert "entry.py:" in wrong.stderr
