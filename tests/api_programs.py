@@ -181,7 +181,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def trades(env: Env) -> DataStream[Trade]:
-    return env.generate(trade, count=100, rate_per_second=50)
+    return env.generate(trade, count=30)
 
 
 def timed(env: Env) -> DataStream[Trade]:
@@ -229,6 +229,7 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     "kafka latest": lambda env: env.from_source(
         KafkaSource("a", Formats.avro("true", framing="none"), StartingOffsets.latest())
     ).sink_to(KafkaSink("b")),
+    "generate": lambda env: env.generate(str, count=5, rate_per_second=1000).print(),
     "map": lambda env: trades(env).map(size_of).map(lambda size: size + 1, int).print(),
     "map rich": lambda env: trades(env).map(Upper()).print(),
     "flat_map": lambda env: trades(env).flat_map(lambda t: [t], Trade).flat_map(Sizes()).print(),
