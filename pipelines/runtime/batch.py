@@ -123,7 +123,8 @@ class Batch:
             columns = [column.take(places) for column in self._columns]
             taken = Batch.of_columns(self.timestamp_column().take(places), columns, self._record_type)
             if self._values is not None:
-                taken._values = [self._values[i] for i in indices]
+                rows = indices.tolist() if isinstance(indices, np.ndarray) else indices
+                taken._values = [self._values[i] for i in rows]
             return taken
         timestamps, values = self.timestamps, self.values
         return Batch([timestamps[i] for i in indices], [values[i] for i in indices])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -45,12 +46,14 @@ def partition_of(
     Raises UserCodeError where the edge's functions cannot be loaded.
     """
     match edge.partitioner:
+        case Partitioner.HASH if partitions == 1:
+            return _Single(0)
         case Partitioner.FORWARD | Partitioner.GLOBAL:
             return _Single(reachable[0])
         case Partitioner.REBALANCE | Partitioner.RESCALE:
             return _RoundRobin(reachable, subtask)
         case Partitioner.SHUFFLE:
-            return _Shuffle(reachable, seed=subtask)
+            return _Shuffle(reachable, record_type, seed=subtask)
         case Partitioner.BROADCAST:
             return _Broadcast(reachable)
         case Partitioner.HASH:
@@ -66,7 +69,7 @@ def partition_of(
             )
         case Partitioner.CUSTOM:
             partitioner, select = _functions(edge)
-            return _Custom(partitioner, select, partitions)
+            return _Custom(partitioner, select, partitions, record_type)
 
 
 class _Single:
@@ -107,13 +110,14 @@ class _RoundRobin:
 
 
 class _Shuffle:
-    def __init__(self, partitions: range, seed: int) -> None:
+    def __init__(self, partitions: range, record_type: RecordType, seed: int) -> None:
         self._partitions = partitions
+        self._record_type = record_type
         self._random = np.random.default_rng(seed)
 
     def __call__(self, batch: Batch) -> Parts:
         places = self._random.integers(0, len(self._partitions), len(batch))
-        for place, part in _split(batch, places):
+        for place, part in _split(batch, places, self._record_type):
             yield self._partitions[place], part
 
 
@@ -142,7 +146,7 @@ class _Hash:
         targets = None
         if self._column is not None and (batch.columnar or len(batch) >= _FEW):
             targets = self._by_column(batch, self._column)
-        yield from _split(batch, self._by_row(batch) if targets is None else targets)
+        yield from _split(batch, self._by_row(batch) if targets is None else targets, self._record_type)
 
     def _by_column(self, batch: Batch, column: int) -> np.ndarray[Any, Any] | None:
         keys = batch.columns(self._record_type)[column]
@@ -180,18 +184,23 @@ class _Custom:
     """Wherever the user's partitioner says for a key."""
 
     def __init__(
-        self, partitioner: Callable[[Any, int], int], select: Callable[[Any], Any], partitions: int
+        self,
+        partitioner: Callable[[Any, int], int],
+        select: Callable[[Any], Any],
+        partitions: int,
+        record_type: RecordType,
     ) -> None:
         self._partitioner = partitioner
         self._select = select
         self._count = partitions
+        self._record_type = record_type
 
     def __call__(self, batch: Batch) -> Parts:
         try:
             places = [self._place(self._select(value)) for value in batch.values]
         except Exception as error:
             raise UserCodeError("partition_custom", None) from error
-        yield from _split(batch, places)
+        yield from _split(batch, places, self._record_type)
 
     def _place(self, key: Any) -> int:
         place = operator.index(self._partitioner(key, self._count))
@@ -202,8 +211,8 @@ class _Custom:
         return place
 
 
-def _split(batch: Batch, places: Sequence[int] | np.ndarray[Any, Any]) -> Parts:
-    """The records by place, each part in the batch's order."""
+def _split(batch: Batch, places: Sequence[int] | np.ndarray[Any, Any], record_type: RecordType) -> Parts:
+    """The records by place, each part in the batch's order; as columns, which channels carry, where they are many."""
     if not batch.columnar and len(batch) < _FEW:
         found: dict[int, list[int]] = {}
         for i, place in enumerate(places):
@@ -211,14 +220,14 @@ def _split(batch: Batch, places: Sequence[int] | np.ndarray[Any, Any]) -> Parts:
         for place, indices in found.items():
             yield place, batch.take(indices)
         return
-    array = np.asarray(places)
+    columns = Batch.of_columns(batch.timestamp_column(), batch.columns(record_type), record_type)
+    array = np.asarray(places, np.uint16)  # narrow, for which numpy sorts by radix
     order = np.argsort(array, kind="stable")
-    sorted_places = array[order]
-    starts = np.flatnonzero(np.diff(sorted_places, prepend=-1))
-    for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
-        indices_of_part = order[start:stop]
-        whole = len(indices_of_part) == len(batch)
-        yield int(sorted_places[start]), batch if whole else batch.take(indices_of_part)
+    ordered = array[order]
+    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]
+    for start, stop in pairwise(starts):
+        whole = stop - start == len(order)
+        yield int(ordered[start]), columns if whole else columns.take(order[start:stop])
 
 
 def _can_be_dictionary(of: RecordType) -> bool:
