@@ -289,7 +289,7 @@ PROGRAM_FAULTS = {
     "programs:absent": "does not exist",
     "programs:raises": "ZeroDivisionError: in the program",
     "programs:never_executes": "call env.execute()",
-    "programs:big": "bytes, but at most",
+    "programs:big": "bytes, more than",
     "not an entry point": "module:function",
 }
 
