@@ -9,6 +9,7 @@ instead of the zip file that Spark puts on PYTHONPATH. A worker is then up in 12
 
 from __future__ import annotations
 
+import os
 import sys
 import zipimport
 from collections.abc import Callable
@@ -38,11 +39,13 @@ def _quiet(worker: Callable[..., int]) -> Callable[..., int]:
 
 def main() -> None:
     """Imports, then waits for Spark to ask for workers."""
+    # It was for this process (session.py): what the user's code starts is to find its own directory as usual.
+    os.environ.pop("PYTHONSAFEPATH", None)
     forget_zip_files()
     import pyspark.worker  # noqa: F401
     from pyspark import daemon
 
-    from . import hand_over  # noqa: F401
+    from . import channel_hand_over, record_hand_over  # noqa: F401
     from .preload import preload
 
     preload()

@@ -1,13 +1,15 @@
-"""The Python end of a query: the stateless operators, then the hand-over to the StreamTasks.
+"""The Python end of a query: what it reads goes through the stateless operators and over to the StreamTasks.
 
-Runs in mapInArrow inside a Python worker of Spark. Each row is one buffer of a channel: its topic,
-partition, offset and bytes. The chain works on the records of a buffer and leaves its header alone, so
-that sender, sequence, watermark and end reach the StreamTask as they were sent. A socket that is full
-holds the query back: that is the back pressure.
+Runs in mapInArrow inside a Python worker of Spark. What the rows are, buffers of channels or messages of a source's
+topics, is for channel_hand_over.py and record_hand_over.py to know. A socket that is full holds the query back:
+that is the back pressure.
 
-An error in the user's code fails the attempt whose buffer it was, and nothing else: the StreamTask is
-told, and reports it. Buffers for a StreamTask that is gone are dropped, since its successor will read
-them again from its committed position; its peers in the same query run on.
+A function ends only when the StreamTasks have read all that it sent: the next batch of a micro-batch query has
+connections of its own, and must not overtake this one's.
+
+An error in the user's code fails the attempt whose records it was about, and nothing else: the StreamTask is told, and
+reports it. What is for a StreamTask that is gone is dropped, since its successor will read it again from its
+committed position; its peers in the same query run on.
 """
 
 from __future__ import annotations
@@ -16,126 +18,155 @@ import contextlib
 import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from ...schemas.types import OperatorConfig
 from ..graph.python_files import import_from
-from ..types import RecordType
-from .buffers import BufferCodec
 from .failures import describe
 from .frames import frame
-from .operators.build import build_prefix
-from .operators.chain import Line
-from .protocol import BUFFER, FAILURE, HANDED_OVER, Greeting
+from .protocol import FAILURE, HANDED_OVER, Greeting
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COLUMNS = ("topic", "partition", "offset", "value")
-"""The columns of the rows that come in."""
+
+class Place(msgspec.Struct, frozen=True):
+    """Of what is handed over: its input, partition and offsets."""
+
+    input_index: int
+    partition: int
+    first: int
+    following: int
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where what a partition holds goes to."""
+
+    socket_path: str
+    input_index: int
+    end: int | None = None
+    """No record at or behind this offset is handed over, but that it was passed is."""
+
+
+Targets = Mapping[str, Mapping[int, Target]]
+"""Topic -> partition -> its StreamTask."""
+
+
+class Prefix(msgspec.Struct, frozen=True):
+    """The stateless operators that run here, and how what leaves the last of them is laid out (as JSON)."""
+
+    operators: tuple[OperatorConfig, ...]
+    output_type: Any
+
+
+class Worker(Protocol):
+    """One run of the function."""
+
+    def open(self) -> None:
+        """Loads and opens what runs here. Raises whatever goes wrong."""
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Hands over what the rows hold."""
+
+    def close(self) -> None:
+        """Closes what runs here."""
+
+
+class Plan(Protocol):
+    """What is read, as plain data."""
+
+    def worker(self, connections: Connections) -> Worker:
+        """A worker that reads it."""
 
 
 class HandOver(msgspec.Struct, frozen=True):
-    """The function given to mapInArrow: what a worker needs, as plain data."""
+    """The function given to mapInArrow."""
 
-    deployment: int
+    query: int
+    """The number of the query: goes with everything that is handed over."""
     lobby: str
-    inputs: Mapping[str, int]
-    """Topic -> index of the input."""
-    input_types: tuple[Any, ...]
-    """The record type of each input, as JSON."""
-    prefix: tuple[OperatorConfig, ...]
-    output_type: Any
-    """The record type of what leaves the prefix, as JSON."""
-    stream_tasks: Mapping[int, str]
-    """Partition -> the path of its StreamTask's socket."""
+    plan: Any
+    """A Plan."""
     python_path: str | None = None
     """The directory of the files that the job ships."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Hands everything over; gives no rows."""
+        plan: Plan = self.plan
+        connections = Connections(self.query)
+        worker = plan.worker(connections)
         with socket.socket(socket.AF_UNIX) as lobby:
             lobby.connect(self.lobby)
-            worker = _Worker(self)
             try:
                 if self.python_path is not None:
                     import_from(Path(self.python_path))
                 worker.open()
             except Exception as error:
-                lobby.sendall(frame(msgspec.msgpack.encode(Greeting(self.deployment, describe(error)))))
+                greeting = Greeting(self.query, describe(error))
             else:
-                lobby.sendall(frame(msgspec.msgpack.encode(Greeting(self.deployment))))
+                greeting = Greeting(self.query)
+            lobby.sendall(frame(msgspec.msgpack.encode(greeting)))
             try:
+                # What could not be opened is told to the lobby, and the query is about to be stopped.
                 for batch in batches:
-                    rows = (column.to_pylist() for column in batch.columns)
-                    for topic, partition, offset, value in zip(*rows, strict=True):
-                        if value:
-                            worker.hand_over(topic, partition, offset, value)
+                    if greeting.failure is None:
+                        worker.take(batch)
+                connections.finish()
             finally:
-                worker.close()
+                # Also when Spark takes the worker down; who should hear of an error here is gone.
+                with contextlib.suppress(Exception):
+                    worker.close()
         yield from ()
 
 
-class _Worker:
-    """The connections and the opened chain of one run of the function."""
+class Connections:
+    """The sockets of the StreamTasks, each connected when there is something for it."""
 
-    def __init__(self, plan: HandOver) -> None:
-        self._plan = plan
-        self._connections: dict[int, socket.socket | None] = {}
-        self._prefix = Line(())
-        self._input_codecs: list[BufferCodec] = []
-        self._output_codec: BufferCodec | None = None
+    def __init__(self, query: int) -> None:
+        self._query = query
+        self._open: dict[str, socket.socket | None] = {}
 
-    def open(self) -> None:
-        plan = self._plan
-        if not plan.prefix:
-            return
-        input_types = [RecordType.from_json(form) for form in plan.input_types]
-        self._prefix = build_prefix(plan.prefix, *input_types[:1])
-        self._prefix.open()
-        self._input_codecs = list(map(BufferCodec, input_types))
-        self._output_codec = BufferCodec(RecordType.from_json(plan.output_type))
+    def leads(self, path: str) -> bool:
+        """Whether somebody listens there: what nobody takes need not be worked on."""
+        return self._connection(path) is not None
 
-    def close(self) -> None:
-        """Also when Spark takes the worker down; who should hear of an error here is gone."""
-        with contextlib.suppress(Exception):
-            self._prefix.close()
-
-    def hand_over(self, topic: str, partition: int, offset: int, value: bytes) -> None:
-        connection = self._connection(partition)
+    def send(self, path: str, kind: int, place: Place, *content: bytes) -> None:
+        """Hands something over, or drops it where nobody is there any more."""
+        connection = self._connection(path)
         if connection is None:
             return
-        index = self._plan.inputs[topic]
+        head = HANDED_OVER.pack(
+            kind, place.input_index, self._query, place.partition, place.first, place.following
+        )
         try:
-            said = (
-                HANDED_OVER.pack(BUFFER, index, 0, partition, offset, offset + 1),
-                self._transformed(index, value),
-            )
-        except Exception as error:
-            said = (
-                HANDED_OVER.pack(FAILURE, index, 0, partition, offset, offset + 1),
-                describe(error).encode(),
-            )
-        try:
-            connection.sendall(frame(*said))
+            connection.sendall(frame(head, *content))
         except ConnectionError:
-            self._connections[partition] = None
+            self._open[path] = None
 
-    def _transformed(self, index: int, value: bytes) -> bytes:
-        if self._output_codec is None:
-            return value
-        header, batch = self._input_codecs[index].decode(value)
-        return self._output_codec.encode(header, self._prefix.process(batch))
+    def fail(self, path: str, place: Place, reason: str) -> None:
+        """Tells a StreamTask why what lies at these offsets cannot be handed over."""
+        self.send(path, FAILURE, place, reason.encode(errors="replace"))
 
-    def _connection(self, partition: int) -> socket.socket | None:
-        if partition not in self._connections:
-            connection: socket.socket | None = socket.socket(socket.AF_UNIX)
+    def finish(self) -> None:
+        """Returns when everything that was sent has been read, or has nobody to read it."""
+        for connection in self._open.values():
+            if connection is not None:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_WR)
+                    # Nothing is ever said from there: this is the StreamTask closing its side, having read all.
+                    connection.recv(1)
+                connection.close()
+
+    def _connection(self, path: str) -> socket.socket | None:
+        if path not in self._open:
+            connection = socket.socket(socket.AF_UNIX)
             try:
-                assert connection is not None
-                connection.connect(self._plan.stream_tasks[partition])
+                connection.connect(path)
             except (ConnectionError, FileNotFoundError):
-                connection = None
-            self._connections[partition] = connection
-        return self._connections[partition]
+                connection.close()
+                self._open[path] = None
+            else:
+                self._open[path] = connection
+        return self._open[path]

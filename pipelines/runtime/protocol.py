@@ -23,6 +23,9 @@ FAILURE: Final = 1
 """Then follows why the records at these offsets could not be handed over."""
 RECORDS: Final = 2
 """Then follows a payload (BufferCodec.payload) of what a Kafka source read at these offsets; nothing for no records."""
+SKIPPING: Final = 3
+"""As RECORDS, behind the number of messages at these offsets that could not be read and are left out (SKIPPED)."""
+SKIPPED: Final = struct.Struct("<I")
 
 Positions = Mapping[int, Mapping[int, int]]
 """Index of the input -> partition -> the offset to go on from. What has no position yet is not in it."""
@@ -57,6 +60,8 @@ class Restored(msgspec.Struct, frozen=True, tag=True):
 
     process_id: int
     positions: Positions
+    ends: Positions | None = None
+    """Of a bounded Kafka source: no record at or behind these offsets is to be handed over."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
@@ -82,6 +87,8 @@ class Counted(msgspec.Struct, frozen=True, tag=True):
     """What the user's functions have counted in all attempts of the subtask (accumulators.py)."""
     metrics: Mapping[str, float] = msgspec.field(default_factory=dict)
     """What the user's functions measure in this attempt: operator.name -> value."""
+    positions: Positions = msgspec.field(default_factory=dict)
+    """How far a Kafka source has come."""
 
     def as_accumulators(self) -> dict[str, float]:
         """All by name: Flink's names for what it counts itself."""
@@ -112,7 +119,7 @@ Notice = Restored | Opened | Switched | Counted | Finished | Canceled | Failed
 
 
 class Greeting(msgspec.Struct, frozen=True):
-    """Spark's Python worker -> lobby: a task of this deployment's query is up, or cannot be."""
+    """Spark's Python worker -> lobby: a task of this query is up, or cannot be."""
 
-    deployment: int
+    query: int
     failure: str | None = None

@@ -1,7 +1,14 @@
-"""The one Structured Streaming query of a deployment: Kafka channels -> mapInArrow -> StreamTasks.
+"""The Structured Streaming queries of a deployment: Kafka -> mapInArrow -> StreamTasks.
 
-Real-time mode and micro-batch are the same query with another trigger. Spark's own checkpoint directory is
-scratch, fresh for each query: progress lives in Kafka.
+What is read are channels, whose messages are buffers of many records, or the topics of a Kafka source, with a record
+in each message. A query runs in one of three ways:
+
+- real-time: each message leaves Spark when it is there.
+- micro-batch: the same query with another trigger.
+- bulk, for the topics of a source: micro-batches whose rows leave Spark in large Arrow batches; several times as fast,
+  and a second late. See docs/notes/catch-up.md.
+
+Spark's own checkpoint directory is scratch, fresh for each query: progress lives in Kafka.
 """
 
 from __future__ import annotations
@@ -10,22 +17,38 @@ import json
 import shutil
 import uuid
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from . import channel_hand_over, record_hand_over
 from .failures import shortened
-from .hand_over import COLUMNS, HandOver
-from .settings import ExecutionMode
+from .hand_over import HandOver
+from .record_hand_over import RecordPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-Positions = Mapping[str, Mapping[int, int]]
+Begin = Mapping[str, Mapping[int, int]]
 """Topic -> partition -> the offset to begin at."""
+
+
+class Pace(Enum):
+    """How a query runs."""
+
+    REAL_TIME = "real-time"
+    MICRO_BATCH = "micro-batch"
+    BULK = "bulk"
+
 
 # How often Spark checkpoints, not a latency.
 _REAL_TIME_BATCH: Final = "1 hour"
+
+BULK_OPTIONS: Final[Mapping[str, str]] = {
+    # A batch costs a tenth of a second beside its records.
+    "maxOffsetsPerTrigger": "2000000",
+}
 
 
 class Query:
@@ -54,36 +77,46 @@ class Query:
 def start_query(
     spark: SparkSession,
     bootstrap_servers: str,
-    begin: Positions,
+    begin: Begin,
     hand_over: HandOver,
-    mode: ExecutionMode,
+    pace: Pace,
     checkpoint: Path,
 ) -> Query:
     """Starts reading every partition in `begin` from its offset. Returns before the tasks run.
 
-    Raises what Spark raises where the query cannot be planned.
+    `spark` is a session of session.py; for BULK, its bulk session. Raises what Spark raises where the query cannot be
+    planned.
     """
     from pyspark.sql.types import IntegerType, StructField, StructType
 
     _prepare(checkpoint)
     rows = (
         spark.readStream.format("kafka")
-        .options(**_source_options(bootstrap_servers, begin))
+        .options(**_source_options(bootstrap_servers, begin, pace))
         .load()
-        # Spark's Arrow writer looks for one more row before it lets a batch go: give it an empty one.
-        .selectExpr(*COLUMNS[:-1], "explode(array(value, X'')) AS value")
+        .selectExpr(*_columns(isinstance(hand_over.plan, RecordPlan), pace))
         .mapInArrow(_as_function(hand_over), StructType([StructField("nothing", IntegerType())]))
     )
     writer = (
         rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).outputMode("update")
     )
-    match mode:
-        case ExecutionMode.REAL_TIME:
-            # Not in the overloads that PySpark declares.
-            writer = writer.trigger(realTime=_REAL_TIME_BATCH)  # type: ignore[call-overload]
-        case ExecutionMode.MICRO_BATCH:
-            writer = writer.trigger(processingTime="0 seconds").outputMode("append")
+    if pace is Pace.REAL_TIME:
+        # Not in the overloads that PySpark declares.
+        writer = writer.trigger(realTime=_REAL_TIME_BATCH)  # type: ignore[call-overload]
+    else:
+        writer = writer.trigger(processingTime="0 seconds").outputMode("append")
     return Query(writer.start(), checkpoint)
+
+
+def _columns(records: bool, pace: Pace) -> list[str]:
+    """What is selected. Spark's Arrow writer looks for one more row before it lets a batch go: it is given one."""
+    if not records:
+        return [*channel_hand_over.COLUMNS[:-1], "explode(array(value, X'')) AS value"]
+    if pace is not Pace.REAL_TIME:
+        return list(record_hand_over.COLUMNS)
+    # A message may have an empty value, or none; no offset is negative.
+    pair = "inline(array(struct(offset, value), struct(-1L AS offset, CAST(NULL AS BINARY) AS value)))"
+    return ["topic", "partition", "timestamp", f"{pair} AS (offset, value)"]
 
 
 def _prepare(checkpoint: Path) -> None:
@@ -93,7 +126,7 @@ def _prepare(checkpoint: Path) -> None:
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
 
 
-def _source_options(bootstrap_servers: str, begin: Positions) -> dict[str, str]:
+def _source_options(bootstrap_servers: str, begin: Begin, pace: Pace) -> dict[str, str]:
     return {
         "kafka.bootstrap.servers": bootstrap_servers,
         "kafka.isolation.level": "read_committed",
@@ -106,16 +139,17 @@ def _source_options(bootstrap_servers: str, begin: Positions) -> dict[str, str]:
                 for topic, each in begin.items()
             }
         ),
+        **(BULK_OPTIONS if pace is Pace.BULK else {}),
     }
 
 
 def _as_function(hand_over: HandOver) -> Any:
     """PySpark wants a function with a name, not any callable."""
 
-    def hand_over_buffers(batches: Any) -> Any:
+    def hand_over_rows(batches: Any) -> Any:
         return hand_over(batches)
 
-    return hand_over_buffers
+    return hand_over_rows
 
 
 def _first_line(error: Exception) -> str:

@@ -8,6 +8,10 @@ A query is shared by the subtasks of one deployment. It is stopped when the last
 then is that end reported: after it nothing of the deployment runs. A query that dies takes the subtasks that
 still run with it; a StreamTask that dies takes nobody. Without the zygote nothing can be started or killed
 any more: all attempts fail, and the owner is told.
+
+The topics of a Kafka source are read by one query after another, in bulk or in real time as their lag asks for
+(catch_up.py): the StreamTasks are told that only what a new query brings counts from now on, say how far they
+have come, and the new query begins there while the old one is stopped.
 """
 
 from __future__ import annotations
@@ -27,12 +31,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from confluent_kafka import KafkaException
 from msgspec.structs import replace
 
 from ...schemas.types import ExecutionState
-from ..graph.chain import edge_type, output_type
-from ..graph.physical_plan import channel_topic
+from .catch_up import CatchUp, Lag
 from .deployment import Report, SubtaskDeployment, VertexDeployment
+from .end_offsets import EndOffsets
 from .failures import TaskError, describe, shortened
 from .frames import FrameReader
 from .hand_over import HandOver
@@ -49,9 +54,12 @@ from .protocol import (
     Opened,
     Positions,
     Restored,
+    Switch,
     Switched,
 )
-from .query import Query, start_query
+from .queries import Queries, QueryRun
+from .query import Pace
+from .reading import ChannelReading, Receiver, TopicReading, reading_of
 from .settings import ExecutionMode, Settings
 from .stream_task.zygote import ENDED
 from .user_files import UserFiles
@@ -65,6 +73,8 @@ log = logging.getLogger(__name__)
 DEFAULT_HEAP_MIB: Final = 640
 KILL_AFTER_S: Final = 0.5
 """When a process that was told to cancel is killed; it should have ended by itself long before."""
+LAG_INTERVAL_S: Final = 0.5
+"""How often the lag of a Kafka source is looked at."""
 REMEMBERED: Final = 10_000
 """Attempts that have ended and are known still: a cancellation may cross the report of the end."""
 
@@ -79,6 +89,7 @@ class _Execution:
         self.process = process
         self.process_id: int | None = None
         self.positions: Positions | None = None
+        self.ends: Positions | None = None
         self.counts: Mapping[str, float] = {}
         """All that it has counted, Flink's counters included."""
         self.accumulators: Mapping[str, float] = {}
@@ -92,22 +103,53 @@ class _Execution:
 class _Deployment:
     """The attempts that share a query, and the query."""
 
-    def __init__(self, number: int, spec: VertexDeployment) -> None:
+    def __init__(
+        self, number: int, spec: VertexDeployment, reading: ChannelReading | TopicReading | None
+    ) -> None:
         self.number = number
         self.spec = spec
+        self.reading = reading
         self.settings = Settings.of(spec.job_graph.configuration)
         self.executions: list[_Execution] = []
-        self.awaited = len(spec.inputs) * len(spec.subtasks)
-        """Greetings of the query's tasks that are still to come."""
-        self.starting = False
-        self.query: Query | None = None
-        self.stopping = False
+        self.reads = reading is not None
+        """Whether there is anything that a query is to bring."""
+        self.run: QueryRun | None = None
+        self.successor: tuple[QueryRun, Pace] | None = None
+        """What follows when all subtasks have answered that they wait for it."""
+        self.answered: set[str] = set()
+        self.catch_up: CatchUp | None = None
+        self.watched = False
+        self.written = 0, 0.0
+        """Of a Kafka source: the sum of its ends, and when that was."""
+        self.over = threading.Event()
         self.python_path: str | None = None
         """The directory of the files that the job ships, once a subtask has been started."""
 
     @property
     def live(self) -> list[_Execution]:
         return [execution for execution in self.executions if execution.end is None]
+
+    @property
+    def connected(self) -> bool:
+        """Whether the tasks of the query run, where there is one."""
+        return not self.reads or (self.run is not None and self.run.awaited <= 0)
+
+    @property
+    def receivers(self) -> list[Receiver]:
+        """The subtasks that are read for."""
+        return [
+            Receiver(each.subtask.subtask_index, each.process.socket_path, each.positions or {}, each.ends)
+            for each in self.live
+        ]
+
+    @property
+    def changes_pace(self) -> bool:
+        """Whether the lag decides how the query runs."""
+        return (
+            isinstance(self.reading, TopicReading)
+            and not self.reading.source.bounded
+            and self.settings.mode is ExecutionMode.REAL_TIME
+        )
 
 
 class TaskRuntime:
@@ -145,12 +187,13 @@ class TaskRuntime:
         self._ended: dict[str, None] = {}
         self._deploying: dict[str, None] = {}
         self._deployments: dict[int, _Deployment] = {}
+        self._runs: dict[int, _Deployment] = {}
         self._number = 0
         self._deadlines: list[tuple[float, _Execution]] = []
         self._closed = False
         self._spark: SparkSession | None = None
-        self._spark_failure: str | None = None
-        self._spark_ready = threading.Event()
+        self._queries = Queries(bootstrap_servers, scratch, self._post)
+        self._end_offsets = EndOffsets(bootstrap_servers)
         self._loop = threading.Thread(target=self._run, name="task-runtime", daemon=True)
         self._loop.start()
 
@@ -171,18 +214,16 @@ class TaskRuntime:
             spark = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
             warm_up(spark, self._bootstrap_servers, self._scratch, ROUNDS)
         except Exception as error:
-            self._spark_failure = describe(error)
+            self._queries.failed(describe(error))
             raise
-        else:
-            self._spark = spark
-            threading.Thread(
-                target=warm_up,
-                args=(spark, self._bootstrap_servers, self._scratch, FURTHER_ROUNDS, self._idle),
-                name="warm-up",
-                daemon=True,
-            ).start()
-        finally:
-            self._spark_ready.set()
+        self._spark = spark
+        self._queries.ready(spark)
+        threading.Thread(
+            target=warm_up,
+            args=(spark, self._bootstrap_servers, self._scratch, FURTHER_ROUNDS, self._idle),
+            name="warm-up",
+            daemon=True,
+        ).start()
 
     def jvm_heap_bytes(self) -> int:
         """The largest heap that Spark's JVM may have."""
@@ -228,8 +269,10 @@ class TaskRuntime:
         done.wait(10)
         self._loop.join(5)
         for deployment in self._deployments.values():
-            if deployment.query is not None and not deployment.stopping:
-                deployment.query.stop()
+            deployment.over.set()
+            run = deployment.run
+            if run is not None and run.query is not None and run.stopping is None:
+                run.query.stop()
         if self._spark is not None:
             self._spark.stop()
             gateway = self._spark.sparkContext._gateway
@@ -295,7 +338,7 @@ class TaskRuntime:
             if self._broken is not None:
                 raise TaskError(self._broken)
             self._number += 1
-            deployment = _Deployment(self._number, spec)
+            deployment = _Deployment(self._number, spec, reading_of(spec, str(self._sockets)))
             parts_of(spec.vertex, spec.outputs)
             while waiting:
                 execution = self._start_subtask(deployment, waiting[0])
@@ -337,70 +380,133 @@ class TaskRuntime:
         self._register(process.control, partial(self._hear, execution))
         return execution
 
+    # Queries.
+
     def _start_query_if_due(self, deployment: _Deployment) -> None:
-        """What has no past has committed nothing: its query need not wait for its StreamTask."""
-        if not deployment.spec.inputs or deployment.starting or self._broken is not None:
-            return
+        """What has no past has committed nothing: the query of its channels need not wait for its StreamTask."""
         live = deployment.live
-        if any(e.positions is None and e.subtask.has_past for e in live) or not live:
+        if not deployment.reads or deployment.run is not None or deployment.watched or not live:
             return
-        deployment.starting = True
-        inputs = len(deployment.spec.inputs)
-        positions = {e.subtask.subtask_index: e.positions or {} for e in live}
-        deployment.awaited = inputs * len(positions)
-        paths = {e.subtask.subtask_index: e.process.socket_path for e in live}
-        threading.Thread(
-            target=self._run_query,
-            args=(deployment, positions, paths),
-            name=f"query-{deployment.number}",
-            daemon=True,
-        ).start()
-
-    def _run_query(
-        self, deployment: _Deployment, positions: dict[int, Positions], paths: dict[int, str]
-    ) -> None:
-        """In a thread of its own: starts the query and waits for its end."""
-        spec = deployment.spec
-        try:
-            self._spark_ready.wait()
-            if self._spark is None:
-                raise TaskError(f"Spark did not start: {self._spark_failure}")
-            topics = [channel_topic(spec.cluster, spec.job_id, edge.data_set_id) for edge in spec.inputs]
-            begin = {
-                topic: {subtask: each.get(i, {}).get(subtask, 0) for subtask, each in positions.items()}
-                for i, topic in enumerate(topics)
-            }
-            query = start_query(
-                self._spark,
-                self._bootstrap_servers,
-                begin,
-                _hand_over(deployment, topics, self._lobby.path, paths),
-                deployment.settings.mode,
-                self._scratch / f"query-{deployment.number}",
-            )
-        except Exception as error:
-            reason = describe(error)
-            self._post(lambda: self._query_ended(deployment, reason))
+        if self._broken is not None:
             return
-        self._post(lambda: self._query_started(deployment, query))
-        failure = query.wait()
-        self._post(lambda: self._query_ended(deployment, failure))
+        topics = isinstance(deployment.reading, TopicReading)
+        if any(e.positions is None and (topics or e.subtask.has_past) for e in live):
+            return
+        if topics and not any(e.positions for e in live):
+            deployment.reads = False
+            self._report_running(deployment)
+        elif deployment.changes_pace:
+            self._watch(deployment)
+        elif topics:
+            self._start_query(deployment, self._new_run(deployment), Pace.BULK)
+        else:
+            micro_batch = deployment.settings.mode is ExecutionMode.MICRO_BATCH
+            pace = Pace.MICRO_BATCH if micro_batch else Pace.REAL_TIME
+            self._start_query(deployment, self._new_run(deployment), pace)
 
-    def _query_started(self, deployment: _Deployment, query: Query) -> None:
-        deployment.query = query
-        if deployment.settings.mode is ExecutionMode.MICRO_BATCH:
-            # Its tasks begin with the first batch, which may be long in coming.
-            deployment.awaited = 0
+    def _new_run(self, deployment: _Deployment) -> QueryRun:
+        self._number += 1
+        self._runs[self._number] = deployment
+        return QueryRun(self._number)
+
+    def _start_query(self, deployment: _Deployment, run: QueryRun, pace: Pace) -> None:
+        reading, receivers = deployment.reading, deployment.receivers
+        assert reading is not None
+        deployment.run = run
+        begin = reading.begin(receivers)
+        run.awaited = sum(map(len, begin.values()))
+        if pace is not Pace.REAL_TIME:
+            # Its tasks begin with the first batch, which may be long in coming: it counts when it has started.
+            run.awaited = 1
+        hand_over = HandOver(run.number, self._lobby.path, reading.plan(receivers), deployment.python_path)
+        self._queries.start(
+            run,
+            begin,
+            hand_over,
+            pace,
+            started=lambda: self._query_started(deployment, run, pace),
+            ended=lambda failure: self._query_ended(deployment, run, failure),
+        )
+
+    def _query_started(self, deployment: _Deployment, run: QueryRun, pace: Pace) -> None:
+        if pace is not Pace.REAL_TIME:
+            run.awaited = 0
         if not deployment.live:
-            self._stop_query(deployment)
+            self._queries.stop(run, lambda: self._drop(deployment))
         self._report_running(deployment)
 
-    def _query_ended(self, deployment: _Deployment, failure: str | None) -> None:
-        if deployment.stopping:
+    def _query_ended(self, deployment: _Deployment, run: QueryRun, failure: str | None) -> None:
+        if run.stopping is not None:
             return
         self._fail_all(deployment, failure or "Spark's query ended by itself")
-        if deployment.query is None:
-            self._deployments.pop(deployment.number, None)
+        if run.query is None:
+            self._drop(deployment)
+
+    def _drop(self, deployment: _Deployment) -> None:
+        """Nothing of the deployment runs any more."""
+        self._deployments.pop(deployment.number, None)
+        for number in [number for number, of in self._runs.items() if of is deployment]:
+            del self._runs[number]
+
+    # Catching up.
+
+    def _watch(self, deployment: _Deployment) -> None:
+        """Has the lag of a Kafka source measured until the deployment ends."""
+        deployment.watched = True
+        reading = deployment.reading
+        assert isinstance(reading, TopicReading)
+        begin = reading.begin(deployment.receivers)
+        partitions = [(topic, partition) for topic, each in begin.items() for partition in each]
+
+        def work() -> None:
+            while True:
+                try:
+                    ends = self._end_offsets.of(partitions)
+                except KafkaException as error:
+                    log.warning("where topics end could not be found out: %s", error.args[0].str())
+                else:
+                    self._post(lambda ends=ends: self._lag_measured(deployment, ends))  # type: ignore[misc]
+                if deployment.over.wait(LAG_INTERVAL_S):
+                    return
+
+        threading.Thread(target=work, name=f"lag-{deployment.number}", daemon=True).start()
+
+    def _lag_measured(self, deployment: _Deployment, ends: Mapping[tuple[str, int], int]) -> None:
+        reading = deployment.reading
+        if not deployment.live or not isinstance(reading, TopicReading):
+            return
+        now = time.monotonic()
+        lag = _lag(deployment, reading, ends, now)
+        if deployment.catch_up is None:
+            deployment.catch_up = CatchUp.beginning(lag, now)
+            self._start_query(deployment, self._new_run(deployment), deployment.catch_up.pace)
+            return
+        run = deployment.run
+        if deployment.successor is not None or run is None or run.query is None:
+            return
+        following = deployment.catch_up.after(lag, now)
+        if following is not deployment.catch_up:
+            deployment.catch_up = following
+            self._switch(deployment, following.pace)
+
+    def _switch(self, deployment: _Deployment, pace: Pace) -> None:
+        run = self._new_run(deployment)
+        log.info("vertex %s is read on in %s mode", deployment.spec.vertex_id, pace.value)
+        deployment.successor = run, pace
+        deployment.answered.clear()
+        for execution in deployment.live:
+            execution.process.send(Switch(run.number))
+
+    def _switch_if_answered(self, deployment: _Deployment) -> None:
+        live, before = deployment.live, deployment.run
+        if deployment.successor is None or not live or before is None:
+            return
+        if deployment.answered.issuperset(each.id for each in live):
+            run, pace = deployment.successor
+            deployment.successor = None
+            self._start_query(deployment, run, pace)
+            self._queries.stop(before)
+            before.predecessor, run.predecessor = None, before
 
     # Listening.
 
@@ -410,13 +516,14 @@ class TaskRuntime:
 
     def _hear_worker(self, reader: FrameReader) -> None:
         for greeting in self._lobby.greetings(reader):
-            deployment = self._deployments.get(greeting.deployment)
+            deployment = self._runs.get(greeting.query)
             if deployment is None:
                 continue
+            run = deployment.run
             if greeting.failure is not None:
                 self._fail_all(deployment, greeting.failure)
-            else:
-                deployment.awaited -= 1
+            elif run is not None and run.number == greeting.query:
+                run.awaited -= 1
                 self._report_running(deployment)
         if reader.ended:
             self._selector.unregister(reader.socket)
@@ -439,18 +546,24 @@ class TaskRuntime:
         if execution.end is not None:
             return
         match notice:
-            case Restored(process_id, positions):
+            case Restored(process_id, positions, ends):
                 execution.process_id = process_id
                 execution.positions = positions
+                execution.ends = ends
                 self._start_query_if_due(execution.deployment)
             case Opened():
                 execution.opened = True
                 self._report_running(execution.deployment)
-            case Switched():
-                log.error("attempt %s answers a switch that nobody asked for", execution.id)
+            case Switched(query, positions):
+                deployment = execution.deployment
+                if deployment.successor is not None and deployment.successor[0].number == query:
+                    execution.positions = positions
+                    deployment.answered.add(execution.id)
+                    self._switch_if_answered(deployment)
             case Counted():
                 execution.counts = notice.as_accumulators()
                 execution.accumulators = notice.accumulators
+                execution.positions = notice.positions or execution.positions
             case Finished():
                 self._end(execution, ExecutionState.FINISHED, None)
             case Canceled():
@@ -485,7 +598,7 @@ class TaskRuntime:
             self._on_failure(TaskError(reason))
 
     def _report_running(self, deployment: _Deployment) -> None:
-        if deployment.awaited > 0 and deployment.spec.inputs:
+        if not deployment.connected:
             return
         for execution in deployment.live:
             if execution.opened and not execution.running:
@@ -512,35 +625,23 @@ class TaskRuntime:
 
     def _end(self, execution: _Execution, state: ExecutionState, reason: str | None) -> None:
         execution.end = state, reason
-        deployment = execution.deployment
-        if deployment.live or not deployment.starting:
+        deployment, run = execution.deployment, execution.deployment.run
+        if deployment.live:
             self._forget(execution)
             # Peers may have waited for this one's position.
             self._start_query_if_due(deployment)
-        elif deployment.query is None:
-            # Its query is on its way, and is stopped when it arrives.
+            self._switch_if_answered(deployment)
+            return
+        deployment.over.set()
+        if run is None or run.query is None:
+            # Its query, if there is one, is on its way, and is stopped when it arrives.
             self._forget(execution)
         else:
-            self._stop_query(deployment, execution)
+            self._queries.stop(run, lambda: self._stopped(deployment, execution))
 
-    def _stop_query(self, deployment: _Deployment, last: _Execution | None = None) -> None:
-        deployment.stopping = True
-        query = deployment.query
-        assert query is not None
-
-        def stop() -> None:
-            try:
-                query.stop()
-            except Exception as error:
-                log.warning("a query could not be stopped: %s", error)
-            self._post(lambda: self._stopped(deployment, last))
-
-        threading.Thread(target=stop, name=f"stop-{deployment.number}", daemon=True).start()
-
-    def _stopped(self, deployment: _Deployment, last: _Execution | None) -> None:
-        self._deployments.pop(deployment.number, None)
-        if last is not None:
-            self._forget(last)
+    def _stopped(self, deployment: _Deployment, last: _Execution) -> None:
+        self._drop(deployment)
+        self._forget(last)
 
     def _forget(self, execution: _Execution) -> None:
         """Reports the end, once: a cancellation that comes after it has nothing to cancel."""
@@ -553,8 +654,8 @@ class TaskRuntime:
         deployment = execution.deployment
         self._user_files.leave(deployment.python_path)
         self._report(execution.id, state, reason, execution.accumulators)
-        if not deployment.live and not deployment.starting:
-            self._deployments.pop(deployment.number, None)
+        if not deployment.live and deployment.run is None:
+            self._drop(deployment)
 
 
 def _guarded(handle: Callable[[], object]) -> None:
@@ -565,20 +666,20 @@ def _guarded(handle: Callable[[], object]) -> None:
         log.exception("the task runtime could not handle an event")
 
 
-def _hand_over(deployment: _Deployment, topics: list[str], lobby: str, paths: dict[int, str]) -> HandOver:
-    spec = deployment.spec
-    prefix = parts_of(spec.vertex, spec.outputs).prefix
-    input_types = tuple(edge_type(spec.job_graph, edge).to_json() for edge in spec.inputs)
-    return HandOver(
-        deployment=deployment.number,
-        lobby=lobby,
-        inputs={topic: i for i, topic in enumerate(topics)},
-        input_types=input_types,
-        prefix=prefix,
-        output_type=output_type(prefix[-1]).to_json() if prefix else None,
-        stream_tasks=paths,
-        python_path=deployment.python_path,
-    )
+def _lag(
+    deployment: _Deployment, reading: TopicReading, ends: Mapping[tuple[str, int], int], now: float
+) -> Lag:
+    """How far the source is behind, and what has come in since this was asked last."""
+    begin = reading.begin(deployment.receivers)
+    behind = [
+        max(0, ends.get((topic, partition), 0) - position)
+        for topic, each in begin.items()
+        for partition, position in each.items()
+    ]
+    (before, then), written = deployment.written, sum(ends.values())
+    deployment.written = written, now
+    arriving = (written - before) / (now - then) if then and now > then else 0.0
+    return Lag(sum(behind), arriving, len(behind))
 
 
 def _end_jvm(gateway: Any) -> None:

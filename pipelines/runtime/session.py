@@ -56,6 +56,12 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
 }
 
+BULK_SETTINGS: Final[Mapping[str, str]] = {
+    # A backlog: rows gather, for a message is a record here, and what each crossing costs is shared by many.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.pandas.udf.buffer.size": "65536",
+}
+
 # Two TaskExecutors share a small machine: one collector thread, no second compiler.
 # VFORK starts a process in one step, where the default starts a helper that starts it.
 _JVM_OPTIONS: Final = (
@@ -126,3 +132,11 @@ def start_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def bulk_session(spark: SparkSession) -> SparkSession:
+    """A session in the same JVM for queries that work off a backlog."""
+    bulk = spark.newSession()
+    for key, value in BULK_SETTINGS.items():
+        bulk.conf.set(key, value)
+    return bulk

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from .channel_hand_over import ChannelPlan
 from .hand_over import HandOver
-from .query import start_query
-from .settings import ExecutionMode
+from .query import Pace, start_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,13 +61,8 @@ def _round(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, path: 
         lobby.bind(str(path))
         lobby.listen()
         lobby.settimeout(_TIMEOUT_S)
-        nobody = HandOver(
-            deployment=0, lobby=str(path), inputs={TOPIC: 0}, input_types=(), prefix=(), output_type=None,
-            stream_tasks={},
-        )  # fmt: skip
-        query = start_query(
-            spark, bootstrap_servers, {TOPIC: {0: 0}}, nobody, ExecutionMode.REAL_TIME, checkpoint
-        )
+        nobody = HandOver(0, str(path), ChannelPlan({}))
+        query = start_query(spark, bootstrap_servers, {TOPIC: {0: 0}}, nobody, Pace.REAL_TIME, checkpoint)
         try:
             lobby.accept()[0].close()
         finally:

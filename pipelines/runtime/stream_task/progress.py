@@ -16,6 +16,7 @@ from .positions import InputPositions
 from .transaction import ConsumedOffset
 
 _PREFIX: Final = "ended="
+_END: Final = "end="
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -38,15 +39,33 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def moved_offsets(
-    topics: Sequence[str], positions: InputPositions, gate: InputGate | None
+    topics: Sequence[str],
+    positions: InputPositions,
+    gate: InputGate | None,
+    ends: Mapping[tuple[int, int], int] | None = None,
 ) -> list[ConsumedOffset]:
-    """What is to be committed of the positions that have moved."""
+    """What is to be committed of the positions that have moved; `ends` are those of a bounded Kafka source."""
+
+    def metadata(input_index: int, partition: int) -> str:
+        if gate is not None:
+            return write_ended(gate.ended_senders(input_index))
+        return "" if ends is None else write_end(ends[input_index, partition])
+
     return [
-        ConsumedOffset(
-            topics[i], partition, offset, "" if gate is None else write_ended(gate.ended_senders(i))
-        )
+        ConsumedOffset(topics[i], partition, offset, metadata(i, partition))
         for i, partition, offset in positions.moved()
     ]
+
+
+def write_end(end: int) -> str:
+    """The end of a bounded partition as metadata."""
+    return f"{_END}{end}"
+
+
+def read_end(metadata: str) -> int | None:
+    """What `write_end` wrote; None for what it did not."""
+    text = metadata.removeprefix(_END)
+    return int(text) if metadata.startswith(_END) and text.isdecimal() else None
 
 
 def write_ended(senders: frozenset[int]) -> str:

@@ -11,6 +11,7 @@ an operator that assigns it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from ..accumulators import CHANGELOG_KEY, Accumulators
 from ..batch import Batch
@@ -23,6 +24,9 @@ from .progress import moved_offsets
 from .record_writer import RecordWriter
 from .sources.source import Polled, Source, SourceSetup
 from .transaction import Transaction
+
+BAD_RECORDS: Final = "numRecordsInErrors"
+"""The accumulator of messages that a Kafka source skipped (Flink's name, FLIP-33)."""
 
 
 class Subtask:
@@ -129,10 +133,18 @@ class Subtask:
         gate.conclude(input_index, header)
         self._follow_gate(gate)
 
-    def take_records(self, input_index: int, partition: int, first: int, following: int, data: bytes) -> None:
-        """What a Kafka source has read at these offsets, behind the prefix (BufferCodec.payload)."""
+    def take_records(
+        self, input_index: int, partition: int, first: int, following: int, data: bytes, skipped: int = 0
+    ) -> None:
+        """What a Kafka source has read at these offsets, behind the prefix (BufferCodec.payload).
+
+        `skipped` messages among them were bad, and are counted.
+        """
         if not self.admits(input_index, partition, first, following):
             return
+        if skipped:
+            self._accumulators.counter(BAD_RECORDS).inc(skipped)
+            self.dirty = True
         batch = self._codecs[input_index].read_payload(data)
         self._positions.advance(input_index, partition, following)
         if len(batch):
@@ -228,7 +240,7 @@ class Subtask:
             for key, changes in self._changes():
                 for change in changes:
                     self._transaction.send(self._changelog, change, key=key, partition=self._subtask)
-        offsets = moved_offsets(self._input_topics, self._positions, self._gate)
+        offsets = moved_offsets(self._input_topics, self._positions, self._gate, self._ends)
         if not offsets and not self._transaction.active:
             self.dirty = False
             return False

@@ -15,12 +15,17 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from confluent_kafka import Consumer
+
 from ...graph.physical_plan import channel_topic, consumer_group, output_topic, transactional_id
 from ..deployment import VertexDeployment
 from ..failures import TaskError, describe
+from ..kafka_source import KafkaSource
 from ..protocol import (
     BUFFER,
     RECORDS,
+    SKIPPED,
+    SKIPPING,
     Canceled,
     Counted,
     Failed,
@@ -28,15 +33,18 @@ from ..protocol import (
     Notice,
     Open,
     Opened,
+    Positions,
     Restored,
     Switch,
     Switched,
 )
 from ..settings import Settings
-from .assembly import Assembly
+from .assembly import Assembly, KafkaInput
 from .kafka import group_consumer
+from .kafka_reading import settle
 from .mailbox import HandedOver, Letter, Mailbox, TaskCanceled, Woken
 from .pacing import Pacing
+from .positions import InputPositions
 from .progress import Progress
 from .restore import read_changelog, read_committed
 from .subtask import Subtask
@@ -107,15 +115,32 @@ class StreamTask:
         )
         assembly = Assembly(deployment, self._subtask, self._attempt, transactions, self._wall_clock)
         transactions.open(assembly.changelog or _any_topic(deployment))
-        topics = assembly.channel_topics
-        committed = read_committed(consumer, [(topic, self._subtask) for topic in topics])
-        subtask = assembly.subtask(Progress.read(topics, committed))
-        self._notify(Restored(os.getpid(), subtask.positions))
+        if (source := assembly.through_spark) is not None:
+            subtask, ends = self._kafka_subtask(assembly, KafkaSource.of(source), consumer, transactions)
+        else:
+            topics = assembly.channel_topics
+            committed = read_committed(consumer, [(topic, self._subtask) for topic in topics])
+            subtask, ends = assembly.subtask(Progress.read(topics, committed)), None
+        self._notify(Restored(os.getpid(), subtask.positions, ends))
         if assembly.changelog is not None:
             for key, message in read_changelog(consumer, assembly.changelog, self._subtask):
                 subtask.restore(key, message)
         consumer.close()
         return assembly, subtask
+
+    def _kafka_subtask(
+        self, assembly: Assembly, source: KafkaSource, consumer: Consumer, transactions: Transactions
+    ) -> tuple[Subtask, Positions | None]:
+        """Settles what the subtask reads, and commits that; its ends, where the source is bounded."""
+        parallelism = assembly.vertex.parallelism
+        reading = settle(consumer, self._bootstrap_servers, source, self._subtask, parallelism)
+        if reading.settled:
+            transactions.commit(reading.settled)
+        if source.group_id is not None:
+            transactions.share_progress(source.group_id)
+        ends = None if reading.ends is None else InputPositions(reading.ends).by_input()
+        kafka = KafkaInput(reading.topics, reading.ends)
+        return assembly.subtask(Progress(reading.positions, ()), kafka), ends
 
 
 class WallClock:
@@ -155,6 +180,7 @@ class Run:
         self._poll_at = 0.0
         self._told_at = 0.0
         self._counted_at = 0.0
+        self._uncounted = False
         self._commits = 0
         self._dirty_since: float | None = None
         self._moved_since: float | None = None
@@ -201,6 +227,9 @@ class Run:
             task.take_buffer(*place, letter.content)
         elif letter.kind == RECORDS:
             task.take_records(*place, letter.following, letter.content)
+        elif letter.kind == SKIPPING:
+            (skipped,) = SKIPPED.unpack_from(letter.content)
+            task.take_records(*place, letter.following, letter.content[SKIPPED.size :], skipped)
         elif task.admits(*place, letter.following):
             raise TaskError(letter.content.decode())
 
@@ -218,6 +247,8 @@ class Run:
         now = time.monotonic()
         self._dirty_since = (self._dirty_since or now) if task.dirty else None
         self._moved_since = (self._moved_since or now) if task.moved else None
+        if now >= self._next_count():
+            self._count(now)
         if now >= self._next_tick():
             self._tick(now)
         if now >= self._next_commit(now):
@@ -236,7 +267,7 @@ class Run:
 
     def _next(self, now: float) -> float:
         """When there is something to do if nothing comes in."""
-        due = min(self._next_commit(now), self._next_tick())
+        due = min(self._next_commit(now), self._next_tick(), self._next_count())
         return min(due, self._poll_at) if self._polls else due
 
     def _next_commit(self, now: float) -> float:
@@ -266,17 +297,27 @@ class Run:
         self._pacing.committed(began, ended)
         self._dirty_since = self._moved_since = None
         self._commits += 1
-        if ends or ended - self._counted_at >= _COUNT_INTERVAL_S:
-            self._counted_at = ended
-            self._notify(
-                Counted(
-                    self._task.records_in,
-                    self._task.records_out,
-                    self._commits,
-                    self._assembly.accumulators.committed(),
-                    self._assembly.metrics(),
-                )
+        self._uncounted = True
+        if ends or ended >= self._next_count():
+            self._count(ended)
+
+    def _next_count(self) -> float:
+        """When what was committed is told."""
+        return self._counted_at + _COUNT_INTERVAL_S if self._uncounted else float("inf")
+
+    def _count(self, now: float) -> None:
+        self._counted_at = now
+        self._uncounted = False
+        self._notify(
+            Counted(
+                self._task.records_in,
+                self._task.records_out,
+                self._commits,
+                self._assembly.accumulators.committed(),
+                self._assembly.metrics(),
+                {} if self._assembly.through_spark is None else self._task.positions,
             )
+        )
 
 
 def _any_topic(deployment: VertexDeployment) -> str:

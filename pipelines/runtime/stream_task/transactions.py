@@ -19,7 +19,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from ..failures import TaskError
-from .kafka import connected, plain_producer, transactional_producer
+from .kafka import connected, group_consumer, plain_producer, transactional_producer
 from .transaction import ConsumedOffset
 
 _PATIENCE_S: Final = 60.0
@@ -35,6 +35,7 @@ class Transactions:
         self._group_metadata = group_metadata
         self._active = False
         self._failure: KafkaError | None = None
+        self._sharing: Any = None
         self._producer = transactional_producer(bootstrap_servers, transactional_id)
         self._teller: Producer | None = None
 
@@ -42,6 +43,12 @@ class Transactions:
         """Fences older attempts; what they had open is aborted. `topic` is any that exists."""
         connected(self._producer, topic)
         self._persist("init_transactions", lambda: self._producer.init_transactions(10))
+
+    def share_progress(self, group: str) -> None:
+        """From now on offsets are committed to this group too, in the same transactions."""
+        consumer = group_consumer(self._bootstrap_servers, group)
+        self._sharing = consumer.consumer_group_metadata()
+        consumer.close()
 
     def send(
         self,
@@ -83,13 +90,15 @@ class Transactions:
         """Ends the transaction with these consumed offsets in it; begins one for them if there is none."""
         self._begin()
         if offsets:
-            positions = [
-                TopicPartition(each.topic, each.partition, each.offset, each.metadata) for each in offsets
-            ]
-            self._persist(
-                "send_offsets_to_transaction",
-                lambda: self._producer.send_offsets_to_transaction(positions, self._group_metadata, 10),
+            self._send_offsets(
+                [TopicPartition(each.topic, each.partition, each.offset, each.metadata) for each in offsets],
+                self._group_metadata,
             )
+            if self._sharing is not None:
+                self._send_offsets(
+                    [TopicPartition(each.topic, each.partition, each.offset) for each in offsets],
+                    self._sharing,
+                )
         self._persist("commit_transaction", lambda: self._producer.commit_transaction(10))
         if self._failure is not None:
             raise TaskError(f"a message of {self._id} was not delivered: {self._failure.str()}")
@@ -109,6 +118,12 @@ class Transactions:
     def active(self) -> bool:
         """Whether something has been sent and not committed."""
         return self._active
+
+    def _send_offsets(self, offsets: list[TopicPartition], group_metadata: Any) -> None:
+        self._persist(
+            "send_offsets_to_transaction",
+            lambda: self._producer.send_offsets_to_transaction(offsets, group_metadata, 10),
+        )
 
     def _begin(self) -> None:
         if not self._active:

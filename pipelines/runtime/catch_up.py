@@ -1,0 +1,64 @@
+"""When a Kafka source is read in bulk, and when in real time.
+
+Real-time mode brings each record within milliseconds and some 10,000 of them a second; bulk mode brings ten times as
+many, a second late. So a backlog is worked off in bulk. Between the two lags at which a source changes over lies
+enough for a change not to cause the next one: real time begins when little is left and no more comes in than it can
+carry, and ends when it has fallen far behind. Each time that it did, it is given longer before it is tried again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from .query import Pace
+
+CAUGHT_UP: Final = 10_000
+"""Records per partition that real-time mode may begin with: about a second of its work."""
+FAR_BEHIND: Final = 100_000
+"""Records per partition that real-time mode may fall behind."""
+CARRIES: Final = 10_000.0
+"""Records per second and partition that real-time mode is trusted with."""
+PATIENCE_S: Final = 10.0
+"""How long bulk mode stays after real-time mode fell behind for the first time; then twice as long each time."""
+LONGEST_PATIENCE_S: Final = 600.0
+
+
+class Lag(msgspec.Struct, frozen=True):
+    """How far a deployment's source is behind the ends of its partitions."""
+
+    records: int
+    arriving: float
+    """Records per second that are written to the partitions."""
+    partitions: int
+
+
+class CatchUp(msgspec.Struct, frozen=True):
+    """How a source is read. Times are of a monotonic clock, in seconds."""
+
+    pace: Pace
+    since: float
+    fallbacks: int = 0
+
+    @classmethod
+    def beginning(cls, lag: Lag, now: float) -> CatchUp:
+        """How to begin."""
+        behind = lag.records > CAUGHT_UP * lag.partitions
+        return cls(Pace.BULK if behind else Pace.REAL_TIME, now)
+
+    def after(self, lag: Lag, now: float) -> CatchUp:
+        """How to go on: itself, or with the other pace."""
+        if self.pace is Pace.REAL_TIME:
+            if lag.records <= FAR_BEHIND * lag.partitions:
+                return self
+            return CatchUp(Pace.BULK, now, self.fallbacks + 1)
+        if lag.records > CAUGHT_UP * lag.partitions or lag.arriving > CARRIES * lag.partitions:
+            return self
+        if self.fallbacks and now - self.since < self._patience:
+            return self
+        return CatchUp(Pace.REAL_TIME, now, self.fallbacks)
+
+    @property
+    def _patience(self) -> float:
+        return min(LONGEST_PATIENCE_S, PATIENCE_S * 2.0 ** min(self.fallbacks - 1, 10))

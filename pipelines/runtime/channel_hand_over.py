@@ -1,0 +1,89 @@
+"""Handing over the buffers of channels: each row is one, with its topic, partition and offset.
+
+The prefix works on the records of a buffer and leaves its header alone, so that sender, sequence, clocks and end
+reach the StreamTask as they were sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ..types import RecordType
+from .buffers import BufferCodec
+from .failures import describe
+from .hand_over import Connections, Place, Prefix, Targets
+from .operators.build import build_prefix
+from .operators.chain import Line
+from .protocol import BUFFER
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS: Final = ("topic", "partition", "offset", "value")
+"""The columns of the rows that come in. An empty value is no buffer."""
+
+
+class ChannelPlan(msgspec.Struct, frozen=True):
+    """Channels, and what becomes of their buffers on the way."""
+
+    targets: Targets
+    input_types: tuple[Any, ...] = ()
+    """The record type of each input, as JSON."""
+    prefix: Prefix | None = None
+
+    def worker(self, connections: Connections) -> ChannelWorker:
+        """One run."""
+        return ChannelWorker(self, connections)
+
+
+class ChannelWorker:
+    """Buffers with the prefix applied to what they hold."""
+
+    def __init__(self, plan: ChannelPlan, connections: Connections) -> None:
+        self._plan = plan
+        self._connections = connections
+        self._prefix = Line(())
+        self._input_codecs: list[BufferCodec] = []
+        self._output_codec: BufferCodec | None = None
+
+    def open(self) -> None:
+        """Loads and opens the prefix. Raises UserCodeError, ValueError."""
+        prefix = self._plan.prefix
+        if prefix is None:
+            return
+        input_types = [RecordType.from_json(form) for form in self._plan.input_types]
+        self._prefix = build_prefix(prefix.operators, *input_types[:1])
+        self._prefix.open()
+        self._input_codecs = list(map(BufferCodec, input_types))
+        self._output_codec = BufferCodec(RecordType.from_json(prefix.output_type))
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        """Hands over the buffers in the rows."""
+        rows = (column.to_pylist() for column in batch.columns)
+        for topic, partition, offset, value in zip(*rows, strict=True):
+            if value:
+                self._hand_over(topic, partition, offset, value)
+
+    def close(self) -> None:
+        """Closes the prefix. Raises UserCodeError."""
+        self._prefix.close()
+
+    def _hand_over(self, topic: str, partition: int, offset: int, value: bytes) -> None:
+        target = self._plan.targets[topic][partition]
+        if not self._connections.leads(target.socket_path):
+            return
+        place = Place(target.input_index, partition, offset, offset + 1)
+        try:
+            content = self._transformed(target.input_index, value)
+        except Exception as error:
+            self._connections.fail(target.socket_path, place, describe(error))
+        else:
+            self._connections.send(target.socket_path, BUFFER, place, content)
+
+    def _transformed(self, index: int, value: bytes) -> bytes:
+        if self._output_codec is None:
+            return value
+        header, batch = self._input_codecs[index].decode(value)
+        return self._output_codec.encode(header, self._prefix.process(batch))

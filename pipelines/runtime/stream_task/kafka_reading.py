@@ -1,0 +1,221 @@
+"""What a subtask of a Kafka source reads, and from where to where: settled once, when its first attempt opens.
+
+Partitions are found when an attempt opens. What the group of the subtask has committed counts; a subtask that has
+committed nothing resolves where it begins, and a bounded one also where it ends, and commits that before its first
+record: later attempts must not see another `latest`. The end travels in the metadata of every offset that is committed,
+as the senders that have ended do on channels.
+
+An end is the offset after the last record that a reader of committed records can see now. Control records, aborted and
+compacted ones occupy offsets too, so it is found by reading the tail of the partition to its end, and not by counting
+back from there; and it is passed by position: whatever comes at or behind it ends the partition. Partitions that were
+added later begin at their first record; a bounded source has none of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from ..failures import TaskError
+from ..kafka_source import KafkaSource, StartingMode
+from .kafka import group_consumer
+from .progress import read_end, write_end
+from .restore import read_committed
+from .transaction import ConsumedOffset
+
+_TIMEOUT_S: Final = 30.0
+_APPEARS_S: Final = 3.0
+"""A topic that was made a moment ago may not be known to all brokers yet."""
+
+Place = tuple[int, int]
+"""(index of the topic, partition)"""
+
+
+class KafkaReading(msgspec.Struct, frozen=True):
+    """What a subtask reads."""
+
+    topics: tuple[str, ...]
+    """By index of the input."""
+    positions: Mapping[Place, int]
+    """The next offset of each partition that the subtask reads."""
+    ends: Mapping[Place, int] | None
+    """Of a bounded source."""
+    settled: tuple[ConsumedOffset, ...]
+    """What was resolved just now, and is to be committed before the first record."""
+
+
+def settle(
+    consumer: Consumer, bootstrap_servers: str, source: KafkaSource, subtask: int, parallelism: int
+) -> KafkaReading:
+    """Finds partitions and positions. `consumer` is of the subtask's own group. Raises TaskError."""
+    counts = {topic: _partitions(consumer, topic, bootstrap_servers) for topic in source.topics}
+    places = source.partitions_of(counts, subtask, parallelism)
+    index = {topic: i for i, topic in enumerate(source.topics)}
+    known = {
+        (index[each.topic], each.partition): each
+        for each in read_committed(consumer, [(source.topics[i], partition) for i, partition in places])
+    }
+    positions = {place: each.offset for place, each in known.items()}
+    ends = {place: _end_of(each) for place, each in known.items()} if source.bounded else None
+    fresh: dict[Place, int] = {}
+    unknown = [place for place in places if place not in known]
+    if not known:
+        fresh = _Resolving(consumer, bootstrap_servers, source).starts(unknown)
+        if ends is not None:
+            ends = {place: _end(consumer, source.topics[place[0]], place[1], fresh[place]) for place in fresh}
+    elif not source.bounded:
+        fresh = {place: _watermarks(consumer, source.topics[place[0]], place[1])[0] for place in unknown}
+    settled = tuple(
+        ConsumedOffset(
+            source.topics[i], partition, offset, "" if ends is None else write_end(ends[i, partition])
+        )
+        for (i, partition), offset in fresh.items()
+    )
+    return KafkaReading(source.topics, {**positions, **fresh}, ends, settled)
+
+
+def _end_of(committed: ConsumedOffset) -> int:
+    end = read_end(committed.metadata)
+    if end is None:
+        raise TaskError(
+            f"the offset committed for {committed.topic}-{committed.partition} names no end: the job's source was not"
+            " bounded when it was started"
+        )
+    return end
+
+
+class _Resolving:
+    """Where a source begins that has committed nothing."""
+
+    def __init__(self, consumer: Consumer, bootstrap_servers: str, source: KafkaSource) -> None:
+        self._consumer = consumer
+        self._bootstrap_servers = bootstrap_servers
+        self._source = source
+
+    def starts(self, places: Sequence[Place]) -> dict[Place, int]:
+        """The first offset of each partition."""
+        topics = self._source.topics
+        bounds = {
+            (i, partition): _watermarks(self._consumer, topics[i], partition) for i, partition in places
+        }
+        match self._source.starting.mode:
+            case StartingMode.EARLIEST:
+                return {place: low for place, (low, _) in bounds.items()}
+            case StartingMode.LATEST:
+                return {place: high for place, (_, high) in bounds.items()}
+            case StartingMode.COMMITTED:
+                committed = self._committed(places)
+                return {place: max(low, committed.get(place, low)) for place, (low, _) in bounds.items()}
+            case StartingMode.TIMESTAMP:
+                found = self._at_timestamp(places)
+                return {place: found.get(place, high) for place, (_, high) in bounds.items()}
+
+    def _committed(self, places: Sequence[Place]) -> dict[Place, int]:
+        group = self._source.group_id
+        if group is None:
+            raise TaskError(
+                "a Kafka source is to start from committed offsets, but has no group_id: give one"
+            )
+        theirs = group_consumer(self._bootstrap_servers, group)
+        try:
+            found = read_committed(theirs, self._named(places))
+        finally:
+            theirs.close()
+        index = {topic: i for i, topic in enumerate(self._source.topics)}
+        return {(index[each.topic], each.partition): each.offset for each in found}
+
+    def _at_timestamp(self, places: Sequence[Place]) -> dict[Place, int]:
+        at = self._source.starting.timestamp_ms or 0
+        asked = [TopicPartition(topic, partition, at) for topic, partition in self._named(places)]
+        try:
+            answered = self._consumer.offsets_for_times(asked, _TIMEOUT_S) if asked else []
+        except KafkaException as error:
+            raise _silent(error.args[0]) from error
+        for each in answered:
+            if each.error is not None:
+                raise _silent(each.error)
+        return {place: each.offset for place, each in zip(places, answered, strict=True) if each.offset >= 0}
+
+    def _named(self, places: Sequence[Place]) -> list[tuple[str, int]]:
+        return [(self._source.topics[i], partition) for i, partition in places]
+
+
+def _partitions(consumer: Consumer, topic: str, bootstrap_servers: str) -> int:
+    deadline = time.monotonic() + _APPEARS_S
+    while True:
+        try:
+            found = consumer.list_topics(topic, _TIMEOUT_S).topics[topic]
+        except KafkaException as error:
+            raise _silent(error.args[0]) from error
+        if found.error is None and found.partitions:
+            return len(found.partitions)
+        if time.monotonic() > deadline:
+            reason = "does not exist" if found.error is None else _why(found.error)
+            raise TaskError(
+                f"the Kafka source's topic {topic!r} {reason} at {bootstrap_servers}: create it, or correct its name"
+            )
+        time.sleep(0.05)
+
+
+def _why(error: KafkaError) -> str:
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        return "does not exist"
+    return f"cannot be read ({error.str()})"
+
+
+def _watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """The first offset, and the one that follows the last committed record now."""
+    try:
+        low, high = consumer.get_watermark_offsets(
+            TopicPartition(topic, partition), timeout=_TIMEOUT_S, cached=False
+        )
+    except KafkaException as error:
+        raise _silent(error.args[0]) from error
+    return int(low), int(high)
+
+
+def _end(consumer: Consumer, topic: str, partition: int, start: int) -> int:
+    """The offset after the last record at or behind `start` that can be read now; `start` where there is none."""
+    low, high = _watermarks(consumer, topic, partition)
+    back = 1
+    while high > start:
+        begin = max(low, start, high - back)
+        last = _last_record(consumer, topic, partition, begin, high)
+        if last is not None:
+            return last + 1
+        if begin <= max(low, start):
+            return start
+        back *= 8
+    return start
+
+
+def _last_record(consumer: Consumer, topic: str, partition: int, begin: int, high: int) -> int | None:
+    """The offset of the last record from `begin` to before `high`; read to the end of the partition, by position."""
+    last = None
+    consumer.assign([TopicPartition(topic, partition, begin)])
+    try:
+        while True:
+            message = consumer.poll(_TIMEOUT_S)
+            if message is None:
+                raise TaskError(f"{topic} gave nothing for {_TIMEOUT_S:.0f} s: is Kafka up?")
+            error = message.error()
+            offset = message.offset()
+            if error is not None:
+                if error.code() == KafkaError._PARTITION_EOF:
+                    return last
+                if not error.retriable():
+                    raise _silent(error)
+            elif offset is not None and offset < high:
+                last = offset
+            else:
+                return last
+    finally:
+        consumer.unassign()
+
+
+def _silent(error: KafkaError) -> TaskError:
+    return TaskError(f"where a Kafka source begins could not be found out: {error.str()}; is Kafka up?")
