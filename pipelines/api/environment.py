@@ -99,7 +99,7 @@ class StreamExecutionEnvironment(Sources):
             parallelism=self._parallelism,
             max_parallelism=self._max_parallelism,
             chaining=self._chaining,
-            configuration=self._configuration,
+            configuration=dict(self._configuration),
             mini_batch=MINI_BATCH.of(self._configuration),
             shipped=self._shipped,
         )

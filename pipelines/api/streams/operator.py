@@ -10,7 +10,7 @@ from ..locations import caller_location
 from ..program import Program
 from ..transformations import CoProcess, KeyedCoProcess, KeyedProcess, Process, SideOutput, Window
 from .data_stream import DataStream
-from .settings import OnlyInPrograms, OperatorSettings, refusal
+from .settings import OnlyInPrograms, OperatorSettings, check_tag, refusal
 
 T = TypeVar("T")
 X = TypeVar("X")
@@ -25,8 +25,7 @@ class SingleOutputStreamOperator(OperatorSettings, DataStream[T]):
 
     def get_side_output(self, tag: OutputTag[X]) -> DataStream[X]:
         """The records that the operator's function has put out under the tag, or that came late for a window."""
-        if not isinstance(tag, OutputTag):
-            raise refusal("get_side_output", f"it needs an OutputTag, not {tag!r}")
+        check_tag("get_side_output", tag)
         operator = self._operator
         if not (isinstance(operator, (Process, KeyedProcess, CoProcess, KeyedCoProcess, Window))):
             raise refusal("get_side_output", f"{operator.name} has no side outputs: use process")

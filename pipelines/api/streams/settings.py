@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn, Self
 
 from ....schemas.types import ResourceProfile
+from ...functions import OutputTag
 from ...graph.errors import ProgramError
 from ...graph.stream_graph import ChainingStrategy
 from ..checks import is_text, is_whole
@@ -112,6 +113,12 @@ class OnlyInPrograms:
 def refusal(step: str, reason: str) -> ProgramError:
     """What is wrong with the user's call of a step."""
     return ProgramError(reason, operator=step, location=caller_location())
+
+
+def check_tag(step: str, tag: object) -> None:
+    """Raises ProgramError for what names no side output."""
+    if not isinstance(tag, OutputTag) or not is_text(tag.name):
+        raise refusal(step, f"it needs an OutputTag with a name, not {tag!r}")
 
 
 def check_count(what: str, count: object, *, operator: str) -> None:

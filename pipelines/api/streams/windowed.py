@@ -16,7 +16,7 @@ from ..transformations import RunningFunction, Window
 from ..windows import WindowAssigner
 from .keyed_stream import KeyedStream, aggregated_column
 from .operator import SingleOutputStreamOperator
-from .settings import OnlyInPrograms, refusal
+from .settings import OnlyInPrograms, check_tag, refusal
 
 T = TypeVar("T")
 
@@ -52,8 +52,7 @@ class Windowed(OnlyInPrograms, Generic[T]):
 
     def side_output_late_data(self, tag: OutputTag[T]) -> Self:
         """Records too late for their windows go to a side output of the next step, instead of nowhere."""
-        if not isinstance(tag, OutputTag):
-            raise refusal("side_output_late_data", f"it needs an OutputTag, not {tag!r}")
+        check_tag("side_output_late_data", tag)
         if self._assigner.TIME == "processing":
             raise refusal(
                 "side_output_late_data", f"no record comes late for {self._assigner}: use event time"
