@@ -115,6 +115,9 @@ class _Transaction:
             partition = 0
         self._open.append((topic, partition, Message(value, key, timestamp_ms)))
 
+    def require_topic(self, topic: str) -> None:
+        """Topics are made as they are written to."""
+
     def tell(self, topic: str, partition: int, value: bytes) -> None:
         self._kafka.append(topic, partition, Message(value))
 

@@ -17,6 +17,7 @@ from .co_process import CoProcess
 from .context import TaskContext
 from .file_sink import FileSink
 from .foreach import Foreach
+from .kafka_sink import KafkaSink
 from .keyed_process import KeyedCoProcess, KeyedProcess
 from .map_batches import MapBatches
 from .operator import Operator, Setup
@@ -48,6 +49,7 @@ OPERATORS: Final[Mapping[OperatorKind, Callable[[Setup], Operator]]] = MappingPr
         OperatorKind.PRINT: PrintSink,
         OperatorKind.FILE_SINK: FileSink,
         OperatorKind.FOREACH: Foreach,
+        OperatorKind.KAFKA_SINK: KafkaSink,
     }
 )
 """All that may follow a source or a channel."""

@@ -65,6 +65,8 @@ class Setup(msgspec.Struct, frozen=True):
     send: Send
     input_types: tuple[RecordType, ...] = (PICKLED,)
     """Of each input."""
+    require_topic: Callable[[str], None] = lambda topic: None
+    """Raises TaskError where there is no topic of that name."""
     wall_clock: Callable[[], int] = lambda: 0
     """Milliseconds since the epoch, for what looks at real time (idleness of an input)."""
 

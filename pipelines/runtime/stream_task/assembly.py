@@ -145,6 +145,7 @@ class Assembly:
             cluster=self._deployment.cluster,
             job_id=self._deployment.job_id,
             send=self._transaction.send,
+            require_topic=self._transaction.require_topic,
             input_types=input_types(self._graph, self.vertex, config),
             wall_clock=self._wall_clock,
         )

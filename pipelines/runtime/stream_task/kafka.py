@@ -39,6 +39,8 @@ def transactional_producer(bootstrap_servers: str, transactional_id: str) -> Pro
             "transactional.id": transactional_id,
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "linger.ms": 1,
+            # As Java's clients do it.
+            "partitioner": "murmur2_random",
             "queue.buffering.max.messages": _QUEUED_MESSAGES,
             "compression.type": "lz4",
         }

@@ -39,6 +39,9 @@ class Transaction(Protocol):
     ) -> None:
         """Adds a message; `partition` None: by key, or any."""
 
+    def require_topic(self, topic: str) -> None:
+        """Raises TaskError where there is no topic of that name, and the broker makes none."""
+
     def tell(self, topic: str, partition: int, value: bytes) -> None:
         """Sends a message that may get lost, and that is read before what is committed afterwards, or later."""
 

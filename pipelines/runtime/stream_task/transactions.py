@@ -22,6 +22,8 @@ from ..failures import TaskError
 from .kafka import connected, group_consumer, plain_producer, transactional_producer
 from .transaction import ConsumedOffset
 
+_TOPIC_APPEARS_S: Final = 3.0
+"""A topic that was made a moment ago may not be known to all brokers yet."""
 _PATIENCE_S: Final = 60.0
 """How long retriable errors are retried: longer than a broker takes to come back."""
 
@@ -77,6 +79,23 @@ class Transactions:
                 raise self._explained(f"producing to {topic}", error) from error
             else:
                 return
+
+    def require_topic(self, topic: str) -> None:
+        """Raises TaskError where there is no topic of that name; a broker that makes topics makes it now."""
+        deadline = time.monotonic() + _TOPIC_APPEARS_S
+        while True:
+            try:
+                found = self._producer.list_topics(topic, 10).topics[topic]
+            except KafkaException as error:
+                raise self._explained(f"looking for the topic {topic}", error) from error
+            if found.error is None and found.partitions:
+                return
+            if time.monotonic() > deadline:
+                raise TaskError(
+                    f"the topic {topic!r} that a Kafka sink is to write to does not exist at"
+                    f" {self._bootstrap_servers}: create it, or correct its name"
+                )
+            time.sleep(0.05)
 
     def tell(self, topic: str, partition: int, value: bytes) -> None:
         """Sends a message outside of transactions; what becomes of it is not looked at."""

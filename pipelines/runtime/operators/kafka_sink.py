@@ -1,0 +1,93 @@
+"""The sink into a Kafka topic: one message for each record, in the task's transaction.
+
+So readers of committed records see each one once, together with the progress that it stands for. A message with a key
+goes to the partition that Java's clients would choose for it (murmur2), one without to any. It has the
+record's timestamp.
+
+The topic has to be there when the task opens; one that is not is refused, unless the broker makes it when it is
+asked for (`auto.create.topics.enable`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..batch import Batch
+from ..failures import TaskError
+from ..formats import Format, Writer, writer_of
+from .functions import close_function, load, open_function, user_code
+from .operator import Operator, Setup
+
+
+class KafkaSink(Operator):
+    """Writes values in a format, with what a function of the record gives as the key (bytes, str or None)."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._topic: str = setup.parameters["topic"]
+        self._format = Format.of(setup.parameters["format"])
+        (self._key,) = load(setup.config) or (None,)
+        self._writer: Writer | None = None
+
+    def open(self) -> None:
+        setup = self._setup
+        setup.require_topic(self._topic)
+        self._writer = writer_of(self._format, setup.input_types[0], self._topic)
+        with user_code(setup.config):
+            open_function(self._key, setup.context)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        values, keys = self._values(batch), self._keys(batch)
+        send, topic = self._setup.send, self._topic
+        # Kafka knows no times before 1970 (-1 is none), and for 0 the client takes the time of sending.
+        for value, key, timestamp in zip(values, keys, batch.timestamps, strict=True):
+            send(topic, value, key=key, timestamp_ms=max(1, timestamp))
+
+    def close(self) -> None:
+        with user_code(self._setup.config):
+            close_function(self._key)
+
+    def _values(self, batch: Batch) -> list[bytes]:
+        assert self._writer is not None
+        try:
+            return self._writer.write(batch)
+        except TaskError:
+            raise
+        except Exception as error:
+            raise self._refusal(batch, error) from error
+
+    def _refusal(self, batch: Batch, error: Exception) -> TaskError:
+        """Names the record."""
+        assert self._writer is not None
+        for index in range(len(batch)):
+            one = batch.slice(index, index + 1)
+            try:
+                self._writer.write(one)
+            except Exception as own:
+                error = own
+                shown = f" the record {one.values[0]!r:.200}"
+                break
+        else:
+            shown = " a record"
+        config = self._setup.config
+        at = f" ({config.location})" if config.location else ""
+        return TaskError(
+            f"operator {config.name!r}{at} cannot write{shown} to {self._topic} as {self._format.kind}:"
+            f" {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        )
+
+    def _keys(self, batch: Batch) -> list[bytes | None]:
+        if self._key is None:
+            return [None] * len(batch)
+        with user_code(self._setup.config):
+            return [_as_bytes(key) for key in map(self._key, batch.values)]
+
+
+def _as_bytes(key: Any) -> bytes | None:
+    match key:
+        case None | bytes():
+            return key
+        case str():
+            return key.encode()
+        case _:
+            raise TypeError(f"the key of a Kafka message is bytes, str or None, not {type(key).__name__}")
