@@ -66,36 +66,36 @@ class SessionWindows(Windowing):
     def _take_one(self, key: Any, time: int, timestamp: int, value: Any) -> None:
         sessions: Mapping[int, tuple[int, Any]] = self._sessions.get(key)
         start, end = time, time + self._gap
-        met = [(s, e, folded) for s, (e, folded) in sessions.items() if s <= end and e >= start]
-        if met:
-            start = min(start, min(s for s, _, _ in met))
-            end = max(end, max(e for _, e, _ in met))
-        window = TimeWindow(start, end)
-        if window.max_timestamp + self._lateness <= self._reached:
+        met = [s for s, (e, _) in sessions.items() if s <= end and e >= time] if sessions else ()
+        for s in met:
+            start, end = min(start, s), max(end, sessions[s][0])
+        last, reached = end - 1, self._reached
+        if last + self._lateness <= reached:
             self._too_late(timestamp, value)
             return
-        folded = self._fold(sorted(met, key=lambda session: session[0]), value)
-        for s, _, _ in met:
+        folded = self._fold([sessions[s][1] for s in sorted(met)], value)
+        for s in met:
             if s != start:
                 self._sessions.remove(key, s)
         self._sessions.put(key, start, (end, folded))
         if self._records is not None:
             self._records.put(key, (time, next(self._number)), value)
-        if window.max_timestamp <= self._reached:
-            self._schedule(key, window.max_timestamp + self._lateness)
+        if last <= reached:
+            self._schedule(key, last + self._lateness)
+            window = TimeWindow(start, end)
             self._give(key, window, self._elements(key, window, folded))
-        else:
-            self._schedule(key, window.max_timestamp)
+        elif key not in self._scheduled or last < self._scheduled[key]:
+            self._schedule(key, last)
 
-    def _fold(self, met: Sequence[tuple[int, int, Any]], value: Any) -> Any:
-        """What the sessions hold, the earlier one first, and then the record."""
+    def _fold(self, met: Sequence[Any], value: Any) -> Any:
+        """What sessions hold, the earlier one first, and then the record."""
         folding = self._folding
         if folding is None:
             return _NOTHING
         if not met:
             return folding.first(value)
-        folded = met[0][2]
-        for _, _, later in met[1:]:
+        folded = met[0]
+        for later in met[1:]:
             folded = folding.merge(folded, later)
         return folding.add(folded, value)
 
@@ -124,9 +124,9 @@ class SessionWindows(Windowing):
 
     def _come_to(self, key: Any, time: int, before: int) -> None:
         """Fires and removes what is due for a key at this time."""
-        for start, (end, folded) in sorted(self._sessions.get(key).items()):
-            window = TimeWindow(start, end)
-            last = window.max_timestamp
+        due = [(s, e, folded) for s, (e, folded) in self._sessions.get(key).items() if e - 1 <= time]
+        for start, end, folded in due:  # one that fires, and others that have been late long enough
+            window, last = TimeWindow(start, end), end - 1
             if last == time and last > before:
                 self._give(key, window, self._elements(key, window, folded))
             if last + self._lateness <= time:

@@ -1,0 +1,160 @@
+"""Keyed operators alone, in one process: records per second of CPU time, with the changelog of a commit every 50,000.
+
+What comes in are Arrow columns, as after a shuffle; what goes out is laid out in columns again, as a channel does. The
+words are drawn from 20,000 by Zipf's law. `rows` figures are of the same operator on records that are Python tuples.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+from _report import conditions, report
+
+from tailrace.pipelines.functions import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
+from tailrace.pipelines.functions.process import KeyedContext
+from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.operators.build import build_operator
+from tailrace.pipelines.runtime.operators.context import TaskContext
+from tailrace.pipelines.runtime.operators.operator import Operator, Setup
+from tailrace.pipelines.types import RecordType, Types
+from tailrace.schemas.types import OperatorConfig
+
+PAIR = Types.TUPLE([str, int])
+BATCH = 5_000
+COMMIT = 50_000
+RECORDS = 500_000
+KEYS = 20_000
+TUMBLING = {"kind": "tumbling", "size_ms": 1_000, "time": "event"}
+SESSION = {"kind": "session", "gap_ms": 50, "time": "event"}
+
+
+class Leaving:
+    """An Output that lays records out, as a channel does, and forgets them."""
+
+    def emit(self, batch: Batch) -> None:
+        batch.columns(PAIR)
+
+    def emit_side(self, tag: str, batch: Batch) -> None: ...
+
+    def emit_watermark(self, watermark: int) -> None: ...
+
+    def emit_idle(self, idle: bool) -> None: ...
+
+
+class Count(KeyedProcessFunction[str, tuple[str, int], tuple[str, int]]):
+    """A running count with state of its own."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.count = context.get_state(ValueStateDescriptor("count", int, 0))
+
+    def process_element(
+        self, value: tuple[str, int], context: KeyedContext[str]
+    ) -> Iterable[tuple[str, int]]:
+        count = (self.count.value() or 0) + value[1]
+        self.count.update(count)
+        return ((value[0], count),)
+
+
+def operator(kind: str, functions: tuple[Any, ...], **parameters: Any) -> Operator:
+    """Open, with nowhere to send to."""
+    config = OperatorConfig(
+        operator_id="o", name=kind, kind=kind, code=cloudpickle.dumps(functions),
+        parameters=json.dumps({"key_type": "str", "key_field": "f0", "output_type": PAIR.to_json(), **parameters}),
+    )  # fmt: skip
+    types: tuple[RecordType, ...] = (PAIR,)
+    made = build_operator(Setup(config, TaskContext(), "", "", _no_sink, types))
+    made.output = Leaving()
+    made.open()
+    return made
+
+
+def _no_sink(*_: Any, **__: Any) -> None:
+    raise TypeError("nothing is sent here")
+
+
+def batches(rows: bool) -> list[Batch]:
+    """A record per millisecond and ten words; words by Zipf's law."""
+    drawn = np.random.default_rng(7).zipf(1.3, RECORDS) % KEYS
+    words = pa.array([f"word-{n}" for n in range(KEYS)])
+    made = []
+    for start in range(0, RECORDS, BATCH):
+        column = words.take(pa.array(drawn[start : start + BATCH]))
+        times = pa.array(np.arange(start, start + BATCH, dtype=np.int64) // 10)
+        ones = pa.array(np.ones(BATCH, np.int64))
+        batch = Batch.of_columns(times, [column, ones], PAIR)
+        made.append(Batch(batch.timestamps, batch.values) if rows else batch)
+    return made
+
+
+def rate(make: Callable[[], Operator], *, rows: bool, timed: bool) -> float:
+    """Records per second of CPU time; the best of three, for the machine may be busy. `timed`: with watermarks."""
+    best = 0.0
+    for _ in range(3):
+        target, some = make(), batches(rows)
+        written = 0
+        began = time.process_time()
+        for number, batch in enumerate(some, 1):
+            target.process(batch)
+            if timed:
+                target.advance_watermark(number * BATCH // 10 - 1)
+            if number * BATCH % COMMIT == 0:
+                target.before_commit()
+                written += sum(map(len, target.take_changes()))
+        best = max(best, RECORDS / (time.process_time() - began))
+        target.close()
+    return best
+
+
+def first(pair: Sequence[Any]) -> Any:
+    """The key."""
+    return pair[0]
+
+
+def add(a: tuple[str, int], b: tuple[str, int]) -> tuple[str, int]:
+    """Counts together."""
+    return a[0], a[1] + b[1]
+
+
+SUM = {"function": "sum", "field": "f1"}
+WINDOW = {"assigner": TUMBLING, "aggregation": "sum", "field": "f1"}
+SUBJECTS: dict[str, tuple[Callable[[], Operator], bool]] = {
+    "reduce_per_s": (lambda: operator("reduce", (first, add)), False),
+    "reduce_mini_batch_per_s": (lambda: operator("reduce", (first, add), mini_batch=True), False),
+    "sum_rows_per_s": (lambda: operator("aggregate", (first,), **SUM), True),
+    "sum_columns_per_s": (lambda: operator("aggregate", (first,), **SUM), False),
+    "sum_mini_batch_rows_per_s": (lambda: operator("aggregate", (first,), **SUM, mini_batch=True), True),
+    "sum_mini_batch_columns_per_s": (lambda: operator("aggregate", (first,), **SUM, mini_batch=True), False),
+    "pre_aggregate_rows_per_s": (lambda: operator("pre_aggregate", (first,), **SUM), True),
+    "pre_aggregate_columns_per_s": (lambda: operator("pre_aggregate", (first,), **SUM), False),
+    "process_per_s": (lambda: operator("keyed_process", (first, Count())), False),
+    "tumbling_sum_rows_per_s": (lambda: operator("window", (first, None, None), **WINDOW), True),
+    "tumbling_sum_columns_per_s": (lambda: operator("window", (first, None, None), **WINDOW), False),
+    "tumbling_reduce_per_s": (
+        lambda: operator("window", (first, add, None), **{**WINDOW, "aggregation": "reduce", "field": None}),
+        False,
+    ),
+    "session_sum_per_s": (
+        lambda: operator("window", (first, None, None), **{**WINDOW, "assigner": SESSION}),
+        False,
+    ),
+}
+
+
+def main() -> None:
+    """Measures and reports."""
+    # Watermarks make mini-batches smaller, and are only for windows here.
+    figures = {
+        name: rate(make, rows=rows, timed=name.startswith(("tumbling", "session")))
+        for name, (make, rows) in SUBJECTS.items()
+    }
+    report("keyed_state", figures, conditions(records=RECORDS, keys=KEYS, batch=BATCH, commit=COMMIT))
+
+
+if __name__ == "__main__":
+    main()
