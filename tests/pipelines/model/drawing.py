@@ -1,0 +1,326 @@
+"""Draws programs whose results are certain, with Hypothesis.
+
+What makes results certain is known of each stream as it is made (`Facts`): running aggregates are shown only where the
+order of records is certain, windows and timers in event time only where no record can be late.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+from pipelines.model.functions import Row
+from pipelines.model.programs import Program, Source
+from pipelines.model.steps import Step
+
+UNKNOWN = 10_000
+"""As disorder: more than all times that rows have."""
+MANY = 150
+KEYS = ("field", "function", "parity", "both", "all")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a stream."""
+
+    parallelism: int
+    """0: several streams in one."""
+    ordered: bool
+    """One sender, always in the same order."""
+    disorder: int
+    """By how much a row's `at` may be below that of one before it from the same subtask."""
+    timed: bool
+    """Timestamps are certain, and no record comes late."""
+    stamped: bool
+    """Timestamps are certain, and those of `at`; there may be no watermarks."""
+    typed: bool
+    size: int
+    """Of how many rows at most, about."""
+    sends: str = ""
+    """How it is partitioned; empty: as it comes."""
+
+    def through(self, parallelism: int, **changes: Any) -> Facts:
+        """Behind an operator of that parallelism that looks at one row at a time."""
+        alone = self.parallelism == 1
+        straight = self.sends in ("", "forward") and self.parallelism == parallelism
+        known: dict[str, Any] = {
+            "parallelism": parallelism,
+            "ordered": self.ordered and alone and parallelism == 1,
+            "disorder": self.disorder if straight or alone else UNKNOWN,
+            "size": self.size * (parallelism if self.sends == "broadcast" else 1),
+            "sends": "",
+        }
+        return dataclasses.replace(self, **{**known, **changes})
+
+    def keyed(self, parallelism: int, **changes: Any) -> Facts:
+        """Behind a keyed operator of that parallelism that gives rows at once."""
+        return dataclasses.replace(self, sends="hash").through(parallelism, **changes)
+
+    def mixed(self, parallelism: int, **changes: Any) -> Facts:
+        """Behind an operator that gives rows in an order, and with an `at`, of its own."""
+        known = {"ordered": False, "disorder": UNKNOWN, "typed": True, "stamped": False}
+        return self.keyed(parallelism, **{**known, **changes})
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> Source:
+    """Rows in partitions, each of which is out of order by no more than it says."""
+    kind = draw(st.sampled_from(["collection", "loose", "generator", "files", "text", "json"]))
+    disorder = draw(st.sampled_from([0, 5, 40]))
+    row = st.tuples(st.sampled_from("abc"), st.integers(-3, 9), st.integers(0, 30), st.integers(0, disorder))
+    partitions = []
+    for _ in range(draw(st.integers(1, 3)) if kind in ("files", "text", "json") else 1):
+        begin, rows = 0, []
+        for key, number, after, jitter in draw(st.lists(row, max_size=8)):
+            begin += after
+            rows.append(Row(key, number, begin + jitter))
+        partitions.append(tuple(rows))
+    parallelism = 1 if kind in ("collection", "loose") else draw(st.integers(1, 4))
+    return Source(kind, tuple(partitions), 0 if kind == "generator" else disorder, parallelism)
+
+
+@st.composite
+def programs(draw: st.DrawFn, steps: int = 6) -> Program:
+    """Programs of up to so many steps, and some more that these need."""
+    drawing = _Drawing(draw)
+    for _ in range(draw(st.integers(1, steps))):
+        drawing.step()
+    return drawing.program()
+
+
+class _Drawing:
+    """A program as it grows."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+        self._sources = draw(st.lists(sources(), min_size=1, max_size=3))
+        self._chaining = draw(st.booleans())
+        self._mini_batch = draw(st.booleans())
+        self._max_parallelism = draw(st.sampled_from([None, 4, 7]))
+        self._steps: list[Step] = []
+        self._facts = [_facts_of(source) for source in self._sources]
+
+    def step(self) -> None:
+        """Adds a step, and those that have to be before it."""
+        kind: Callable[[], None] = self._draw(
+            st.sampled_from(
+                [
+                    self._stateless,
+                    self._batches,
+                    self._timestamp,
+                    self._side,
+                    self._partitioned,
+                    self._union,
+                    self._timed,
+                    self._running,
+                    self._keyed,
+                    self._in_event_time,
+                    self._late,
+                    self._by_the_clock,
+                    self._connected,
+                    self._joined,
+                ]
+            )
+        )
+        kind()
+
+    def program(self) -> Program:
+        """All that nobody takes is printed, and now and then what somebody takes as well."""
+        taken = {i for step in self._steps for i in step.inputs}
+        for i in range(len(self._facts)):
+            if i not in taken or self._draw(st.integers(0, 5)) == 5:
+                self._add("printed", (i,), (str(i),), self._parallelism(self._facts[i]))
+        return Program(
+            tuple(self._sources), tuple(self._steps), self._chaining, self._mini_batch, self._max_parallelism
+        )
+
+    def _stateless(self) -> None:
+        i, facts = self._stream(typed=False)
+        named = ["map", "rename", "rich map", "flat_map", "rich flat_map", "filter", "rich filter"]
+        how = self._one_of(*(named if facts.size < MANY else named[:3]))
+        p = self._parallelism(facts)
+        typed = facts.typed if "filter" in how else self._draw(st.booleans())
+        more = 2 if how.endswith("flat_map") else 1
+        self._add(
+            "stateless",
+            (i,),
+            (how, typed),
+            p,
+            facts.through(p, typed=typed, size=facts.through(p).size * more),
+        )
+
+    def _batches(self) -> None:
+        i, facts = self._stream()
+        p = self._parallelism(facts)
+        self._add("batches", (i,), (self._one_of("incremented", "small"),), p, facts.through(p))
+
+    def _timestamp(self) -> None:
+        i, facts = self._in_time()
+        p = self._parallelism(facts)
+        self._add("timestamp", (i,), (), p, facts.through(p))
+
+    def _side(self) -> None:
+        i, facts = self._stream()
+        p = self._parallelism(facts)
+        both = self._draw(st.booleans())
+        behind = facts.through(p)
+        if both:
+            behind = dataclasses.replace(behind, ordered=False, disorder=UNKNOWN, parallelism=0)
+        self._add("side", (i,), (both,), p, behind)
+
+    def _partitioned(self) -> None:
+        i, facts = self._stream(typed=False)
+        ways = ["shuffle", "rebalance", "rescale", "global", "custom"]
+        ways += ["forward"] if facts.parallelism else []
+        ways += ["broadcast"] if facts.size < MANY else []
+        how = self._one_of(*ways)
+        self._add("partitioned", (i,), (how,), None, dataclasses.replace(facts, sends=how))
+
+    def _union(self) -> None:
+        streams = [self._stream(forward=False) for _ in range(self._draw(st.integers(2, 3)))]
+        together = Facts(
+            0,
+            ordered=False,
+            disorder=UNKNOWN,
+            timed=all(facts.timed for _, facts in streams),
+            stamped=False,
+            typed=True,
+            size=sum(facts.size * (4 if facts.sends == "broadcast" else 1) for _, facts in streams),
+        )
+        self._add("union", tuple(i for i, _ in streams), (), None, together)
+
+    def _timed(self) -> None:
+        i, facts = self._stream(typed=False)
+        self._assign_time(i, facts)
+
+    def _running(self) -> None:
+        i, facts = self._stream()
+        how = self._one_of("reduce", "rich reduce", "sum", "min", "max", "min_by", "max_by")
+        p = self._draw(st.integers(1, 4))
+        if facts.ordered and facts.parallelism == 1 and not self._mini_batch:
+            key = self._one_of(*KEYS)
+            self._add("running", (i,), (how, key), p, facts.keyed(p, disorder=UNKNOWN))
+        else:
+            key = self._one_of("field", "function")
+            self._add("running_to_the_last", (i,), (how, key), p, facts.mixed(p, timed=True))
+
+    def _keyed(self) -> None:
+        i, facts = self._stream()
+        p = self._draw(st.integers(1, 4))
+        how = self._one_of("numbered", "distinct", "gathered", "in_processing_time")
+        arguments = () if how == "distinct" else (self._one_of(*KEYS),)
+        self._add(how, (i,), arguments, p, facts.mixed(p, timed=how == "gathered"))
+
+    def _in_event_time(self) -> None:
+        i, facts = self._in_time()
+        p = self._draw(st.integers(1, 4))
+        if self._draw(st.integers(0, 3)) == 0:
+            self._add("per_period", (i,), (self._one_of(*KEYS),), p, facts.mixed(p))
+            return
+        how = self._one_of(
+            "process",
+            "reduce and process",
+            "aggregate",
+            "reduce",
+            "rich reduce",
+            "sum",
+            "min",
+            "max",
+            "min_by",
+        )
+        arguments = (how, self._one_of("none", *KEYS), self._windows(), self._one_of(0, 20))
+        self._add("window", (i,), arguments, p, facts.mixed(p))
+
+    def _late(self) -> None:
+        i, facts = self._stream()
+        p = self._parallelism(facts)
+        self._add("late", (i,), (self._windows(), self._one_of(0, 10)), p, facts.mixed(p, timed=False))
+
+    def _by_the_clock(self) -> None:
+        i, facts = self._stream()
+        p = self._parallelism(facts)
+        arguments = (self._one_of("elements", "sliding", "sums"), self._one_of(5, 100))
+        self._add("by_the_clock", (i,), arguments, p, facts.mixed(p, timed=False))
+
+    def _connected(self) -> None:
+        (i, a), (j, b) = self._stream(forward=False), self._stream(forward=False)
+        how = self._one_of("map", "two maps", "flat_map", "process", "side")
+        p = self._draw(st.integers(1, 4))
+        size = 2 * (a.through(p).size + b.through(p).size)
+        self._add("connected", (i, j), (how,), p, a.mixed(p, timed=a.timed and b.timed, size=size))
+
+    def _joined(self) -> None:
+        (i, a), (j, b) = self._stream(forward=False), self._stream(forward=False)
+        if a.size * b.size > MANY * 4:
+            return
+        p = self._draw(st.integers(1, 4))
+        facts = a.mixed(p, timed=False, size=a.size * b.size)
+        self._add("joined", (i, j), (self._one_of(*KEYS),), p, facts)
+
+    def _in_time(self) -> tuple[int, Facts]:
+        """A stream with event time."""
+        i, facts = self._stream()
+        return (i, facts) if facts.timed else self._assign_time(i, facts)
+
+    def _assign_time(self, i: int, facts: Facts) -> tuple[int, Facts]:
+        p = self._parallelism(facts)
+        behind = facts.through(p, timed=True)
+        ways = ["function"] + ["field"] * facts.typed + ["kept"] * facts.stamped
+        return self._add("timed", (i,), (behind.disorder, self._one_of(*ways)), p, behind)
+
+    def _stream(self, *, typed: bool = True, forward: bool = True) -> tuple[int, Facts]:
+        """Any stream; where need be one whose rows have a type, or that nobody has said `forward` of."""
+        i: int = self._draw(st.sampled_from(range(len(self._facts) - 1, -1, -1)))
+        facts = self._facts[i]
+        if facts.sends == "forward" and not forward:
+            i, facts = self._add(
+                "partitioned", (i,), ("rebalance",), None, dataclasses.replace(facts, sends="rebalance")
+            )
+        if typed and not facts.typed:
+            p = self._parallelism(facts)
+            i, facts = self._add("stateless", (i,), ("typed", True), p, facts.through(p, typed=True))
+        return i, facts
+
+    def _add(
+        self,
+        name: str,
+        inputs: tuple[int, ...],
+        arguments: tuple[Any, ...],
+        parallelism: int | None,
+        facts: Facts | None = None,
+    ) -> tuple[int, Facts]:
+        chaining = self._one_of("", "", "", "new", "never") if parallelism is not None else ""
+        self._steps.append(Step(name, inputs, arguments, parallelism, chaining))
+        if facts is None:
+            return -1, self._facts[inputs[0]]
+        self._facts.append(facts)
+        return len(self._facts) - 1, facts
+
+    def _parallelism(self, facts: Facts) -> int:
+        if facts.sends == "forward":
+            return facts.parallelism
+        chosen: int = self._draw(st.integers(1, 4))
+        return chosen
+
+    def _windows(self) -> tuple[str, int, int]:
+        kind = self._one_of("tumbling", "sliding", "session")
+        return (kind, self._one_of(10, 25, 60), self._one_of(5, 10, 30))
+
+    def _one_of(self, *choices: Any) -> Any:
+        return self._draw(st.sampled_from(choices))
+
+
+def _facts_of(source: Source) -> Facts:
+    alone = source.parallelism == 1 and len(source.partitions) == 1
+    return Facts(
+        source.parallelism,
+        ordered=alone,
+        disorder=source.disorder if alone or source.kind == "generator" else UNKNOWN,
+        timed=False,
+        stamped=source.kind in ("text", "json"),
+        typed=source.kind != "loose",
+        size=sum(map(len, source.partitions)),
+    )

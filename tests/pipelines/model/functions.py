@@ -1,0 +1,369 @@
+"""What random programs are made of: records, and functions whose results do not depend on the order of records.
+
+Where a result would depend on the order, another step follows that forgets what depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.pipelines.api import (
+    AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    Context,
+    CoProcessFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedContext,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapFunction,
+    MapStateDescriptor,
+    OnTimerContext,
+    OutputTag,
+    ProcessAllWindowFunction,
+    ProcessFunction,
+    ProcessWindowFunction,
+    ReduceFunction,
+    RuntimeContext,
+    ValueStateDescriptor,
+    WindowContext,
+)
+
+AT_THE_END = 2**52
+"""A timer that only the end of time reaches."""
+PERIOD = 16
+
+
+class Row(NamedTuple):
+    key: str
+    number: int
+    at: int
+    """Event time, small."""
+
+
+ODD = OutputTag[Row]("odd", Row)
+LATE = OutputTag[Row]("late", Row)
+
+
+def parsed(text: str) -> Row:
+    key, number, at = text.split(",")
+    return Row(key, int(number), int(at))
+
+
+def text_of(row: Row) -> str:
+    return f"{row.key},{row.number},{row.at}"
+
+
+def generated(index: int) -> Row:
+    return Row("abc"[index % 3], index * 7 % 10, index * 3)
+
+
+def same(row: Row) -> Row:
+    return row
+
+
+def shifted(row: Row) -> Row:
+    return row._replace(number=row.number * 3 % 100 - 7)
+
+
+def renamed(row: Row) -> Row:
+    return row._replace(key=f"{row.number % 2}{row.key[:1]}")
+
+
+def without_time(row: Row) -> Row:
+    return row._replace(at=0)
+
+
+def number_only(row: Row) -> Row:
+    return Row("*", row.number, 0)
+
+
+def positive(row: Row) -> bool:
+    return row.number > 0
+
+
+def repeated(row: Row) -> Iterator[Row]:
+    for i in range(row.number % 3):
+        yield row._replace(number=row.number + i)
+
+
+class Shift(MapFunction[Row, Row]):
+    """Counts what it maps."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.seen = context.accumulator("mapped")
+
+    def map(self, value: Row) -> Row:
+        self.seen.inc()
+        return shifted(value)
+
+
+class Repeat(FlatMapFunction[Row, Row]):
+    def open(self, context: RuntimeContext) -> None:
+        self.seen = context.accumulator("repeated")
+
+    def flat_map(self, value: Row) -> Iterable[Row]:
+        self.seen.inc(value.number % 3)
+        return repeated(value)
+
+
+class Positive(FilterFunction[Row]):
+    def filter(self, value: Row) -> bool:
+        return positive(value)
+
+
+def incremented(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.set_column(1, "number", pc.add(batch.column("number"), 1))
+
+
+def small(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.filter(pc.less(batch.column("number"), 5))
+
+
+class Split(ProcessFunction[Row, Row]):
+    """Odd numbers to a side output."""
+
+    def process_element(self, value: Row, context: Context) -> Iterable[Row]:
+        if value.number % 2:
+            context.output(ODD, value)
+            return []
+        return [value]
+
+
+class Timestamp(ProcessFunction[Row, Row]):
+    def process_element(self, value: Row, context: Context) -> Iterable[Row]:
+        yield value._replace(number=context.timestamp % 1000)
+
+
+def by_parity(row: Row) -> int:
+    return row.number % 2
+
+
+def by_both(row: Row) -> tuple[str, int]:
+    return row.key, row.number % 2
+
+
+def by_all(row: Row) -> tuple[str, int, int]:
+    return tuple(row)
+
+
+def by_partition(key: str, partitions: int) -> int:
+    return len(key) * 7 % partitions
+
+
+def added(a: Row, b: Row) -> Row:
+    return Row(min(a.key, b.key), a.number + b.number, max(a.at, b.at))
+
+
+class Add(ReduceFunction[Row]):
+    def reduce(self, a: Row, b: Row) -> Row:
+        return added(a, b)
+
+
+class Mean(AggregateFunction[Row, tuple[int, int], tuple[int, int]]):
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: Row, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + value.number, accumulator[1] + 1
+
+    def get_result(self, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator
+
+    def merge(self, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+        return a[0] + b[0], a[1] + b[1]
+
+
+def row_of(sums: tuple[int, int]) -> Row:
+    return Row(str(sums[1]), sums[0], 0)
+
+
+class Bounds(ProcessWindowFunction[Row, Row, object]):
+    """How many records, and which window."""
+
+    def process(self, key: object, context: WindowContext, elements: Iterable[Row]) -> Iterable[Row]:
+        window = context.window
+        numbers = sorted(row.number for row in elements)
+        yield Row(f"{key}:{window.end - window.start}", sum(numbers) + len(numbers), window.start % 10_000)
+
+
+class AllBounds(ProcessAllWindowFunction[Row, Row]):
+    """The same for windows over all keys."""
+
+    def process(self, context: WindowContext, elements: Iterable[Row]) -> Iterable[Row]:
+        return Bounds().process("all", context, elements)
+
+
+class Elements(ProcessWindowFunction[Row, Row, object]):
+    """What is in the window."""
+
+    def process(self, key: object, context: WindowContext, elements: Iterable[Row]) -> Iterable[Row]:
+        return list(elements)
+
+
+class Distinct(KeyedProcessFunction[object, Row, Row]):
+    """Each record that differs from all before it."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.seen = context.get_state(ValueStateDescriptor[bool]("seen", bool))
+
+    def process_element(self, value: Row, context: KeyedContext[object]) -> Iterable[Row]:
+        if not self.seen.value():
+            self.seen.update(True)
+            yield value
+
+
+class Numbered(MapFunction[Row, Row]):
+    """The how many-th of its key a record is."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.count = context.get_state(ValueStateDescriptor[int]("count", int, 0))
+
+    def map(self, value: Row) -> Row:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        return Row("n", count, 0)
+
+
+class Last(KeyedProcessFunction[object, Row, Row]):
+    """At the end, the greatest (or least) number of each key: the last of what only grows (or falls)."""
+
+    def __init__(self, sign: int) -> None:
+        self.sign = sign
+
+    def open(self, context: RuntimeContext) -> None:
+        self.best = context.get_state(ValueStateDescriptor[int]("best", int))
+
+    def process_element(self, value: Row, context: KeyedContext[object]) -> Iterable[Row] | None:
+        best = self.best.value()
+        if best is None or (value.number - best) * self.sign > 0:
+            self.best.update(value.number)
+        context.timer_service.register_event_time_timer(AT_THE_END)
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[object]) -> Iterable[Row]:
+        yield Row(str(context.current_key), self.best.value() or 0, 0)
+
+
+class Gathered(KeyedProcessFunction[object, Row, Row]):
+    """At the end, all numbers of each key in one, from a list; a timer that is deleted again never fires."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.numbers = context.get_list_state(ListStateDescriptor[int]("numbers", int))
+
+    def process_element(self, value: Row, context: KeyedContext[object]) -> Iterable[Row] | None:
+        self.numbers.add(value.number)
+        context.timer_service.register_event_time_timer(AT_THE_END)
+        context.timer_service.register_event_time_timer(AT_THE_END + 1)
+        context.timer_service.delete_event_time_timer(AT_THE_END + 1)
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[object]) -> Iterable[Row]:
+        folded = 0
+        for number in sorted(self.numbers):
+            folded = (folded * 31 + number) % 100_003
+        self.numbers.clear()
+        yield Row(str(context.current_key), folded, timestamp - AT_THE_END)
+
+
+class PerPeriod(KeyedProcessFunction[object, Row, Row]):
+    """A tumbling window by hand: sums in a map, a timer at each period's end."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.sums = context.get_map_state(MapStateDescriptor[int, int]("sums", int, int))
+
+    def process_element(self, value: Row, context: KeyedContext[object]) -> Iterable[Row] | None:
+        end = context.timestamp - context.timestamp % PERIOD + PERIOD - 1
+        self.sums[end] = self.sums.get(end, 0) + value.number
+        context.timer_service.register_event_time_timer(end)
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[object]) -> Iterable[Row]:
+        yield Row(
+            f"{context.current_key}/{context.time_domain}", self.sums.pop(timestamp), timestamp % 10_000
+        )
+
+
+class InProcessingTime(KeyedProcessFunction[object, Row, Row]):
+    """Each record passes when a timer in processing time lets it."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.waiting = context.get_list_state(ListStateDescriptor[Row]("waiting", Row))
+
+    def process_element(self, value: Row, context: KeyedContext[object]) -> Iterable[Row] | None:
+        self.waiting.add(value)
+        timers = context.timer_service
+        timers.register_processing_time_timer(timers.current_processing_time() + 20)
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[object]) -> Iterable[Row]:
+        rows = list(self.waiting)
+        self.waiting.clear()
+        return rows
+
+
+class Either(CoMapFunction[Row, Row, Row]):
+    def map1(self, value: Row) -> Row:
+        return shifted(value)
+
+    def map2(self, value: Row) -> Row:
+        return renamed(value)
+
+
+class Both(CoFlatMapFunction[Row, Row, Row]):
+    def flat_map1(self, value: Row) -> Iterable[Row]:
+        return repeated(value)
+
+    def flat_map2(self, value: Row) -> Iterable[Row]:
+        return [value] if positive(value) else []
+
+
+class Sorted(CoProcessFunction[Row, Row, Row]):
+    """Odd ones of the first stream and even ones of the second to a side output."""
+
+    def process_element1(self, value: Row, context: Context) -> Iterable[Row]:
+        return self._sorted(value, context, 1)
+
+    def process_element2(self, value: Row, context: Context) -> Iterable[Row]:
+        return self._sorted(value, context, 0)
+
+    def _sorted(self, value: Row, context: Context, parity: int) -> list[Row]:
+        if value.number % 2 != parity:
+            return [value]
+        context.output(ODD, value)
+        return []
+
+
+class Join(KeyedCoProcessFunction[object, Row, Row, Row]):
+    """Each pair of records of both streams with one key, when the later one comes."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.first = context.get_list_state(ListStateDescriptor[int]("first", int))
+        self.second = context.get_list_state(ListStateDescriptor[int]("second", int))
+
+    def process_element1(self, value: Row, context: KeyedContext[object]) -> Iterable[Row]:
+        self.first.add(value.number)
+        return [_pair(value.number, number) for number in self.second]
+
+    def process_element2(self, value: Row, context: KeyedContext[object]) -> Iterable[Row]:
+        self.second.add(value.number)
+        return [_pair(number, value.number) for number in self.first]
+
+
+def _pair(first: int, second: int) -> Row:
+    return Row("pair", (first * 31 + second) % 1000, 0)
+
+
+def absolute(row: Row) -> Row:
+    return row._replace(number=abs(row.number))
+
+
+def key_of(row: Row) -> str:
+    return row.key
+
+
+def at_of(row: Row) -> int:
+    return row.at

@@ -1,0 +1,258 @@
+"""What a program means: its StreamGraph, worked through one operator after another in one process, with lists.
+
+Shares nothing with the runtime but the contracts of functions. Parallelism only shows in a broadcast, which gives each
+subtask its copy. Each operator gets all of its records first and then the end of time, so that no record is ever late,
+and both clocks stand still before it: results are those of the runtime where a program does not depend on more, which
+is for whoever makes the programs to see to.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pipelines.model.folding import call_of, folding_of, put, windows_of
+from pipelines.model.states import Count, State
+
+from tailrace.pipelines.functions import OutputTag, TimeWindow
+from tailrace.pipelines.graph.operators import OperatorKind as Kind
+from tailrace.pipelines.graph.stream_graph import StreamGraph, StreamNode
+from tailrace.pipelines.types import RecordType
+from tailrace.schemas.types import Partitioner
+
+Item = tuple[int, Any]
+"""A record with its timestamp."""
+START = -(2**63)
+END = 2**63 - 1
+
+
+@dataclass
+class Meaning:
+    """What a program comes to."""
+
+    printed: Counter[tuple[str | None, str]] = field(default_factory=Counter)
+    """(identifier, text) of each record that a print sink gets."""
+    accumulators: Counter[str] = field(default_factory=Counter)
+
+
+def interpret(graph: StreamGraph, topics: Mapping[str, Sequence[Sequence[Item]]] | None = None) -> Meaning:
+    """Runs a program whose sources are bounded. `topics`: topic -> partition -> (timestamp, decoded record)."""
+    meaning = Meaning()
+    outputs: dict[tuple[int, str | None], list[Item]] = {}
+    for node in _in_order(graph):
+        inputs: tuple[list[Item], list[Item]] = ([], [])
+        for edge in graph.in_edges(node.node_id):
+            copies = node.parallelism if edge.partitioner is Partitioner.BROADCAST else 1
+            inputs[edge.input_index].extend(outputs.get((edge.source_id, edge.output_tag), []) * copies)
+        run = _Run(node, meaning, topics or {})
+        run.take(*inputs)
+        outputs[node.node_id, None] = run.out
+        for tag, items in run.sides.items():
+            outputs[node.node_id, tag] = items
+    return meaning
+
+
+def _in_order(graph: StreamGraph) -> Iterator[StreamNode]:
+    done: set[int] = set()
+    while len(done) < len(graph.nodes):
+        for node_id, node in graph.nodes.items():
+            if node_id not in done and all(edge.source_id in done for edge in graph.in_edges(node_id)):
+                done.add(node_id)
+                yield node
+
+
+class _Run:
+    """One operator; it is also the context and the timer service of its functions."""
+
+    def __init__(self, node: StreamNode, meaning: Meaning, topics: Mapping[str, Sequence[Sequence[Item]]]):
+        self.kind, self.parameters = node.kind, json.loads(node.parameters)
+        self.functions: tuple[Any, ...] = pickle.loads(node.code) if node.code else ()
+        self.meaning, self.topics = meaning, topics
+        self.out: list[Item] = []
+        self.sides: dict[str, list[Item]] = {}
+        self.timestamp, self.current_key, self.window = 0, None, None
+        self.timer_service, self.time_domain = self, "event-time"
+        self.states: dict[Any, Any] = {}
+        self._timers: dict[str, set[tuple[int, Any]]] = {"event-time": set(), "processing-time": set()}
+        self._watermark = START
+
+    def take(self, first: list[Item], second: list[Item]) -> None:
+        """All records of both inputs, then the end."""
+        for function in self.functions:
+            if callable(opener := getattr(function, "open", None)):
+                opener(self)
+        match self.kind:
+            case Kind.COLLECTION | Kind.FILES | Kind.GENERATOR | Kind.KAFKA_SOURCE:
+                self.out += self._source()
+            case Kind.MAP:
+                call = call_of(self.functions[0], "map")
+                self.out += [(t, call(value)) for t, value in first]
+            case Kind.FLAT_MAP:
+                call = call_of(self.functions[0], "flat_map")
+                self.out += [(t, each) for t, value in first for each in call(value) or ()]
+            case Kind.FILTER:
+                call = call_of(self.functions[0], "filter")
+                self.out += [(t, value) for t, value in first if call(value)]
+            case Kind.MAP_BATCHES:
+                self.out += self._batches(first)
+            case Kind.PRE_AGGREGATE:
+                self.out += first
+            case Kind.WATERMARKS:
+                (assign,) = self.functions or (None,)
+                self.out += [(assign(value) if assign else t, value) for t, value in first]
+            case Kind.PROCESS | Kind.KEYED_PROCESS:
+                self._each(first, self.functions[-1].process_element, *self.functions[:-1])
+            case Kind.CO_MAP:
+                map1, map2 = (call_of(self.functions[0], name) for name in ("map1", "map2"))
+                self.out += [(t, map1(v)) for t, v in first] + [(t, map2(v)) for t, v in second]
+            case Kind.CO_FLAT_MAP:
+                for items, name in ((first, "flat_map1"), (second, "flat_map2")):
+                    call = call_of(self.functions[0], name)
+                    self.out += [(t, each) for t, value in items for each in call(value) or ()]
+            case Kind.CO_PROCESS | Kind.KEYED_CO_PROCESS:
+                *selectors, function = self.functions
+                self._each(first, function.process_element1, *selectors[:1])
+                self._each(second, function.process_element2, *selectors[1:])
+            case Kind.REDUCE | Kind.AGGREGATE:
+                self._running(first)
+            case Kind.WINDOW:
+                self._windows(first)
+            case Kind.PRINT:
+                identifier = self.parameters.get("identifier")
+                self.meaning.printed.update((identifier, str(value)) for _, value in first)
+            case _:
+                raise NotImplementedError(self.kind)
+        self._end()
+        for function in self.functions:
+            if callable(closer := getattr(function, "close", None)):
+                closer()
+
+    def _source(self) -> list[Item]:
+        match self.kind:
+            case Kind.COLLECTION:
+                return [(0, record) for record in self.functions[0]]
+            case Kind.GENERATOR:
+                return [(0, self.functions[0](i)) for i in range(self.parameters["count"])]
+            case Kind.FILES:
+                lines = (
+                    line for path in self.parameters["paths"] for line in Path(path).read_text().splitlines()
+                )
+                return [(0, line) for line in lines]
+            case _:
+                names = self.parameters["topics"]
+                return [item for name in names for partition in self.topics[name] for item in partition]
+
+    def _batches(self, items: list[Item]) -> list[Item]:
+        """One record a batch: what a function makes of a record may not depend on its neighbours."""
+        out = []
+        to = RecordType.from_json(self.parameters["output_type"])
+        for timestamp, value in items:
+            of = RecordType.of(type(value))
+            batch = pa.RecordBatch.from_arrays(of.to_columns([value]), schema=of.schema())
+            made = self.functions[0](batch)
+            columns = [made.column(name) for name, _ in to.columns()]
+            out += [(timestamp, record) for record in to.from_columns(columns)]
+        return out
+
+    def _each(self, items: list[Item], function: Callable[..., Any], selector: Any = None) -> None:
+        for self.timestamp, value in items:
+            self.current_key = None if selector is None else selector(value)
+            self._emit(function(value, self))
+
+    def _emit(self, values: Iterable[Any] | None) -> None:
+        self.out += [(self.timestamp, value) for value in values or ()]
+
+    def _end(self) -> None:
+        """The end of time: all timers in order, those that they register too."""
+        self._watermark = END
+        for domain in ("event-time", "processing-time"):
+            timers, self.time_domain = self._timers[domain], domain
+            while timers:
+                due = min(timers, key=lambda timer: (timer[0], repr(timer[1])))
+                timers.remove(due)
+                self.timestamp, self.current_key = due
+                self._emit(self.functions[-1].on_timer(self.timestamp, self))
+
+    def _running(self, items: list[Item]) -> None:
+        add = folding_of(self.parameters, *self.functions[1:])
+        held: dict[Any, Any] = {}
+        results: list[tuple[Any, Item]] = []
+        for timestamp, value in items:
+            key = self.functions[0](value)
+            held[key] = add(held[key], value) if key in held else value
+            results.append((key, (timestamp, held[key])))
+        # With mini-batches only the last of each key is certain to be seen.
+        self.out += (
+            dict(results).values() if self.parameters.get("mini_batch") else [item for _, item in results]
+        )
+
+    def _windows(self, items: list[Item]) -> None:
+        selector, aggregator, function = self.functions
+        contents: dict[Any, list[tuple[TimeWindow, list[Any]]]] = {}
+        assigner = self.parameters["assigner"]
+        for timestamp, value in items:
+            windows = contents.setdefault(selector(value), [])
+            for window in windows_of(assigner, timestamp if assigner["time"] == "event" else 0):
+                put(windows, window, value, merging=assigner["kind"] == "session")
+        everything = [(window, key, values) for key, each in contents.items() for window, values in each]
+        for self.window, self.current_key, values in sorted(everything, key=lambda each: each[0].end):
+            self.timestamp = self.window.max_timestamp
+            folded = self._folded(values, aggregator)
+            self._emit(folded if function is None else function.process(self.current_key, self, folded))
+
+    def _folded(self, values: list[Any], aggregator: Any) -> list[Any]:
+        match self.parameters["aggregation"]:
+            case "none":
+                return values
+            case "aggregate":
+                accumulator = aggregator.create_accumulator()
+                for value in values:
+                    accumulator = aggregator.add(value, accumulator)
+                return [aggregator.get_result(accumulator)]
+            case name:
+                add = folding_of({**self.parameters, "function": name}, aggregator)
+                folded = values[0]
+                for value in values[1:]:
+                    folded = add(folded, value)
+                return [folded]
+
+    # What functions ask for.
+
+    def output(self, tag: OutputTag[Any], value: Any) -> None:
+        self.sides.setdefault(tag.name, []).append((self.timestamp, value))
+
+    def current_watermark(self) -> int:
+        return self._watermark
+
+    def current_processing_time(self) -> int:
+        return 0
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._timers["event-time"].add((timestamp, self.current_key))
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._timers["processing-time"].add((timestamp, self.current_key))
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._timers["event-time"].discard((timestamp, self.current_key))
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._timers["processing-time"].discard((timestamp, self.current_key))
+
+    def accumulator(self, name: str) -> Count:
+        return Count(self.meaning.accumulators, name)
+
+    def get_state(self, descriptor: Any) -> State:
+        return State(self, descriptor.name, lambda: descriptor.default)
+
+    def get_list_state(self, descriptor: Any) -> State:
+        return State(self, descriptor.name, list)
+
+    def get_map_state(self, descriptor: Any) -> State:
+        return State(self, descriptor.name, dict)

@@ -1,0 +1,128 @@
+"""Programs as data, and the same as calls of the API, with the topics and files that they read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.model import functions as f
+from pipelines.model.functions import Row
+from pipelines.model.interpreter import Item
+from pipelines.model.steps import LOOSE, Rows, Step, written
+
+from tailrace.pipelines.api import (
+    ChainingStrategy,
+    Formats,
+    KafkaSource,
+    StreamExecutionEnvironment,
+)
+from tailrace.pipelines.api.transformations import Physical
+
+BEGIN_MS = 1_700_000_000_000
+_CHAINING = {"new": ChainingStrategy.HEAD, "never": ChainingStrategy.NEVER}
+
+
+@dataclass(frozen=True)
+class Source:
+    """`kind`: collection, loose (a collection of pickled rows), generator, files, text or json (of a topic)."""
+
+    kind: str
+    partitions: tuple[tuple[Row, ...], ...]
+    """Of a topic; files; a collection is one. As many rows does a generator make."""
+    disorder: int
+    parallelism: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """`steps` take streams by number: the sources', then each other's."""
+
+    sources: tuple[Source, ...]
+    steps: tuple[Step, ...]
+    chaining: bool
+    mini_batch: bool
+    max_parallelism: int | None
+
+    def __repr__(self) -> str:
+        lines = [f"{i}: {each!r}" for i, each in enumerate((*self.sources, *self.steps))]
+        options = f"chaining={self.chaining} mini_batch={self.mini_batch} max={self.max_parallelism}"
+        return "\n".join(("Program", *lines, options))
+
+
+def write(program: Program, folder: Path, prefix: str = "") -> StreamExecutionEnvironment:
+    """The program in the API. Files are made in the folder; topics are called by the prefix and the source's number."""
+    env = StreamExecutionEnvironment()
+    if not program.chaining:
+        env.disable_operator_chaining()
+    if program.mini_batch:
+        env.configure("execution.mini-batch", "true")
+    if program.max_parallelism:
+        env.set_max_parallelism(program.max_parallelism)
+    streams: list[Rows] = []
+    for i, source in enumerate(program.sources):
+        streams.append(_source(env, source, folder / str(i), f"{prefix}{i}"))
+        _set(env, source.parallelism, "")
+    for step in program.steps:
+        streams.append(written(step, streams))
+        _set(env, step.parallelism, step.chaining)
+    return env
+
+
+def topics(program: Program, prefix: str = "") -> Mapping[str, Sequence[Sequence[tuple[int, bytes]]]]:
+    """The topics that the program reads: partitions of (timestamp, value)."""
+    encode = {
+        "text": lambda row: f.text_of(row).encode(),
+        "json": lambda row: json.dumps(row._asdict()).encode(),
+    }
+    return {
+        f"{prefix}{i}": [
+            [(BEGIN_MS + row.at, encode[source.kind](row)) for row in partition]
+            for partition in source.partitions
+        ]
+        for i, source in enumerate(program.sources)
+        if source.kind in encode
+    }
+
+
+def decoded(program: Program, prefix: str = "") -> Mapping[str, Sequence[Sequence[Item]]]:
+    """The same as the interpreter takes them."""
+    return {
+        f"{prefix}{i}": [
+            [(BEGIN_MS + row.at, f.text_of(row) if source.kind == "text" else row) for row in partition]
+            for partition in source.partitions
+        ]
+        for i, source in enumerate(program.sources)
+    }
+
+
+def _source(env: StreamExecutionEnvironment, source: Source, folder: Path, topic: str) -> Any:
+    match source.kind:
+        case "collection":
+            return env.from_collection(source.partitions[0], Row)
+        case "loose":
+            return env.from_collection(source.partitions[0], LOOSE)
+        case "generator":
+            return env.generate(f.generated, count=len(source.partitions[0]))
+        case "files":
+            folder.mkdir(parents=True, exist_ok=True)
+            paths = [folder / f"{n}.txt" for n in range(len(source.partitions))]
+            for path, rows in zip(paths, source.partitions, strict=True):
+                path.write_text("".join(f"{f.text_of(row)}\n" for row in rows))
+            return env.read_text_file(*map(str, paths)).map(f.parsed)
+        case "text":
+            return env.from_source(KafkaSource(topic, Formats.text(), bounded=True)).map(f.parsed)
+        case _:
+            return env.from_source(KafkaSource(topic, Formats.json(), bounded=True, output_type=Row))
+
+
+def _set(env: StreamExecutionEnvironment, parallelism: int | None, chaining: str) -> None:
+    """Settings of all operators that were made since the last call."""
+    for each in list(env._program.transformations.values()):
+        if isinstance(each, Physical) and each.parallelism is None and parallelism is not None:
+            changes: dict[str, Any] = {"parallelism": parallelism if each.parallel else 1}
+            if chaining:
+                changes["chaining"] = _CHAINING[chaining]
+            env._program.change(each.id, **changes)

@@ -1,0 +1,259 @@
+"""The steps of random programs: how each is written in the API.
+
+A step takes streams of rows and gives one. Those that are made of several operators end in what does not depend on the
+order of records: see `functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.model import functions as f
+from pipelines.model.functions import Row
+
+from tailrace.pipelines.api import (
+    DataStream,
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    Types,
+    WatermarkStrategy,
+    WindowAssigner,
+)
+
+Rows = DataStream[Row]
+KEYS: Mapping[str, Any] = {
+    "field": "key",
+    "function": f.key_of,
+    "parity": f.by_parity,
+    "both": f.by_both,
+    "all": f.by_all,
+}
+LOOSE = Types.PICKLED_BYTE_ARRAY()
+
+
+@dataclass(frozen=True)
+class Step:
+    """`parallelism`: of all operators that the step makes; None for a way of partitioning, which is no operator."""
+
+    name: str
+    inputs: tuple[int, ...]
+    arguments: tuple[Any, ...] = ()
+    parallelism: int | None = None
+    chaining: str = ""
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(map(repr, self.arguments))
+        chaining = f" {self.chaining}" if self.chaining else ""
+        return f"{self.name}({arguments}) of {self.inputs} at {self.parallelism}{chaining}"
+
+
+def stateless(rows: Rows, how: str, typed: bool) -> Any:
+    of = Row if typed else LOOSE
+    match how:
+        case "map":
+            return rows.map(f.shifted, of)
+        case "rename":
+            return rows.map(f.renamed, of)
+        case "rich map":
+            return rows.map(f.Shift(), of)
+        case "flat_map":
+            return rows.flat_map(f.repeated, of)
+        case "rich flat_map":
+            return rows.flat_map(f.Repeat(), of)
+        case "filter":
+            return rows.filter(f.positive)
+        case "rich filter":
+            return rows.filter(f.Positive())
+        case "typed":
+            return rows.map(f.same)
+    raise ValueError(how)
+
+
+def batches(rows: Rows, how: str) -> Any:
+    return rows.map_batches(f.incremented if how == "incremented" else f.small)
+
+
+def timestamp(rows: Rows) -> Any:
+    return rows.process(f.Timestamp())
+
+
+def side(rows: Rows, both: bool) -> Any:
+    """The side output alone, or the main one with it."""
+    split = rows.process(f.Split())
+    odd = split.get_side_output(f.ODD)
+    return split.union(odd) if both else odd
+
+
+def partitioned(rows: Rows, how: str) -> Rows:
+    match how:
+        case "custom":
+            return rows.partition_custom(f.by_partition, f.key_of)
+        case "global":
+            return rows.global_()
+        case _:
+            found: Rows = getattr(rows, how)()
+            return found
+
+
+def union(first: Rows, *others: Rows) -> Rows:
+    return first.union(*others)
+
+
+def timed(rows: Rows, disorder: int, how: str) -> Any:
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(milliseconds=disorder)
+    match how:
+        case "field":
+            strategy = strategy.with_timestamp_assigner("at")
+        case "function":
+            strategy = strategy.with_timestamp_assigner(f.at_of)
+    return rows.assign_timestamps_and_watermarks(strategy)
+
+
+def aggregated(keyed: Any, how: str) -> Any:
+    """`keyed` streams and windows alike."""
+    match how:
+        case "reduce":
+            return keyed.reduce(f.added)
+        case "rich reduce":
+            return keyed.reduce(f.Add())
+        case _:
+            return getattr(keyed, how)("number")
+
+
+def running(rows: Rows, how: str, key: str) -> Any:
+    return aggregated(rows.key_by(KEYS[key]), how)
+
+
+def running_to_the_last(rows: Rows, how: str, key: str) -> Any:
+    grown = aggregated(rows.map(f.absolute).key_by(KEYS[key]), how)
+    return grown.key_by(f.key_of).process(f.Last(-1 if how.startswith("min") else 1))
+
+
+def numbered(rows: Rows, key: str) -> Any:
+    return rows.key_by(KEYS[key]).map(f.Numbered())
+
+
+def distinct(rows: Rows) -> Any:
+    return rows.key_by(f.by_all).process(f.Distinct())
+
+
+def gathered(rows: Rows, key: str) -> Any:
+    return rows.key_by(KEYS[key]).process(f.Gathered())
+
+
+def per_period(rows: Rows, key: str) -> Any:
+    return rows.key_by(KEYS[key]).process(f.PerPeriod())
+
+
+def in_processing_time(rows: Rows, key: str) -> Any:
+    return rows.key_by(KEYS[key]).process(f.InProcessingTime())
+
+
+def assigner(kind: str, size: int, slide: int) -> WindowAssigner:
+    match kind:
+        case "tumbling":
+            return TumblingEventTimeWindows.of(milliseconds=size)
+        case "sliding":
+            return SlidingEventTimeWindows.of(milliseconds=size, slide_milliseconds=slide)
+        case _:
+            return EventTimeSessionWindows.with_gap(milliseconds=size)
+
+
+def window(rows: Rows, how: str, key: str, windows: tuple[str, int, int], lateness: int) -> Any:
+    windowed: Any
+    if key == "none":
+        windowed = rows.window_all(assigner(*windows))
+    else:
+        windowed = rows.key_by(KEYS[key]).window(assigner(*windows))
+    if lateness:
+        windowed = windowed.allowed_lateness(milliseconds=lateness)
+    bounds: Any = f.AllBounds() if key == "none" else f.Bounds()
+    match how:
+        case "process":
+            return windowed.process(bounds)
+        case "reduce and process":
+            return windowed.reduce(f.added, bounds)
+        case "aggregate":
+            return windowed.aggregate(f.Mean()).map(f.row_of)
+        case "reduce" | "rich reduce":
+            return aggregated(windowed, how)
+        case _:  # the first record, and the key, whichever came first, with a number that is certain
+            return aggregated(windowed, how).map(f.number_only)
+
+
+def late(rows: Rows, windows: tuple[str, int, int], lateness: int) -> Any:
+    """However late records are: those in the windows and those too late for them are all there are."""
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(f.at_of)
+    windowed = (
+        rows.assign_timestamps_and_watermarks(strategy)
+        .key_by("key")
+        .window(assigner(*windows))
+        .allowed_lateness(milliseconds=lateness)
+        .side_output_late_data(f.LATE)
+        .process(f.Elements())
+    )
+    return distinct(windowed.union(windowed.get_side_output(f.LATE)))
+
+
+def by_the_clock(rows: Rows, how: str, size: int) -> Any:
+    """Whichever windows of processing time records fall in, each falls into one, or into two sliding ones."""
+    keyed = rows.map(f.absolute).key_by("key")
+    windows: Any = TumblingProcessingTimeWindows.of(milliseconds=size)
+    match how:
+        case "elements":
+            return keyed.window(windows).process(f.Elements())
+        case "sliding":
+            sliding = SlidingProcessingTimeWindows.of(milliseconds=2 * size, slide_milliseconds=size)
+            return distinct(keyed.window(sliding).process(f.Elements()))
+        case _:
+            return (
+                keyed.window(windows)
+                .sum("number")
+                .key_by("key")
+                .sum("number")
+                .key_by("key")
+                .process(f.Last(1))
+            )
+
+
+def connected(first: Rows, second: Rows, how: str) -> Any:
+    streams = first.connect(second)
+    match how:
+        case "map":
+            return streams.map(f.Either())
+        case "two maps":
+            return streams.map(f.shifted, f.renamed)
+        case "flat_map":
+            return streams.flat_map(f.Both())
+        case "process":
+            return streams.process(f.Sorted())
+        case _:
+            return streams.process(f.Sorted()).get_side_output(f.ODD)
+
+
+def joined(first: Rows, second: Rows, key: str) -> Any:
+    return first.connect(second).key_by(KEYS[key], KEYS[key]).process(f.Join())
+
+
+def printed(rows: Rows, identifier: str) -> Any:
+    return rows.print(identifier)
+
+
+STEPS: Mapping[str, Callable[..., Any]] = {
+    each.__name__: each
+    for each in (
+        stateless, batches, timestamp, side, partitioned, union, timed, running, running_to_the_last, numbered,
+        distinct, gathered, per_period, in_processing_time, window, late, by_the_clock, connected, joined, printed,
+    )
+}  # fmt: skip
+
+
+def written(step: Step, streams: Sequence[Rows]) -> Rows:
+    """The step, called on the streams that it takes."""
+    found: Rows = STEPS[step.name](*(streams[i] for i in step.inputs), *step.arguments)
+    return found
