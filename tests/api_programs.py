@@ -227,7 +227,7 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
         KafkaSource("a", Formats.avro({"type": "string"}), StartingOffsets.timestamp(5))
     ).sink_to(KafkaSink("b", Formats.raw(), key=lambda record: None)),
     "kafka latest": lambda env: env.from_source(
-        KafkaSource("a", Formats.avro("true", framing="none"), StartingOffsets.latest())
+        KafkaSource("a", Formats.avro('"long"', framing="none"), StartingOffsets.latest())
     ).sink_to(KafkaSink("b")),
     "generate": lambda env: env.generate(str, count=5, rate_per_second=1000).print(),
     "map": lambda env: trades(env).map(size_of).map(lambda size: size + 1, int).print(),

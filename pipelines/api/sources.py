@@ -10,6 +10,7 @@ from ..types import PICKLED, RecordType, RecordTypeError
 from . import signatures
 from .checks import is_number, is_text, is_whole
 from .connectors import FileSource, KafkaSource
+from .connectors.fitting import check_source
 from .hints import return_type
 from .literals import type_of_all
 from .locations import caller_location
@@ -145,11 +146,13 @@ class Sources:
     def _kafka(self, step: str, source: KafkaSource) -> SingleOutputStreamOperator[Any]:
         declared = source.output_type
         of = source.value_format.natural_type() if declared is None else RecordType.of(declared)
+        check_source(source, of, step)
         return self._source(ReadKafka, step, "Source: Kafka", of, source=source)
 
     def _files(self, step: str, source: FileSource) -> SingleOutputStreamOperator[Any]:
         undeclared = RecordType.of(str) if source.format == "text" else PICKLED
         of = undeclared if source.output_type is None else RecordType.of(source.output_type)
+        check_source(source, of, step)
         return self._source(ReadFiles, step, "Source: Files", of, source=source)
 
     def _source(

@@ -87,13 +87,18 @@ class Formats:
 
 
 def _schema_text(schema: str | Mapping[str, Any]) -> str:
-    if not isinstance(schema, str):
-        return json.dumps(schema)
+    from fastavro.schema import parse_schema
+
+    text = schema if isinstance(schema, str) else json.dumps(schema)
     try:
-        json.loads(schema)
+        form = json.loads(text)
     except ValueError as error:
         raise _refusal(f"the schema is no JSON text: {error}") from error
-    return schema
+    try:
+        parse_schema(form, named_schemas={})
+    except Exception as error:  # fastavro's errors have no base of their own
+        raise _refusal(f"the schema is none of Avro: {type(error).__name__}: {error}") from error
+    return text
 
 
 def _refusal(reason: str) -> ProgramError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...functions import SinkFunction
 from .. import signatures
 from ..connectors import FileSink, KafkaSink
+from ..connectors.fitting import check_sink
 from ..keys import field_selector
 from ..locations import caller_location
 from ..signatures import check_function
@@ -35,6 +36,8 @@ class Sinks(Stream[T]):
 
     def sink_to(self, sink: FileSink | KafkaSink) -> DataStreamSink:
         """Each record to files or a Kafka topic, exactly once."""
+        if isinstance(sink, (FileSink, KafkaSink)):
+            check_sink(sink, self.record_type, "sink_to")
         match sink:
             case FileSink():
                 return self._into(WriteFiles, "sink_to", "Sink: Files", sink=sink)

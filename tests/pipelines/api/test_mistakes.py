@@ -335,6 +335,34 @@ MISTAKES: list[tuple[Mistake, str]] = [
         "StartingOffsets.timestamp at {}: 1.5 is no number of milli",
     ),
     (lambda env, s: Formats.avro("{"), "Formats.avro at {}: the schema is no JSON text"),
+    (
+        lambda env, s: Formats.avro({"type": "no"}),
+        "Formats.avro at {}: the schema is none of Avro: UnknownType: ",
+    ),
+    (
+        lambda env, s: env.from_source(KafkaSource("a", output_type=Trade)),
+        "from_source at {}: the text format is of str, not of records of type Trade",
+    ),
+    (
+        lambda env, s: env.from_source(KafkaSource("a", Formats.raw(), output_type=str)),
+        "from_source at {}: the raw format is of bytes, not of records of type str",
+    ),
+    (
+        lambda env, s: env.from_source(KafkaSource("a", Formats.avro(), output_type=dict)),
+        "from_source at {}: no Avro schema follows from records of type pickled",
+    ),
+    (
+        lambda env, s: s.map(lambda x: x).sink_to(KafkaSink("t", Formats.avro())),
+        "sink_to at {}: no Avro schema follows from records of type pickled",
+    ),
+    (
+        lambda env, s: s.map(lambda x: x).sink_to(FileSink("a", "avro")),
+        "sink_to at {}: no Avro schema follows",
+    ),
+    (
+        lambda env, s: s.sink_to(KafkaSink("t", Formats.raw())),
+        "sink_to at {}: the raw format is of bytes, not of",
+    ),
     (lambda env, s: Formats.avro(framing="registry"), "Formats.avro at {}: a registry goes with the framing"),
     # sinks
     (lambda env, s: s.sink_to("file"), "sink_to at {}: it needs a FileSink or a KafkaSink, not 'file'"),
