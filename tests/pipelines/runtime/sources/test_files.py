@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fastavro
+import fsspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -276,7 +277,7 @@ def test_a_file_system_that_is_not_there_is_named() -> None:
 
 
 def test_urls_of_fsspec_are_read_and_written() -> None:
-    memory = pytest.importorskip("fsspec").filesystem("memory")
+    memory = fsspec.filesystem("memory")
     for name in ("b/1.txt", "a.txt", "b/.2.txt"):
         memory.pipe(f"/there/{name}", f"{name}\n".encode())
     assert read(text("memory://there")) == ["a.txt", "b/1.txt"]
