@@ -2,71 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from runtime_jobs import PATIENCE_S, Job, Reports
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api import StreamExecutionEnvironment, TumblingProcessingTimeWindows
 from tailrace.pipelines.api.build import build
-from tailrace.pipelines.graph.physical_plan import output_topic, topics
-from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 
 pytestmark = pytest.mark.timeout(300)
-
-PATIENCE_S = 90.0
-ENDS = {ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED}
-
-
-class Reports:
-    """What the runtime has reported, and waiting for more."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self.all: list[tuple[str, ExecutionState, str | None]] = []
-
-    def __call__(
-        self,
-        execution: str,
-        state: ExecutionState,
-        failure: str | None,
-        accumulators: Mapping[str, float],
-        /,
-    ) -> None:
-        with self._changed:
-            self.all.append((execution, state, failure))
-            self._changed.notify_all()
-
-    def of(self, execution: str) -> list[ExecutionState]:
-        return [state for each, state, _ in self.all if each == execution]
-
-    def failure_of(self, execution: str) -> str | None:
-        return next((failure for each, _, failure in self.all if each == execution and failure), None)
-
-    def wait(self, executions: list[str], state: ExecutionState, patience_s: float = PATIENCE_S) -> None:
-        def there() -> bool:
-            return all(state in self.of(each) for each in executions)
-
-        with self._changed:
-            assert self._changed.wait_for(there, patience_s), f"waiting for {state}: {self.all}"
 
 
 class TextServer:
@@ -84,132 +41,11 @@ class TextServer:
         self._listener.close()
 
 
-class Job:
-    """A job graph whose vertices are all run by one runtime."""
-
-    def __init__(self, runtime: TaskRuntime, reports: Reports, servers: str, cluster: str, graph: JobGraph):
-        self.runtime, self.reports, self.servers, self.graph, self.cluster = (
-            runtime, reports, servers, graph, cluster,
-        )  # fmt: skip
-        self.id = uuid.uuid4().hex
-        admin = AdminClient({"bootstrap.servers": servers})
-        wanted = [NewTopic(name, count, 1) for name, count in topics(cluster, self.id, graph).items()]
-        for created in admin.create_topics(wanted).values():
-            created.result(30)
-
-    def attempt(self, vertex: int, subtask: int, attempt: int = 0) -> str:
-        return f"{self.id}-{vertex}-{subtask}-{attempt}"
-
-    def deploy(self, vertex: int, subtasks: list[int] | None = None, attempt: int = 0) -> list[str]:
-        chosen = self.graph.vertices[vertex]
-        indices = list(range(chosen.parallelism)) if subtasks is None else subtasks
-        attempts = [self.attempt(vertex, index, attempt) for index in indices]
-        self.runtime.deploy(
-            VertexDeployment(
-                cluster=self.cluster,
-                job_id=self.id,
-                job_graph=self.graph,
-                vertex_id=chosen.vertex_id,
-                subtasks=tuple(
-                    SubtaskDeployment(name, index, attempt)
-                    for name, index in zip(attempts, indices, strict=True)
-                ),
-            )
-        )
-        return attempts
-
-    def deploy_all(self) -> list[str]:
-        return [each for vertex in range(len(self.graph.vertices)) for each in self.deploy(vertex)]
-
-    def cancel_all(self, attempts: list[str]) -> None:
-        for attempt in attempts:
-            self.runtime.cancel(attempt)
-        deadline = time.monotonic() + PATIENCE_S
-        while not all(ENDS.intersection(self.reports.of(each)) for each in attempts):
-            assert time.monotonic() < deadline, self.reports.all
-            time.sleep(0.01)
-
-    def printed(self, until: Callable[[Counter[str]], bool]) -> Counter[str]:
-        """The counts printed per word, read until the predicate holds, or for too long."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.servers,
-                "group.id": f"test-{uuid.uuid4()}",
-                "isolation.level": "read_committed",
-            }
-        )
-        consumer.assign([TopicPartition(output_topic(self.cluster, self.id), 0, 0)])
-        counts: Counter[str] = Counter()
-        deadline = time.monotonic() + PATIENCE_S
-        while not until(counts) and time.monotonic() < deadline:
-            message = consumer.poll(0.1)
-            if message is not None and message.error() is None:
-                record = json.loads(message.value())["record"]
-                counts[record["word"]] += record["count"]
-        consumer.close()
-        return counts
-
-    def accumulated(self, name: str, attempts: list[str], until: float) -> float:
-        """The sum of an accumulator over attempts, once it has reached a value, or after too long."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            known = self.runtime.attempts()
-            total = sum(known[each].get(name, 0) for each in attempts)
-            if total >= until or time.monotonic() > deadline:
-                return total
-            time.sleep(0.01)
-
-    def printed_in_all(self, total: int) -> Counter[str]:
-        return self.printed(lambda counts: counts.total() >= total)
-
-
-@pytest.fixture(scope="module")
-def reports() -> Reports:
-    return Reports()
-
-
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runtime")
-
-
-@pytest.fixture(scope="module")
-def runtime(kafka: EmbeddedKafka, reports: Reports, scratch: Path) -> Iterator[TaskRuntime]:
-    running = TaskRuntime(
-        bootstrap_servers=kafka.bootstrap_servers,
-        scratch=scratch,
-        slots=4,
-        report=reports,
-    )
-    try:
-        running.start()
-        yield running
-    finally:
-        running.close()
-
-
 @pytest.fixture
 def server() -> Iterator[TextServer]:
     serving = TextServer()
     yield serving
     serving.close()
-
-
-@pytest.fixture
-def start(
-    runtime: TaskRuntime, reports: Reports, kafka: EmbeddedKafka, cluster_id: str
-) -> Iterator[Callable[[JobGraph], Job]]:
-    """Makes jobs, and cancels what is left of them."""
-    jobs: list[Job] = []
-
-    def make(graph: JobGraph) -> Job:
-        jobs.append(Job(runtime, reports, kafka.bootstrap_servers, cluster_id, graph))
-        return jobs[-1]
-
-    yield make
-    for job in jobs:
-        known = {each for each, _, _ in reports.all if each.startswith(job.id)}
-        job.cancel_all([each for each in known if not ENDS.intersection(reports.of(each))])
 
 
 def word_count(port: int, flat_map: int = 1, window: int = 1, seconds: float = 1) -> JobGraph:

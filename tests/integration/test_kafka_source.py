@@ -1,0 +1,308 @@
+"""Topics in, topics out, on real Kafka and real Spark: every record once, wherever a job begins, ends or is killed."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import fastavro
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from runtime_jobs import PATIENCE_S, Job
+
+from tailrace import StreamExecutionEnvironment
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.pipelines.api import Formats, KafkaSink, KafkaSource, StartingOffsets
+from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.schemas.types import ExecutionState, JobGraph
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Reading(NamedTuple):
+    """A record with a schema that follows from it."""
+
+    sensor: str
+    degrees: float
+
+
+class Topics:
+    """Topics of one test."""
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._admin = AdminClient({"bootstrap.servers": servers})
+
+    def new(self, partitions: int = 1) -> str:
+        name = f"topic-{uuid.uuid4().hex[:8]}"
+        for created in self._admin.create_topics([NewTopic(name, partitions, 1)]).values():
+            created.result(30)
+        return name
+
+    def write(
+        self, topic: str, values: list[bytes | None], partition: int = 0, timestamps: list[int] | None = None
+    ) -> None:
+        producer = Producer({"bootstrap.servers": self._servers, "linger.ms": 5})
+        for index, value in enumerate(values):
+            timestamp = 0 if timestamps is None else timestamps[index]
+            while True:
+                try:
+                    producer.produce(topic, value, partition=partition, timestamp=timestamp)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(30) == 0
+
+    def write_transaction(self, topic: str, values: list[bytes], *, commit: bool) -> None:
+        producer = Producer({"bootstrap.servers": self._servers, "transactional.id": uuid.uuid4().hex})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value, partition=0)
+        producer.flush(30)
+        producer.commit_transaction(30) if commit else producer.abort_transaction(30)
+
+    def committed(self, group: str, topic: str, partition: int = 0) -> int:
+        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": group})
+        (found,) = consumer.committed([TopicPartition(topic, partition)], 30)
+        consumer.close()
+        return int(found.offset)
+
+    def commit(self, group: str, topic: str, offset: int) -> None:
+        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": group})
+        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+        consumer.close()
+
+    def read(self, topic: str, count: int, *, beyond_s: float = 0.0) -> list[bytes]:
+        """The committed values of a topic: at least `count`, and what comes within `beyond_s` after those."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": f"test-{uuid.uuid4()}",
+                "isolation.level": "read_committed",
+            }
+        )
+        partitions = consumer.list_topics(topic, 30).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
+        values: list[bytes] = []
+        deadline = time.monotonic() + PATIENCE_S
+        enough = None
+        while time.monotonic() < deadline and (enough is None or time.monotonic() < enough):
+            message = consumer.poll(0.05)
+            if message is not None and message.error() is None:
+                values.append(message.value() or b"")
+            if len(values) >= count and enough is None:
+                enough = time.monotonic() + beyond_s
+        consumer.close()
+        return values
+
+
+@pytest.fixture
+def on_kafka(kafka: EmbeddedKafka) -> Topics:
+    return Topics(kafka.bootstrap_servers)
+
+
+Start = Callable[[JobGraph], Job]
+
+
+def copying(source: KafkaSource, sink: KafkaSink, parallelism: int = 1) -> JobGraph:
+    """A topic to a topic, by way of a function that runs in Spark's workers."""
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(parallelism)
+    env.from_source(source).map(lambda value: value, output_type=source.output_type or str).sink_to(sink)
+    return env.get_job_graph("copy")
+
+
+def texts(count: int, begin: int = 0) -> list[bytes]:
+    return [b"%d" % number for number in range(begin, begin + count)]
+
+
+def wait_for(there: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not there():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def run_to_its_end(job: Job) -> list[str]:
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.FINISHED)
+    return attempts
+
+
+def test_avro_to_avro_with_schemas_that_follow_from_the_records(start: Start, on_kafka: Topics) -> None:
+    source, sink = on_kafka.new(2), on_kafka.new()
+    schema = fastavro.parse_schema(
+        {
+            "type": "record",
+            "name": "Reading",
+            "fields": [{"name": "sensor", "type": "string"}, {"name": "degrees", "type": "double"}],
+        }
+    )
+
+    def encode(datum: dict[str, Any]) -> bytes:
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, schema, datum)
+        return stream.getvalue()
+
+    sent = [{"sensor": f"s{i}", "degrees": i / 2} for i in range(500)]
+    on_kafka.write(source, [encode(each) for each in sent[::2]], 0)
+    on_kafka.write(source, [encode(each) for each in sent[1::2]], 1)
+    env = StreamExecutionEnvironment()
+    readings = env.from_source(
+        KafkaSource(source, Formats.avro(framing="none"), bounded=True, output_type=Reading)
+    )
+    warmer = readings.map(lambda r: Reading(r.sensor, r.degrees + 1), output_type=Reading)
+    warmer.sink_to(KafkaSink(sink, Formats.avro(), key="sensor"))
+    run_to_its_end(start(env.get_job_graph("warmer")))
+    found = on_kafka.read(sink, len(sent))
+    assert all(value.startswith(b"\xc3\x01") for value in found)
+    read = [fastavro.schemaless_reader(io.BytesIO(value[10:]), schema, None) for value in found]
+    expected = [{"sensor": each["sensor"], "degrees": each["degrees"] + 1} for each in sent]
+    assert sorted(read, key=str) == sorted(expected, key=str)
+
+
+def test_a_bounded_source_ends_where_the_topic_ended_when_it_began(start: Start, on_kafka: Topics) -> None:
+    source, sink = on_kafka.new(), on_kafka.new()
+    on_kafka.write_transaction(source, texts(3), commit=True)
+    on_kafka.write_transaction(source, texts(5, 3), commit=False)
+    on_kafka.write(source, [b"3", None])
+    on_kafka.write_transaction(source, texts(1, 8), commit=False)
+    # Behind the last record lie control records and what was aborted: the end is a position, not a record.
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    job = start(copying(KafkaSource(source, bounded=True, group_id=group), KafkaSink(sink, Formats.text())))
+    run_to_its_end(job)
+    assert on_kafka.read(sink, 4, beyond_s=0.5) == [b"0", b"1", b"2", b"3"]
+    settled = on_kafka.committed(group, source)
+    on_kafka.write(source, texts(10, 100))
+    job.reports.wait(job.deploy(0, [0], 1), ExecutionState.FINISHED)
+    assert on_kafka.read(sink, 4, beyond_s=0.5) == [b"0", b"1", b"2", b"3"], (
+        "a later attempt has the same end"
+    )
+    assert on_kafka.committed(group, source) == settled
+
+
+def test_an_empty_topic_and_more_subtasks_than_partitions_end_at_once(start: Start, on_kafka: Topics) -> None:
+    source, sink = on_kafka.new(), on_kafka.new()
+    run_to_its_end(start(copying(KafkaSource(source, bounded=True), KafkaSink(sink, Formats.text()), 2)))
+    assert on_kafka.read(sink, 0, beyond_s=0.2) == []
+
+
+@pytest.mark.parametrize(
+    ("starting", "first"),
+    [
+        (StartingOffsets.earliest(), 0),
+        (StartingOffsets.committed(), 4),
+        (StartingOffsets.timestamp(1_006_000), 6),
+        (StartingOffsets.latest(), 10),
+    ],
+)
+def test_a_job_begins_where_it_is_told_to(
+    start: Start, on_kafka: Topics, starting: StartingOffsets, first: int
+) -> None:
+    source, sink = on_kafka.new(), on_kafka.new()
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    on_kafka.write(source, list(texts(10)), timestamps=[1_000_000 + 1000 * i for i in range(10)])
+    on_kafka.commit(group, source, 4)
+    job = start(
+        copying(KafkaSource(source, starting=starting, group_id=group), KafkaSink(sink, Formats.text()))
+    )
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    on_kafka.write(source, texts(5, 10))
+    assert on_kafka.read(sink, 15 - first, beyond_s=0.3) == texts(15 - first, first)
+    wait_for(lambda: on_kafka.committed(group, source) == 15)
+
+
+def test_a_backlog_then_live_records_through_a_killed_stream_task(
+    start: Start, on_kafka: Topics, runtime: TaskRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    source, sink = on_kafka.new(3), on_kafka.new()
+    backlog = 50_000
+    for partition in range(3):
+        on_kafka.write(source, texts(backlog, partition * backlog), partition)
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(2)
+    numbers = env.from_source(KafkaSource(source)).map(int, output_type=int)
+    numbers.map(lambda n: f"{n}", output_type=str).sink_to(KafkaSink(sink, Formats.text()))
+    job = start(env.get_job_graph("catch up"))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    assert job.accumulated("numRecordsIn", attempts, 1000) >= 1000
+    os.kill(runtime.process_ids()[attempts[1]], signal.SIGKILL)
+    job.reports.wait([attempts[1]], ExecutionState.FAILED)
+    again = job.deploy(0, [1], 1)
+    job.reports.wait(again, ExecutionState.RUNNING)
+    stop = threading.Event()
+    live: list[bytes] = []
+
+    def write() -> None:
+        while not stop.wait(0.02):
+            values = texts(10, 3 * backlog + len(live))
+            live.extend(values)
+            on_kafka.write(source, list(values), partition=len(live) // 10 % 3)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        on_kafka.read(sink, 3 * backlog + 500)
+        wait_for(lambda: "is read on in real-time mode" in caplog.text)
+        os.kill(runtime.process_ids()[again[0]], signal.SIGKILL)
+        job.reports.wait(again, ExecutionState.FAILED)
+        job.reports.wait(job.deploy(0, [1], 2), ExecutionState.RUNNING)
+        on_kafka.read(sink, 3 * backlog + len(live) + 100)
+    finally:
+        stop.set()
+        writer.join()
+    assert "is read on in real-time mode" in caplog.text
+    expected = 3 * backlog + len(live)
+    found = on_kafka.read(sink, expected, beyond_s=1.0)
+    assert len(found) == expected
+    assert sorted(map(int, found)) == list(range(expected))
+
+
+def test_a_message_that_is_no_record_fails_the_job_and_is_named(start: Start, on_kafka: Topics) -> None:
+    source, sink = on_kafka.new(), on_kafka.new()
+    on_kafka.write(source, [b'{"a": 1}', b"{", b'{"a": 2}'])
+    reading = KafkaSource(source, Formats.json(), output_type=dict)
+    job = start(copying(reading, KafkaSink(sink)))
+    (attempt,) = job.deploy_all()
+    job.reports.wait([attempt], ExecutionState.FAILED)
+    failure = job.reports.failure_of(attempt)
+    assert failure is not None
+    assert failure.startswith(f"the message at offset 1 of {source}, partition 0, cannot be read: ")
+
+
+def test_messages_that_are_no_records_are_skipped_and_counted_if_that_is_wanted(
+    start: Start, on_kafka: Topics
+) -> None:
+    source, sink = on_kafka.new(), on_kafka.new()
+    on_kafka.write(source, [b"{", b'{"a": 1}', b"\xff", b'{"a": 2}'])
+    reading = KafkaSource(source, Formats.json(), bounded=True, output_type=dict, on_bad_record="skip")
+    job = start(copying(reading, KafkaSink(sink)))
+    (attempt,) = run_to_its_end(job)
+    assert [json.loads(value) for value in on_kafka.read(sink, 2)] == [{"a": 1}, {"a": 2}]
+    assert job.reports.accumulators_of(attempt)["numRecordsInErrors"] == 2
+
+
+def test_a_topic_that_is_not_there_is_named(start: Start, on_kafka: Topics) -> None:
+    there = on_kafka.new()
+    for source, sink, missing in ((("no-such-topic"), there, "no-such-topic"), (there, "no-sink", "no-sink")):
+        job = start(copying(KafkaSource(source), KafkaSink(sink, Formats.text())))
+        (attempt,) = job.deploy_all()
+        job.reports.wait([attempt], ExecutionState.FAILED)
+        failure = job.reports.failure_of(attempt)
+        assert failure is not None
+        assert repr(missing) in failure
+        assert "does not exist" in failure

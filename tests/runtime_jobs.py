@@ -1,0 +1,140 @@
+"""Jobs run by a TaskRuntime without a cluster around it: what integration tests of the runtime share."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tailrace.pipelines.graph.physical_plan import output_topic, topics
+from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.schemas.types import ExecutionState, JobGraph
+
+PATIENCE_S = 90.0
+ENDS = {ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED}
+
+
+class Reports:
+    """What the runtime has reported, and waiting for more."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.all: list[tuple[str, ExecutionState, str | None]] = []
+        self.accumulators: dict[str, Mapping[str, float]] = {}
+
+    def __call__(
+        self,
+        execution: str,
+        state: ExecutionState,
+        failure: str | None,
+        accumulators: Mapping[str, float],
+        /,
+    ) -> None:
+        with self._changed:
+            self.all.append((execution, state, failure))
+            self.accumulators[execution] = accumulators
+            self._changed.notify_all()
+
+    def of(self, execution: str) -> list[ExecutionState]:
+        return [state for each, state, _ in self.all if each == execution]
+
+    def failure_of(self, execution: str) -> str | None:
+        return next((failure for each, _, failure in self.all if each == execution and failure), None)
+
+    def accumulators_of(self, execution: str) -> Mapping[str, float]:
+        """What it had counted and committed at its end."""
+        return self.accumulators[execution]
+
+    def wait(self, executions: list[str], state: ExecutionState, patience_s: float = PATIENCE_S) -> None:
+        def there() -> bool:
+            return all(state in self.of(each) for each in executions)
+
+        with self._changed:
+            assert self._changed.wait_for(there, patience_s), f"waiting for {state}: {self.all}"
+
+
+class Job:
+    """A job graph whose vertices are all run by one runtime."""
+
+    def __init__(self, runtime: TaskRuntime, reports: Reports, servers: str, cluster: str, graph: JobGraph):
+        self.runtime, self.reports, self.servers, self.graph, self.cluster = (
+            runtime, reports, servers, graph, cluster,
+        )  # fmt: skip
+        self.id = uuid.uuid4().hex
+        admin = AdminClient({"bootstrap.servers": servers})
+        wanted = [NewTopic(name, count, 1) for name, count in topics(cluster, self.id, graph).items()]
+        for created in admin.create_topics(wanted).values():
+            created.result(30)
+
+    def attempt(self, vertex: int, subtask: int, attempt: int = 0) -> str:
+        return f"{self.id}-{vertex}-{subtask}-{attempt}"
+
+    def deploy(self, vertex: int, subtasks: list[int] | None = None, attempt: int = 0) -> list[str]:
+        chosen = self.graph.vertices[vertex]
+        indices = list(range(chosen.parallelism)) if subtasks is None else subtasks
+        attempts = [self.attempt(vertex, index, attempt) for index in indices]
+        self.runtime.deploy(
+            VertexDeployment(
+                cluster=self.cluster,
+                job_id=self.id,
+                job_graph=self.graph,
+                vertex_id=chosen.vertex_id,
+                subtasks=tuple(
+                    SubtaskDeployment(name, index, attempt)
+                    for name, index in zip(attempts, indices, strict=True)
+                ),
+            )
+        )
+        return attempts
+
+    def deploy_all(self) -> list[str]:
+        return [each for vertex in range(len(self.graph.vertices)) for each in self.deploy(vertex)]
+
+    def cancel_all(self, attempts: list[str]) -> None:
+        for attempt in attempts:
+            self.runtime.cancel(attempt)
+        deadline = time.monotonic() + PATIENCE_S
+        while not all(ENDS.intersection(self.reports.of(each)) for each in attempts):
+            assert time.monotonic() < deadline, self.reports.all
+            time.sleep(0.01)
+
+    def printed(self, until: Callable[[Counter[str]], bool]) -> Counter[str]:
+        """The counts printed per word, read until the predicate holds, or for too long."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": f"test-{uuid.uuid4()}",
+                "isolation.level": "read_committed",
+            }
+        )
+        consumer.assign([TopicPartition(output_topic(self.cluster, self.id), 0, 0)])
+        counts: Counter[str] = Counter()
+        deadline = time.monotonic() + PATIENCE_S
+        while not until(counts) and time.monotonic() < deadline:
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                record = json.loads(message.value())["record"]
+                counts[record["word"]] += record["count"]
+        consumer.close()
+        return counts
+
+    def accumulated(self, name: str, attempts: list[str], until: float) -> float:
+        """The sum of an accumulator over attempts, once it has reached a value, or after too long."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            known = self.runtime.attempts()
+            total = sum(known[each].get(name, 0) for each in attempts)
+            if total >= until or time.monotonic() > deadline:
+                return total
+            time.sleep(0.01)
+
+    def printed_in_all(self, total: int) -> Counter[str]:
+        return self.printed(lambda counts: counts.total() >= total)
