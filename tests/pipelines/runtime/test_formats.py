@@ -1,0 +1,216 @@
+"""Formats of Kafka values: what was written is read back, and what cannot be read is found and named."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.formats import Format, read_good, reader_of, writer_of
+from tailrace.pipelines.runtime.formats.avro_schema import derived
+from tailrace.pipelines.runtime.formats.format import FormatKind, Framing
+from tailrace.pipelines.runtime.formats.registry import Registry
+from tailrace.pipelines.types import PICKLED, RecordType
+
+
+class Point(NamedTuple):
+    x: int
+    y: float = 0.5
+
+
+@dataclass(frozen=True)
+class Trip:
+    name: str
+    points: list[Point]
+    comment: str | None = None
+
+
+TRIPS = st.builds(
+    Trip,
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.lists(
+        st.builds(Point, st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False))
+    ),
+    st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+)
+VALUES: dict[Any, st.SearchStrategy[Any]] = {
+    Trip: TRIPS,
+    tuple[str, int]: st.tuples(st.text(st.characters(exclude_categories=["Cs"])), st.integers(-99, 99)),
+    int: st.integers(-(2**63), 2**63 - 1),
+    str: st.text(st.characters(exclude_categories=["Cs"])),
+    list[bool]: st.lists(st.booleans()),
+}
+FORMATS = [
+    Format(FormatKind.JSON),
+    Format(FormatKind.AVRO),
+    Format(FormatKind.AVRO, framing=Framing.NONE),
+    Format(FormatKind.AVRO, registry="mock://test-formats"),
+]
+
+
+def batch_of(records: Sequence[Any]) -> Batch:
+    return Batch(list(range(len(records))), list(records))
+
+
+def read(of: Format, record_type: RecordType, values: Sequence[bytes]) -> tuple[Batch, list[tuple[int, str]]]:
+    timestamps = pa.array(range(len(values)), pa.int64())
+    batch, bad = read_good(reader_of(of, record_type), timestamps, pa.array(values, pa.binary()))
+    return batch, [(each.index, each.why) for each in bad]
+
+
+@pytest.mark.parametrize("of", FORMATS, ids=lambda of: f"{of.kind}-{of.framed}")
+@pytest.mark.parametrize("hint", VALUES, ids=str)
+@given(data=st.data())
+def test_declared_records_come_back_as_they_were(of: Format, hint: Any, data: st.DataObject) -> None:
+    records = data.draw(st.lists(VALUES[hint], max_size=5))
+    record_type = RecordType.of(hint)
+    values = writer_of(of, record_type, "topic").write(batch_of(records))
+    batch, bad = read(of, record_type, values)
+    assert bad == []
+    assert batch == batch_of(records)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_text_is_utf8_and_columns_all_the_way(lines: list[str]) -> None:
+    of, text = Format(FormatKind.TEXT), RecordType.of(str)
+    batch, _ = read(of, text, [line.encode() for line in lines])
+    assert batch.columnar or not lines
+    assert batch == batch_of(lines)
+    assert writer_of(of, text, "topic").write(batch) == [line.encode() for line in lines]
+
+
+def test_raw_values_are_bytes_and_nothing_else() -> None:
+    of, raw = Format(FormatKind.RAW), RecordType.of(bytes)
+    batch, _ = read(of, raw, [b"\xff", b""])
+    assert batch.values == [b"\xff", b""]
+    assert writer_of(of, raw, "topic").write(batch) == [b"\xff", b""]
+    with pytest.raises(TypeError, match="the raw format writes bytes, not str"):
+        writer_of(of, PICKLED, "topic").write(batch_of(["text"]))
+
+
+@given(
+    st.lists(st.sampled_from([b'{"x": 1}', b'{"x":\n2}', b"{", b"", b'{"x": 1} {"x": 2}', b"\xff", b"1\n2"]))
+)
+def test_bad_values_are_found_wherever_they_are_and_the_others_read(values: list[bytes]) -> None:
+    good = {b'{"x": 1}': {"x": 1}, b'{"x":\n2}': {"x": 2}}
+    batch, bad = read(Format(FormatKind.JSON), PICKLED, values)
+    assert batch.values == [good[value] for value in values if value in good]
+    assert batch.timestamps == [i for i, value in enumerate(values) if value in good]
+    assert [index for index, _ in bad] == [i for i, value in enumerate(values) if value not in good]
+
+
+@pytest.mark.parametrize(
+    ("of", "hint", "value", "why"),
+    [
+        (Format(FormatKind.TEXT), str, b"\xff", "UTF8"),
+        (Format(FormatKind.JSON), Point, b'{"y": 1}', "missing required field `x`"),
+        (Format(FormatKind.JSON), Point, b'{"x": "1"}', "Expected `int`, got `str`"),
+        (Format(FormatKind.JSON), int, b"9223372036854775808", "<= 9223372036854775807"),
+        (Format(FormatKind.AVRO), Point, b"\xc3\x01tooshort", "not with c3 01"),
+        (Format(FormatKind.AVRO, framing=Framing.NONE), Point, b"\x02", "it ends within a record"),
+        (Format(FormatKind.AVRO, framing=Framing.NONE), Point, bytes(12), "3 bytes follow the record"),
+        (
+            Format(FormatKind.AVRO, registry="mock://other"),
+            Point,
+            b"\x00\x00\x00\x00\x63",
+            "has no schema 99",
+        ),
+        (Format(FormatKind.AVRO, registry="mock://other"), Point, b"{}", "not with 00 and a schema id"),
+    ],
+)
+def test_why_a_value_is_bad_is_told(of: Format, hint: Any, value: bytes, why: str) -> None:
+    _, ((index, told),) = read(of, RecordType.of(hint), [value])
+    assert index == 0
+    assert why in told
+
+
+def test_values_of_an_older_schema_are_resolved_by_way_of_the_registry() -> None:
+    url = f"mock://{uuid.uuid4()}"
+    older = {"type": "record", "name": "Trip", "fields": [{"name": "name", "type": "string"}]}
+    of = Format(FormatKind.AVRO, schema=json.dumps(older), registry=url)
+    values = writer_of(of, PICKLED, "topic").write(batch_of([{"name": "north"}]))
+    newer = {**older, "fields": [*older["fields"], {"name": "price", "type": "int", "default": 7}]}  # type: ignore[misc]
+    batch, bad = read(Format(FormatKind.AVRO, schema=json.dumps(newer), registry=url), PICKLED, values)
+    assert (batch.values, bad) == ([{"name": "north", "price": 7}], [])
+    assert read(Format(FormatKind.AVRO, registry=url), PICKLED, values)[0].values == [{"name": "north"}]
+
+
+def test_a_registry_that_does_not_answer_makes_no_value_bad() -> None:
+    nobody = Format(FormatKind.AVRO, registry="http://127.0.0.1:1")
+    with pytest.raises(TaskError, match="can't be asked"):
+        read(nobody, PICKLED, [b"\x00\x00\x00\x00\x01\x02"])
+
+
+def test_what_a_registry_has_said_is_remembered_for_other_processes(tmp_path: Path) -> None:
+    class Silent(Registry):
+        def _ask(self, schema_id: int) -> list[str]:
+            raise AssertionError("it was asked again")
+
+    class Telling(Registry):
+        def _ask(self, schema_id: int) -> list[str]:
+            return ['"string"']
+
+    Telling("http://127.0.0.1:1", tmp_path).schema(5)
+    assert Silent("http://127.0.0.1:1", tmp_path).schema(5).form == "string"
+
+
+def test_a_schema_follows_from_the_record_type() -> None:
+    assert derived(RecordType.of(Trip)).form == {
+        "type": "record",
+        "name": "Trip",
+        "fields": [
+            {"name": "name", "type": "string"},
+            {
+                "name": "points",
+                "type": {
+                    "type": "array",
+                    "items": {
+                        "type": "record",
+                        "name": "Point",
+                        "fields": [{"name": "x", "type": "long"}, {"name": "y", "type": "double"}],
+                    },
+                },
+            },
+            {"name": "comment", "type": ["null", "string"], "default": None},
+        ],
+    }
+
+
+@given(st.lists(TRIPS, min_size=1, max_size=3))
+def test_avro_values_are_what_fastavro_reads(trips: list[Trip]) -> None:
+    of = Format(FormatKind.AVRO)
+    record_type = RecordType.of(Trip)
+    values = writer_of(of, record_type, "topic").write(batch_of(trips))
+    schema = derived(record_type)
+    for trip, value in zip(trips, values, strict=True):
+        assert value[:10] == b"\xc3\x01" + schema.fingerprint()
+        with pa.BufferReader(value[10:]) as stream:
+            datum = fastavro.schemaless_reader(stream, schema.parsed, None)
+        assert datum["name"] == trip.name
+        assert len(datum["points"]) == len(trip.points)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: writer_of(Format(FormatKind.AVRO), PICKLED, "t"), "no Avro schema follows from"),
+        (lambda: reader_of(Format(FormatKind.AVRO), PICKLED), "cannot be read without a schema"),
+        (lambda: reader_of(Format(FormatKind.AVRO, schema="{"), PICKLED), "the Avro schema '{' cannot be used"),
+        (lambda: reader_of(Format(FormatKind.AVRO, framing=Framing.REGISTRY), PICKLED), "needs the address"),
+    ],
+)  # fmt: skip
+def test_formats_that_cannot_work_say_what_to_do(make: Any, said: str) -> None:
+    with pytest.raises(TaskError) as raised:
+        make()
+    assert said in str(raised.value)
