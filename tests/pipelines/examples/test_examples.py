@@ -1,0 +1,78 @@
+"""The ten examples give what they are expected to, in whatever order things happen, also when tasks crash."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pipelines.examples.cases import CASES, DATA, LATE_READING, Case, program, rows_of, shown, write_sales
+from pipelines.memory_cluster import Message, Outcome
+
+from pipelines import memory_cluster
+from tailrace.pipelines.api.build import build_file
+
+SEEDS = [None, 1, 2, 3]
+
+
+def outcome_of(name: str, case: Case, seed: int | None, parallelism: int, folder: Path) -> Outcome:
+    write_sales(folder / "sales")
+    data = folder / "sales" if name == "sales_report" else DATA
+    arguments = case.arguments.format(data=data, out=folder / "out", t="").split()
+    graph = build_file(str(program(name)), arguments, parallelism)
+    topics = {
+        topic: [[Message(each.value, None, each.timestamp_ms) for each in messages]]
+        for topic, messages in case.topics.items()
+    }
+    return memory_cluster.run(graph, topics=topics, seed=seed, crashes=3)
+
+
+def values(case: Case, outcome: Outcome, topic: str) -> Counter[str]:
+    return Counter(shown(case.decode(message.value)) for message in outcome.messages(topic))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", CASES)
+def test_it_gives_what_is_expected(name: str, seed: int | None, tmp_path: Path) -> None:
+    case = CASES[name]
+    outcome = outcome_of(name, case, seed, 1 if seed is None else 2, tmp_path)
+    if case.printed is not None:
+        assert Counter(message["text"] for message in outcome.printed) == case.printed
+    for topic, expected in case.written.items():
+        assert values(case, outcome, topic) == expected
+    for topic, last in case.last.items():
+        found = {(m.key or b"").decode(): shown(case.decode(m.value)) for m in outcome.messages(topic)}
+        assert found == last
+    if case.files is not None:
+        assert rows_of(tmp_path / "out") == case.files
+
+
+def test_a_reading_is_in_its_window_or_late(tmp_path: Path) -> None:
+    case = CASES["late_data"]
+    sent = [*case.topics["readings"], LATE_READING]
+    readings = [json.loads(each.value) for each in sent]
+    seen = set()
+    for seed in range(12):
+        outcome = outcome_of(
+            "late_data",
+            replace(case, topics={**case.topics, "readings": sent}),
+            seed,
+            1,
+            tmp_path / str(seed),
+        )
+        late = values(case, outcome, "late")
+        windows: dict[tuple[str, float], list[dict[str, float]]] = {}
+        for reading in readings:
+            if not late[shown(reading)]:
+                windows.setdefault((reading["sensor"], reading["at"] // 60), []).append(reading)
+        highest = Counter(shown(max(each, key=lambda r: r["degrees"])) for each in windows.values())
+        assert values(case, outcome, "highest") == highest
+        seen.add(late.total())
+    assert seen == {0, 1}, "that depends on what comes in together"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_short(name: str) -> None:
+    assert len(program(name).read_text().splitlines()) < 40
