@@ -27,7 +27,7 @@ class Running(KeyedOperator):
         self._keys = Keys(selector, self._record_type, setup.parameters.get("key_field"))
         self._mini_batch = bool(setup.parameters.get("mini_batch"))
         self._table = self.backend.value_table("~reduced", self._record_type)
-        # Keys to be emitted, and the greatest timestamp of what changed them.
+        # Keys to be emitted, and the greatest timestamp of what changed them; with the changelog still to be told, too.
         self._held: dict[Any, int] = {}
         self._reduce: Callable[[Any, Any], Any]
 
@@ -69,18 +69,16 @@ class Running(KeyedOperator):
     def _fold(self, keys: Iterable[Any], values: Iterable[Any], timestamps: Iterable[int]) -> None:
         reduced = self._table.space()
         held_back, reduce = self._held, self._reduce
-        touched: dict[Any, None] = {}
         for key, value, timestamp in zip(keys, values, timestamps, strict=True):
             held = reduced.get(key, _MISSING)
             reduced[key] = value if held is _MISSING else reduce(held, value)
-            touched[key] = None
             if held_back.get(key, timestamp) <= timestamp:
                 held_back[key] = timestamp
-        self._table.touch(touched)
 
     def _release(self) -> None:
         if self._held:
             held, self._held = self._held, {}
+            self._table.touch(held)
             reduced = self._table.space()
             self.output.emit(Batch(list(held.values()), [reduced[key] for key in held]))
 
