@@ -77,7 +77,7 @@ class Outcome:
 
 
 @dataclass
-class _Kafka:
+class MemoryKafka:
     """Logs of messages, and what groups have committed."""
 
     logs: dict[str, dict[int, list[Message]]] = field(default_factory=dict)
@@ -90,10 +90,10 @@ class _Kafka:
         return self.logs.get(topic, {}).get(partition, [])
 
 
-class _Transaction:
+class MemoryTransaction:
     """Transaction of one attempt; nothing of a fenced one arrives."""
 
-    def __init__(self, kafka: _Kafka, owner: tuple[str, int]) -> None:
+    def __init__(self, kafka: MemoryKafka, owner: tuple[str, int]) -> None:
         self._kafka = kafka
         self._owner = owner
         self._open: list[tuple[str, int, Message]] = []
@@ -141,7 +141,7 @@ class _Attempt:
         deployment = VertexDeployment(
             CLUSTER, JOB, cluster.graph, vertex_id, (SubtaskDeployment("", index, number),)
         )
-        self._transaction = _Transaction(kafka, owner)
+        self._transaction = MemoryTransaction(kafka, owner)
         self.assembly = Assembly(deployment, index, number, self._transaction, cluster.wall_clock)
         self.finished = False
         self._index = index
@@ -281,7 +281,7 @@ class MemoryCluster:
 
     def __init__(self, graph: JobGraph, topics: Mapping[str, Sequence[Sequence[Message]]], seed: int | None):
         self.graph = graph
-        self.kafka = _Kafka({name: dict(enumerate(map(list, logs))) for name, logs in topics.items()})
+        self.kafka = MemoryKafka({name: dict(enumerate(map(list, logs))) for name, logs in topics.items()})
         self._rng = None if seed is None else random.Random(seed)
         self._now = BEGIN_MS
 

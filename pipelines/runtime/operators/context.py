@@ -6,6 +6,7 @@ together (accumulators.py).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -67,9 +68,12 @@ class Metrics(MetricGroup):
         self._gauges[name] = read
 
     def values(self) -> Mapping[str, float]:
-        """All counters and gauges, by name. Raises what a gauge raises."""
-        counted = {name: counter.value for name, counter in self._counters.items()}
-        return counted | {name: read() for name, read in self._gauges.items()}
+        """All counters and gauges, by name; without a gauge that cannot be read now."""
+        found = {name: counter.value for name, counter in self._counters.items()}
+        for name, read in self._gauges.items():
+            with contextlib.suppress(Exception):
+                found[name] = float(read())
+        return found
 
 
 class TaskContext(RuntimeContext):

@@ -116,7 +116,7 @@ class Assembly:
         return SourceSetup(source, self.context(source), wall_clock, wake, pause)
 
     def metrics(self) -> Mapping[str, float]:
-        """What functions measure: operator.name -> value. Raises what a gauge raises."""
+        """What functions measure: operator.name -> value."""
         return {
             f"{context.operator_name}.{name}": value
             for context in self._contexts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-SHARE: Final = 4
+SHARE: Final = 8
 """Under load a task spends at most one part in SHARE + 1 of its time in commits."""
 LONGEST_S: Final = 1.0
 """A record never waits longer: windows must close, and the channels' readers wait."""

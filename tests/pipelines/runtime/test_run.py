@@ -1,0 +1,271 @@
+"""A subtask at work, with its mailbox and its real time, on a Kafka that is lists."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from tailrace.pipelines.api import (
+    Formats,
+    KafkaSource,
+    MapFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+    TumblingProcessingTimeWindows,
+)
+from tailrace.pipelines.graph.physical_plan import channel_topic, output_topic
+from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.buffers import NO_WATERMARK, BufferCodec, Header, header_of
+from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.protocol import BUFFER, FAILURE, RECORDS, Counted, Notice, Switch, Switched
+from tailrace.pipelines.runtime.settings import Settings
+from tailrace.pipelines.runtime.stream_task import run as running
+from tailrace.pipelines.runtime.stream_task.assembly import Assembly, KafkaInput
+from tailrace.pipelines.runtime.stream_task.mailbox import HandedOver, Letter, Mailbox, TaskCanceled
+from tailrace.pipelines.runtime.stream_task.progress import Progress
+from tailrace.pipelines.types import Types
+from tailrace.schemas.types import JobGraph
+
+from ..memory_cluster import CLUSTER, JOB, MemoryKafka, MemoryTransaction
+
+pytestmark = pytest.mark.timeout(60)
+PATIENCE_S = 30.0
+
+
+class Waiting(MemoryTransaction):
+    """Wakes whoever waits for a commit or a tick."""
+
+    changed = threading.Condition()
+
+    def commit(self, offsets: Sequence[object]) -> None:
+        with self.changed:
+            super().commit(offsets)  # type: ignore[arg-type]
+            self.changed.notify_all()
+
+    def tell(self, topic: str, partition: int, value: bytes) -> None:
+        with self.changed:
+            super().tell(topic, partition, value)
+            self.changed.notify_all()
+
+
+class Task:
+    """A subtask of a vertex, run by a thread."""
+
+    def __init__(
+        self, graph: JobGraph, vertex: int, kafka_source: KafkaInput | None = None, **settings: int
+    ) -> None:
+        self.kafka = MemoryKafka()
+        self.mailbox = Mailbox()
+        self.notices: list[Notice] = []
+        self.end: BaseException | None = None
+        chosen = graph.vertices[vertex].vertex_id
+        self._output = next((e.data_set_id for e in graph.edges if e.source_vertex_id == chosen), "")
+        deployment = VertexDeployment(CLUSTER, JOB, graph, chosen, (SubtaskDeployment("", 0, 0),))
+        clock = running.WallClock()
+        assembly = Assembly(deployment, 0, 0, Waiting(self.kafka, (chosen, 0)), clock)
+        topics = assembly.channel_topics if kafka_source is None else kafka_source.topics
+        self.subtask = assembly.subtask(Progress.read(topics, ()), kafka_source)
+        self._run = running.Run(
+            self.subtask, assembly, self.mailbox, Settings(**settings), clock, self.notices.append
+        )
+        self._thread = threading.Thread(target=self._work)
+
+    def start(self) -> Task:
+        self._thread.start()
+        return self
+
+    def _work(self) -> None:
+        try:
+            self._run.open()
+            self._run.until_ended()
+        except BaseException as error:
+            self.end = error
+        finally:
+            self.subtask.close()
+
+    def hand_over(self, *letters: Letter) -> None:
+        self.mailbox.put([(letter, 1) for letter in letters])
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with Waiting.changed:
+            assert Waiting.changed.wait_for(lambda: condition() or self.end is not None, PATIENCE_S)
+        assert self.end is None, self.end
+
+    def ended(self) -> None:
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+
+    def stop(self) -> None:
+        self.mailbox.cancel()
+        self.ended()
+
+    def printed(self) -> int:
+        return len(self.kafka.log(output_topic(CLUSTER, JOB), 0))
+
+    def headers(self) -> list[Header]:
+        """Of what it has sent."""
+        topic = channel_topic(CLUSTER, JOB, self._output)
+        return [header_of(message.value) for message in self.kafka.log(topic, 0)]
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Task], Task]]:
+    """Starts tasks, and stops what is left of them."""
+    tasks: list[Task] = []
+
+    def begin(task: Task) -> Task:
+        tasks.append(task.start())
+        return task
+
+    yield begin
+    for task in tasks:
+        task.stop()
+
+
+def environment() -> StreamExecutionEnvironment:
+    return StreamExecutionEnvironment().set_parallelism(1)
+
+
+def buffer(
+    offset: int, values: list[str], *, clock: int = NO_WATERMARK, ends: bool = False, query: int = 0
+) -> HandedOver:
+    header = Header(0, 0, offset, NO_WATERMARK, clock, ends)
+    data = BufferCodec(Types.STRING()).encode(header, Batch([0] * len(values), values))
+    return HandedOver(BUFFER, 0, query, 0, offset, offset + 1, data)
+
+
+def printing() -> JobGraph:
+    env = environment()
+    env.from_collection(["unused"], str).rebalance().print()
+    return env.get_job_graph("printing")
+
+
+def test_records_are_committed_without_being_asked_for_and_the_end_is_the_senders(
+    start: Callable[[Task], Task],
+) -> None:
+    task = start(Task(printing(), 1))
+    task.hand_over(buffer(0, ["a", "b"]))
+    task.wait(lambda: task.printed() == 2)
+    task.hand_over(buffer(0, ["a", "b"]), buffer(1, ["c"], ends=True))
+    task.ended()
+    assert (task.end, task.printed()) == (None, 3)
+    last = task.notices[-1]
+    assert isinstance(last, Counted)
+    assert (last.records_in, last.records_out) == (3, 0)
+
+
+def test_a_source_is_polled_to_its_end(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    env.from_collection([str(i) for i in range(25_000)], str).print()
+    task = start(Task(env.get_job_graph("numbers"), 0))
+    task.ended()
+    assert (task.end, task.printed()) == (None, 25_000)
+
+
+def clocked() -> JobGraph:
+    env = environment()
+    words = env.from_collection(["unused"], str).rebalance().filter(lambda word: word != "no")
+    words.key_by(lambda word: word).window(TumblingProcessingTimeWindows.of(seconds=1)).reduce(
+        lambda a, b: a
+    ).print()
+    return env.get_job_graph("clocked")
+
+
+def test_time_is_passed_on_without_transactions(start: Callable[[Task], Task]) -> None:
+    task = start(Task(clocked(), 1, watermark_interval_ms=1))
+    task.hand_over(buffer(0, ["a"], clock=1))
+    task.wait(lambda: len(task.headers()) == 1)
+    for clock in range(2, 6):
+        task.hand_over(buffer(clock - 1, [], clock=clock))
+        task.wait(lambda clock=clock: task.headers()[-1].clock == clock)  # type: ignore[misc]
+    first, *ticks = task.headers()
+    assert not first.tick
+    assert all(each.tick and each.sequence == 1 for each in ticks)
+    task.hand_over(buffer(5, ["b"], clock=6))
+    task.wait(lambda: not task.headers()[-1].tick)
+    assert task.headers()[-1].sequence == 1
+
+
+def test_who_goes_by_no_clock_is_told_of_none(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    env.from_collection(["unused"], str).rebalance().map(str.upper, str).rebalance().print()
+    task = start(Task(env.get_job_graph("unclocked"), 1, watermark_interval_ms=1))
+    task.hand_over(buffer(0, ["a"], clock=1), buffer(1, [], clock=2), buffer(2, ["b"], clock=3))
+    task.wait(lambda: sum(1 for each in task.headers()) > 0 and task.subtask.positions == {0: {0: 3}})
+    assert not any(each.tick for each in task.headers())
+
+
+def test_what_older_queries_hand_over_counts_no_more_after_a_switch(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    env.from_source(KafkaSource("lines", Formats.text(), bounded=True)).print()
+    source = KafkaInput(("lines",), {(0, 3): 6})
+    task = start(Task(env.get_job_graph("kafka"), 0, source))
+    codec = BufferCodec(Types.STRING())
+
+    def records(query: int, first: int, values: list[str]) -> HandedOver:
+        payload = codec.payload(Batch([0] * len(values), values))
+        return HandedOver(RECORDS, 0, query, 3, first, first + len(values), payload)
+
+    task.hand_over(
+        records(1, 0, ["a", "b"]), Switch(2), records(1, 2, ["c"]), records(2, 2, ["c", "d", "e", "f"])
+    )
+    task.ended()
+    assert (task.end, task.printed()) == (None, 6)
+    assert [each for each in task.notices if isinstance(each, Switched)] == [Switched(2, {0: {3: 2}})]
+
+
+def test_a_failure_counts_only_where_its_records_do(start: Callable[[Task], Task]) -> None:
+    task = start(Task(printing(), 1))
+    task.hand_over(buffer(0, ["a"]), HandedOver(FAILURE, 0, 0, 0, 0, 1, b"an old story"), buffer(1, ["b"]))
+    task.wait(lambda: task.printed() == 2)
+    task.hand_over(HandedOver(FAILURE, 0, 0, 0, 2, 3, b"ValueError: it is bad"))
+    task.ended()
+    assert isinstance(task.end, TaskError)
+    assert str(task.end) == "ValueError: it is bad"
+
+
+def test_much_is_committed_before_the_interval_is_over(
+    start: Callable[[Task], Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "MUCH", 3)
+    env = environment()
+    env.from_collection(["unused"], str).rebalance().map(str.upper, str).rebalance().print()
+    task = Task(env.get_job_graph("much"), 1, commit_interval_ms=3_600_000)
+    task.hand_over(*(buffer(i, ["a", "b", "c"]) for i in range(4)))
+    start(task)
+    task.wait(lambda: len(task.headers()) == 4)
+
+
+class Told(MapFunction[str, str]):
+    """Measures itself."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.seen = context.metrics.counter("seen")
+        self.total = context.accumulator("total")
+        context.metrics.gauge("broken", lambda: 1 / 0)
+
+    def map(self, value: str) -> str:
+        self.seen.inc()
+        self.total.inc(2)
+        return value
+
+
+def test_what_functions_count_is_told_once_it_is_committed(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    env.from_collection(["a", "b"], str).map(Told(), str).name("told").print()
+    task = start(Task(env.get_job_graph("told"), 0))
+    task.ended()
+    last = task.notices[-1]
+    assert isinstance(last, Counted)
+    assert last.accumulators == {"total": 4}
+    assert last.metrics == {"told.seen": 2}
+    assert last.as_accumulators()["numRecordsIn"] == 2
+
+
+def test_a_task_that_is_cancelled_ends_at_once(start: Callable[[Task], Task]) -> None:
+    task = start(Task(printing(), 1))
+    task.stop()
+    assert isinstance(task.end, TaskCanceled)
