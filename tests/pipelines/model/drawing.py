@@ -66,7 +66,7 @@ class Facts:
 
 
 @st.composite
-def sources(draw: st.DrawFn) -> Source:
+def sources(draw: st.DrawFn, most_parallel: int) -> Source:
     """Rows in partitions, each of which is out of order by no more than it says."""
     kind = draw(st.sampled_from(["collection", "loose", "generator", "files", "text", "json"]))
     disorder = draw(st.sampled_from([0, 5, 40]))
@@ -78,14 +78,14 @@ def sources(draw: st.DrawFn) -> Source:
             begin += after
             rows.append(Row(key, number, begin + jitter))
         partitions.append(tuple(rows))
-    parallelism = 1 if kind in ("collection", "loose") else draw(st.integers(1, 4))
+    parallelism = 1 if kind in ("collection", "loose") else draw(st.integers(1, most_parallel))
     return Source(kind, tuple(partitions), 0 if kind == "generator" else disorder, parallelism)
 
 
 @st.composite
-def programs(draw: st.DrawFn, steps: int = 6) -> Program:
+def programs(draw: st.DrawFn, steps: int = 6, most_parallel: int = 4) -> Program:
     """Programs of up to so many steps, and some more that these need."""
-    drawing = _Drawing(draw)
+    drawing = _Drawing(draw, most_parallel)
     for _ in range(draw(st.integers(1, steps))):
         drawing.step()
     return drawing.program()
@@ -94,9 +94,10 @@ def programs(draw: st.DrawFn, steps: int = 6) -> Program:
 class _Drawing:
     """A program as it grows."""
 
-    def __init__(self, draw: st.DrawFn) -> None:
+    def __init__(self, draw: st.DrawFn, most_parallel: int) -> None:
         self._draw = draw
-        self._sources = draw(st.lists(sources(), min_size=1, max_size=3))
+        self._any_parallelism = st.integers(1, most_parallel)
+        self._sources = draw(st.lists(sources(most_parallel), min_size=1, max_size=3))
         self._chaining = draw(st.booleans())
         self._mini_batch = draw(st.booleans())
         self._max_parallelism = draw(st.sampled_from([None, 4, 7]))
@@ -199,7 +200,7 @@ class _Drawing:
     def _running(self) -> None:
         i, facts = self._stream()
         how = self._one_of("reduce", "rich reduce", "sum", "min", "max", "min_by", "max_by")
-        p = self._draw(st.integers(1, 4))
+        p = self._draw(self._any_parallelism)
         if facts.ordered and facts.parallelism == 1 and not self._mini_batch:
             key = self._one_of(*KEYS)
             self._add("running", (i,), (how, key), p, facts.keyed(p, disorder=UNKNOWN))
@@ -209,14 +210,14 @@ class _Drawing:
 
     def _keyed(self) -> None:
         i, facts = self._stream()
-        p = self._draw(st.integers(1, 4))
+        p = self._draw(self._any_parallelism)
         how = self._one_of("numbered", "distinct", "gathered", "in_processing_time")
         arguments = () if how == "distinct" else (self._one_of(*KEYS),)
         self._add(how, (i,), arguments, p, facts.mixed(p, timed=how == "gathered"))
 
     def _in_event_time(self) -> None:
         i, facts = self._in_time()
-        p = self._draw(st.integers(1, 4))
+        p = self._draw(self._any_parallelism)
         if self._draw(st.integers(0, 3)) == 0:
             self._add("per_period", (i,), (self._one_of(*KEYS),), p, facts.mixed(p))
             return
@@ -248,7 +249,7 @@ class _Drawing:
     def _connected(self) -> None:
         (i, a), (j, b) = self._stream(forward=False), self._stream(forward=False)
         how = self._one_of("map", "two maps", "flat_map", "process", "side")
-        p = self._draw(st.integers(1, 4))
+        p = self._draw(self._any_parallelism)
         size = 2 * (a.through(p).size + b.through(p).size)
         self._add("connected", (i, j), (how,), p, a.mixed(p, timed=a.timed and b.timed, size=size))
 
@@ -256,7 +257,7 @@ class _Drawing:
         (i, a), (j, b) = self._stream(forward=False), self._stream(forward=False)
         if a.size * b.size > MANY * 4:
             return
-        p = self._draw(st.integers(1, 4))
+        p = self._draw(self._any_parallelism)
         facts = a.mixed(p, timed=False, size=a.size * b.size)
         self._add("joined", (i, j), (self._one_of(*KEYS),), p, facts)
 
@@ -302,7 +303,7 @@ class _Drawing:
     def _parallelism(self, facts: Facts) -> int:
         if facts.sends == "forward":
             return facts.parallelism
-        chosen: int = self._draw(st.integers(1, 4))
+        chosen: int = self._draw(self._any_parallelism)
         return chosen
 
     def _windows(self) -> tuple[str, int, int]:

@@ -46,3 +46,4 @@ def check(program: Program, seed: int | None, crashes: int) -> None:
         outcome = memory_cluster.run(env.get_job_graph(), topics=logs, seed=seed, crashes=crashes)
     printed = Counter((message["identifier"], message["text"]) for message in outcome.printed)
     assert printed == meaning.printed
+    assert Counter(outcome.accumulators) == meaning.accumulators

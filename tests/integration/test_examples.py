@@ -1,0 +1,234 @@
+"""The ten examples, and some random programs, on one real cluster: Kafka, Spark, a TaskExecutor of four slots."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from pipelines.examples.cases import CASES, DATA, LATE_READING, Case, In, program, rows_of, shown, write_sales
+from pipelines.model.drawing import programs
+from pipelines.model.interpreter import interpret
+from pipelines.model.programs import Program, decoded, topics, write
+
+from tailrace.pipelines.api.build import build_file
+from tailrace.schemas.types import JobGraph, JobStatus
+from tailrace.services.cli.executor import ClusterExecutor
+from tailrace.services.cli.local.cluster import LocalCluster, Options
+from tailrace.services.cli.submitted_job import Outcome, SubmittedJob
+from tailrace.services.client import Client, Incident, OutputRecord, read_output
+from tailrace.services.configuration import Configuration
+from tailrace.services.log.topics import create_topics
+
+pytestmark = pytest.mark.timeout(300)
+
+PATIENCE_S = 60.0
+MODEL_SEEDS = (1, 2, 3, 4)
+Logs = Mapping[str, Sequence[Sequence[tuple[int, bytes]]]]
+
+
+class Listener:
+    """Remembers what went wrong."""
+
+    def __init__(self) -> None:
+        self.incidents: list[Incident] = []
+
+    def said(self, line: str) -> None: ...
+
+    def accepted(self, job: Outcome) -> None: ...
+
+    def befell(self, incident: Incident) -> None:
+        self.incidents.append(incident)
+
+    def printed(self, record: OutputRecord) -> None: ...
+
+    def ended(self, job: Outcome) -> None: ...
+
+
+class RealCluster:
+    """Topics to write and read, and jobs to run."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self._client = Client(configuration)
+        self._servers = configuration.bootstrap_servers
+        self._listener = Listener()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def write(self, logs: Logs) -> None:
+        """New topics with these messages: topic -> partition -> (timestamp, value)."""
+        create_topics(
+            AdminClient({"bootstrap.servers": self._servers}),
+            [NewTopic(topic, len(partitions)) for topic, partitions in logs.items()],
+        )
+        for topic, partitions in logs.items():
+            for partition, messages in enumerate(partitions):
+                self.send(topic, messages, partition)
+
+    def send(self, topic: str, messages: Sequence[tuple[int, bytes]], partition: int = 0) -> None:
+        producer = Producer({"bootstrap.servers": self._servers})
+        for timestamp, value in messages:
+            producer.produce(topic, value, partition=partition, timestamp=timestamp)
+        assert producer.flush(30) == 0
+
+    def read(self, topic: str) -> list[Message]:
+        """All committed messages of a topic, partition by partition."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": "test",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        try:
+            open_ones = set(consumer.list_topics(topic, 30).topics[topic].partitions)
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in open_ones])
+            messages = []
+            while open_ones:
+                for message in consumer.consume(1000, 1.0):
+                    if message.error():
+                        open_ones.discard(message.partition())
+                    else:
+                        messages.append(message)
+            return messages
+        finally:
+            consumer.close()
+
+    def printed(self, job: SubmittedJob) -> list[OutputRecord]:
+        return list(read_output(self.configuration, job.job_id))
+
+    def start(self, graph: JobGraph) -> SubmittedJob:
+        return ClusterExecutor(self._client, self._listener, detached=False).execute(graph)
+
+    def finish(self, job: SubmittedJob) -> None:
+        """Waits for the end of a bounded job."""
+        assert job.result().status is JobStatus.FINISHED, (job.outcome, self._listener.incidents)
+
+    def wait(self, job: SubmittedJob, there: Callable[[], bool]) -> None:
+        """Until what a job without end is to give is there."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not there():
+            assert not job.outcome.over, (job.outcome, self._listener.incidents)
+            assert time.monotonic() < deadline, self._listener.incidents
+            job.status()
+            time.sleep(0.1)
+
+    def cancel(self, job: SubmittedJob) -> None:
+        job.cancel()
+        assert job.result().status is JobStatus.CANCELED
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    home = tmp_path_factory.mktemp("examples") / "home"
+    values = {"home": str(home), "cluster.id": "examples", "taskmanager.numberOfTaskSlots": "4"}
+    local = LocalCluster(Configuration(values))
+    try:
+        local.start(Options(taskexecutors=1, detached=False))
+        cluster = RealCluster(local.configuration)
+        yield cluster
+        cluster.close()
+        local.stop("the tests are over")
+    finally:
+        local.kill()
+
+
+def start(cluster: RealCluster, name: str, parallelism: int, folder: Path) -> SubmittedJob:
+    """An example that reads its input."""
+    case = CASES[name]
+    write_sales(folder / "sales")
+    cluster.write({f"{name}.{t}": [_messages(messages)] for t, messages in case.topics.items()})
+    data = folder / "sales" if name == "sales_report" else DATA
+    arguments = case.arguments.format(data=data, out=folder / "out", t=f"{name}.").split()
+    return cluster.start(build_file(str(program(name)), arguments, parallelism))
+
+
+def _messages(messages: Sequence[In]) -> list[tuple[int, bytes]]:
+    return [(each.timestamp_ms, each.value) for each in messages]
+
+
+def texts(cluster: RealCluster, job: SubmittedJob) -> Counter[str]:
+    return Counter(record.text for record in cluster.printed(job))
+
+
+def values(cluster: RealCluster, case: Case, topic: str) -> Counter[str]:
+    return Counter(shown(case.decode(message.value() or b"")) for message in cluster.read(topic))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "late_data"])
+def test_an_example_gives_what_is_expected(cluster: RealCluster, name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    job = start(cluster, name, 2 if name in ("word_count", "enrichment") else 1, tmp_path)
+    if case.bounded:
+        cluster.finish(job)
+    else:
+        cluster.wait(
+            job,
+            lambda: (
+                all(
+                    values(cluster, case, f"{name}.{topic}").total() >= expected.total()
+                    for topic, expected in case.written.items()
+                )
+                and (case.printed is None or texts(cluster, job).total() >= case.printed.total())
+            ),
+        )
+        cluster.cancel(job)
+    if case.printed is not None:
+        assert texts(cluster, job) == case.printed
+    for topic, expected in case.written.items():
+        assert values(cluster, case, f"{name}.{topic}") == expected
+    for topic, last in case.last.items():
+        messages = cluster.read(f"{name}.{topic}")
+        assert {(m.key() or b"").decode(): shown(case.decode(m.value() or b"")) for m in messages} == last
+    if case.files is not None:
+        assert rows_of(tmp_path / "out") == case.files
+
+
+def test_a_reading_that_comes_when_its_minute_is_over_is_late(cluster: RealCluster, tmp_path: Path) -> None:
+    case = CASES["late_data"]
+    job = start(cluster, "late_data", 1, tmp_path)
+    cluster.wait(job, lambda: values(cluster, case, "late_data.highest").total() >= 3)
+    cluster.send("late_data.readings", _messages([LATE_READING]))
+    cluster.wait(job, lambda: values(cluster, case, "late_data.late").total() >= 1)
+    cluster.cancel(job)
+    highest = [case.topics["readings"][i] for i in (1, 2, 3)]
+    assert values(cluster, case, "late_data.highest") == Counter(shown(case.decode(m.value)) for m in highest)
+    assert values(cluster, case, "late_data.late") == Counter([shown(case.decode(LATE_READING.value))])
+
+
+@pytest.mark.parametrize("number", MODEL_SEEDS)
+def test_a_random_program_gives_what_it_means(cluster: RealCluster, number: int, tmp_path: Path) -> None:
+    drawn = _drawn(number)
+    prefix = f"model{number}."
+    env = write(drawn, tmp_path, prefix)
+    cluster.write(topics(drawn, prefix))
+    job = cluster.start(env.get_job_graph(f"model {number}"))
+    cluster.finish(job)
+    meaning = interpret(env.get_stream_graph(), decoded(drawn, prefix))
+    assert Counter((r.identifier, r.text) for r in cluster.printed(job)) == meaning.printed, drawn
+    assert Counter(job.outcome.accumulators) == meaning.accumulators
+
+
+def _drawn(number: int) -> Program:
+    """The largest of some programs that a seed gives: always the same one."""
+    found: list[Program] = []
+
+    @seed(number)
+    @settings(
+        max_examples=20, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    @given(programs(steps=3, most_parallel=2))
+    def draw(drawn: Program) -> None:
+        found.append(drawn)
+
+    draw()
+    return max(found, key=lambda each: (len({step.name for step in each.steps}), -len(each.steps)))
