@@ -45,12 +45,13 @@ test: setup  ## All tests, with real Kafka and real Spark
 	$(BIN)/pytest $(T)
 
 .PHONY: soak
-soak: setup  ## Thousands of random histories of whole clusters, kills at random, and the integration tests, for SOAK_MINUTES (10)
+soak: setup  ## Thousands of random histories of whole clusters and of random programs, kills at random, and the integration tests, for SOAK_MINUTES (10)
 	@end=$$(($$(date +%s) + 60 * $(SOAK_MINUTES))); round=0; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 		round=$$((round + 1)); seed=$$(date +%s); echo "soak: round $$round, seeds from $${seed}000"; \
 		$(BIN)/pytest tests/services/test_simulation.py -q -x --first-seed $${seed}000 --seeds 5000 || exit 1; \
 		EXAMPLES=300 $(BIN)/pytest tests/services/test_any_order.py -q --timeout 1800 || exit 1; \
+		EXAMPLES=1500 $(BIN)/pytest tests/pipelines/model -q --timeout 1800 || exit 1; \
 		KILLS=5 $(BIN)/pytest -m integration -q $(T) || exit 1; \
 	done
 
