@@ -1,10 +1,15 @@
-"""What all tests share: the marker of those that need real parts, and how transcripts are written anew."""
+"""What all tests share: the marker of those that need real parts, how transcripts are written anew, and Hypothesis
+without deadlines, since the machine that runs the tests may be busy."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("tailrace", deadline=None)
+settings.load_profile("tailrace")
 
 _INTEGRATION = Path(__file__).parent / "integration"
 
