@@ -93,9 +93,12 @@ class MemoryKafka:
 class MemoryTransaction:
     """Transaction of one attempt; nothing of a fenced one arrives."""
 
-    def __init__(self, kafka: MemoryKafka, owner: tuple[str, int]) -> None:
+    def __init__(self, kafka: MemoryKafka, owner: tuple[str, int], rng: random.Random | None = None) -> None:
+        """With `rng`, what is told gets lost or comes late now and then."""
         self._kafka = kafka
         self._owner = owner
+        self._rng = rng
+        self._late: list[tuple[str, int, Message]] = []
         self._open: list[tuple[str, int, Message]] = []
 
     @property
@@ -119,11 +122,16 @@ class MemoryTransaction:
         """Topics are made as they are written to."""
 
     def tell(self, topic: str, partition: int, value: bytes) -> None:
-        self._kafka.append(topic, partition, Message(value))
+        fate = 1.0 if self._rng is None else self._rng.random()
+        if fate > 0.4:
+            self._kafka.append(topic, partition, Message(value))
+        elif fate > 0.2:
+            self._late.append((topic, partition, Message(value)))
 
     def commit(self, offsets: Sequence[ConsumedOffset]) -> None:
-        for topic, partition, message in self._open:
+        for topic, partition, message in (*self._open, *self._late):
             self._kafka.append(topic, partition, message)
+        self._late.clear()
         committed = self._kafka.offsets.setdefault(self._owner, {})
         committed.update({(each.topic, each.partition): each for each in offsets})
         self._open.clear()
@@ -141,7 +149,7 @@ class _Attempt:
         deployment = VertexDeployment(
             CLUSTER, JOB, cluster.graph, vertex_id, (SubtaskDeployment("", index, number),)
         )
-        self._transaction = MemoryTransaction(kafka, owner)
+        self._transaction = MemoryTransaction(kafka, owner, cluster.rng)
         self.assembly = Assembly(deployment, index, number, self._transaction, cluster.wall_clock)
         self.finished = False
         self._index = index
@@ -282,24 +290,24 @@ class MemoryCluster:
     def __init__(self, graph: JobGraph, topics: Mapping[str, Sequence[Sequence[Message]]], seed: int | None):
         self.graph = graph
         self.kafka = MemoryKafka({name: dict(enumerate(map(list, logs))) for name, logs in topics.items()})
-        self._rng = None if seed is None else random.Random(seed)
+        self.rng = None if seed is None else random.Random(seed)
         self._now = BEGIN_MS
 
     def wall_clock(self) -> int:
         """Milliseconds; goes on a little now and then."""
-        if self._rng is not None and self._rng.random() < 0.2:
-            self._now += self._rng.randint(0, 50)
+        if self.rng is not None and self.rng.random() < 0.2:
+            self._now += self.rng.randint(0, 50)
         return self._now
 
     def handed_over_from(self, position: int) -> int:
         """Where a query begins for an attempt with that position."""
-        if self._rng is None or self._rng.random() < 0.7:
+        if self.rng is None or self.rng.random() < 0.7:
             return position
-        return self._rng.randint(0, position)
+        return self.rng.randint(0, position)
 
     def run(self, crashes: int, patience: int) -> Outcome:
         """Until every subtask has finished. Raises what a subtask raises."""
-        rng = self._rng
+        rng = self.rng
         places = [(v.vertex_id, i) for v in self.graph.vertices for i in range(v.parallelism)]
         attempts = {place: _Attempt(self, *place, 0) for place in places}
         numbers = dict.fromkeys(places, 0)
