@@ -76,6 +76,15 @@ class RecordType(ABC):
         (column,) = columns
         return self.decode(_whole(column))
 
+    def to_lists(self, values: Sequence[Any]) -> list[list[Any]]:
+        """The records as lists, one per column; what is in a column is not looked at. Raises RecordTypeError."""
+        return [list(values)]
+
+    def from_lists(self, lists: Sequence[list[Any]]) -> list[Any]:
+        """The records that `to_lists` laid out."""
+        (values,) = lists
+        return values
+
     @abstractmethod
     def to_json(self) -> Any:
         """What JSON can hold and `from_json` reads. Classes are pickled by cloudpickle, in base64."""
@@ -177,10 +186,18 @@ class Pickled(RecordType):
     def encode(self, values: Sequence[Any]) -> pa.Array:
         import pyarrow as pa
 
-        return pa.array([_dumps(value) for value in values], pa.binary())
+        return pa.array(self.dump(values), pa.binary())
 
     def decode(self, array: pa.Array) -> list[Any]:
-        return [pickle.loads(data) for data in array.to_pylist()]
+        return self.load(array.to_pylist())
+
+    def dump(self, values: Sequence[Any]) -> list[bytes]:
+        """The values, each pickled."""
+        return list(map(_dumps, values))
+
+    def load(self, pickled: Iterable[bytes]) -> list[Any]:
+        """The values that `dump` pickled."""
+        return list(map(pickle.loads, pickled))
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +285,13 @@ class _Composite(RecordType):
             raise RecordTypeError(f"{self} has {len(own)} columns, not {len(columns)}")
         decoded = [of.decode(_whole(column)) for (_, of), column in zip(own, columns, strict=True)]
         return self._rows(decoded)
+
+    def to_lists(self, values: Sequence[Any]) -> list[list[Any]]:
+        self._check(values)
+        return [self._column(values, i) for i in range(len(self.columns()))]
+
+    def from_lists(self, lists: Sequence[list[Any]]) -> list[Any]:
+        return self._rows(list(lists))
 
     def arrow_type(self) -> pa.DataType:
         import pyarrow as pa

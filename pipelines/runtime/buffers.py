@@ -1,11 +1,11 @@
 """Buffers: what one Kafka message on a channel holds.
 
 A buffer is a fixed header and, unless it is a control buffer, one Arrow record batch: a column of
-timestamps and the columns of the channel's record type. The schema is not in it: both ends have the
-job graph. The header says who sent it (subtask and attempt), its place in what that attempt sent on this
-channel (sequence number, from 0), how far both clocks have come after its records, whether the sender is
-idle, and whether its output ends with it. Spark hands buffers on unread, or with other records under the
-same header.
+timestamps and the columns of the channel's record type; a few rows are MessagePack instead. The schema is
+not in it: both ends have the job graph. The header says who sent it (subtask and attempt), its place in what
+that attempt sent on this channel (sequence number, from 0), how far both clocks have come after its records,
+whether the sender is idle, and whether its output ends with it. Spark hands buffers on unread, or with other
+records under the same header.
 
 Times are milliseconds since the epoch. A watermark W means: no record with a timestamp <= W follows.
 """
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from ..types import RecordType
 from .batch import EMPTY, Batch
+from .small_batches import FEW, SmallBatches
 
 NO_WATERMARK: Final = -(1 << 63)
 """Of a clock that nobody has told yet."""
@@ -33,6 +34,8 @@ _HEADER: Final = struct.Struct("<BBHIQqq")
 _ENDS: Final = 1
 _IDLE: Final = 2
 _TICK: Final = 4
+_SMALL: Final = b"\x00"
+"""How a payload begins that is no Arrow message: these begin with 0xFF."""
 
 
 class BufferError(ValueError):
@@ -67,6 +70,7 @@ class BufferCodec:
 
     def __init__(self, record_type: RecordType) -> None:
         self.record_type = record_type
+        self._small = SmallBatches(record_type)
         self._schema = pa.schema(
             [pa.field(TIMESTAMP_COLUMN, pa.int64(), nullable=False), *record_type.schema()]
         )
@@ -76,7 +80,7 @@ class BufferCodec:
         return bytes(header) + self.payload(batch)
 
     def decode(self, data: bytes) -> tuple[Header, Batch]:
-        """Header and records of a buffer, as columns. Raises BufferError."""
+        """Header and records of a buffer; as columns, unless they are few. Raises BufferError."""
         header = header_of(data)
         return header, self.read_payload(data, _HEADER.size)
 
@@ -94,19 +98,25 @@ class BufferCodec:
         """The records of a buffer without its header; nothing for no records. Raises RecordTypeError."""
         if not len(batch):
             return b""
+        if len(batch) <= FEW and not batch.columnar:
+            small = self._small.encode(batch.timestamps, batch.values)
+            if small is not None:
+                return _SMALL + small
         columns = [batch.timestamp_column(), *batch.columns(self.record_type)]
         return bytes(pa.RecordBatch.from_arrays(columns, schema=self._schema).serialize())
 
     def read_payload(self, data: bytes, start: int = 0) -> Batch:
-        """What `payload` wrote, as columns; `start` is where it begins in `data`. Raises BufferError."""
+        """What `payload` wrote; `start` is where it begins in `data`. Raises BufferError."""
         if len(data) == start:
             return EMPTY
         try:
+            if data[start] == _SMALL[0]:
+                return Batch(*self._small.decode(memoryview(data)[start + 1 :]))
             payload = pa.py_buffer(data)
             timestamps, *columns = pa.ipc.read_record_batch(
                 payload.slice(start) if start else payload, self._schema
             ).columns
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, msgspec.MsgspecError) as error:
             raise BufferError(f"a buffer of {len(data)} bytes has no readable records: {error}") from error
         return Batch.of_columns(timestamps, columns, self.record_type)
 
