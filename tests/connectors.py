@@ -164,7 +164,7 @@ def build_one(
     )
     record_type = RecordType.of(input_type)
     operator = build_operator(
-        Setup(config, context, "test", job_id, _no_send, (record_type,), clock or Clock())
+        Setup(config, context, "test", job_id, _no_send, (record_type,), wall_clock=clock or Clock())
     )
     operator.output = output = Collected()
     return operator, output

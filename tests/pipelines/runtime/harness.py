@@ -93,9 +93,14 @@ class Subject:
             code=cloudpickle.dumps(self.functions), location="program.py:7",
         )  # fmt: skip
         setup = Setup(
-            config, context or TaskContext(operator_name="Subject"), "c", "j", no_sink, self.input_types,
-            lambda: wall_clock,
-        )  # fmt: skip
+            config=config,
+            context=context or TaskContext(operator_name="Subject"),
+            cluster="c",
+            job_id="j",
+            send=no_sink,
+            input_types=self.input_types,
+            wall_clock=lambda: wall_clock,
+        )
         operator = build_operator(setup)
         operator.output = output
         return operator

@@ -6,10 +6,23 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from pipelines.runtime.harness import Clock, Commit, Item, Record, Records, Subject, Watermark, batches, run
+from pipelines.runtime.harness import (
+    Clock,
+    Collected,
+    Commit,
+    Item,
+    Record,
+    Records,
+    Subject,
+    Watermark,
+    batches,
+    feed,
+    run,
+)
 
+from tailrace.pipelines.runtime.batch import Batch
 from tailrace.pipelines.runtime.failures import UserCodeError
 from tailrace.pipelines.types import RecordType, Types
 
@@ -67,6 +80,9 @@ RECORDS = st.lists(
     ),
     max_size=50,
 )
+SMALL_RECORD = st.tuples(
+    st.sampled_from("abc"), st.integers(-(1 << 40), 1 << 40), st.sampled_from(["x", "y"])
+)
 CUTS = st.lists(st.integers(0, 50), max_size=4)
 
 
@@ -86,6 +102,7 @@ def in_range(records: list[Record]) -> bool:
 
 @pytest.mark.parametrize("columnar", [False, True])
 @pytest.mark.parametrize("function", FUNCTIONS)
+@settings(max_examples=40)
 @given(records=RECORDS, cuts=CUTS)
 def test_one_record_out_for_each_in(
     function: str, columnar: bool, records: list[Record], cuts: list[int]
@@ -95,16 +112,47 @@ def test_one_record_out_for_each_in(
         assert run(subject(function, columnar=columnar), batches(records, cuts)).records == expected
 
 
-@given(records=st.lists(RECORDS.filter(lambda some: len(some) > 0), min_size=33, max_size=40))
-def test_long_batches_are_summed_by_columns_alike(records: list[list[Record]]) -> None:
-    flat = [record for some in records for record in some]
-    expected = running("sum", flat)
-    if in_range(expected):
-        assert run(subject("sum", columnar=True), [Records(flat)]).records == expected
+@given(
+    pool=st.lists(st.tuples(st.integers(0, 20), SMALL_RECORD), min_size=1, max_size=12),
+    length=st.integers(33, 80),
+    more=st.integers(33, 80),
+)
+def test_long_batches_are_summed_by_columns_alike(pool: list[Record], length: int, more: int) -> None:
+    first, second = ((pool * n)[:n] for n in (length, more))
+    found = run(subject("sum", columnar=True), [Records(first), Records(second)]).records
+    assert found == running("sum", first + second)
+
+
+def test_sums_of_long_batches_of_columns_are_columns() -> None:
+    given_out: list[Batch] = []
+
+    class Keeps(Collected):
+        def emit(self, batch: Batch) -> None:
+            given_out.append(batch)
+
+    target = subject("sum", columnar=True)
+    operator = target.make(Keeps())
+    operator.open()
+    feed(operator, target, Records([(0, ("a", 1, "x"))] * 40))
+    feed(operator, target, Records([(0, ("a", 1, "x"))] * 2))
+    assert [batch.columnar for batch in given_out] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "numbers", [[1 << 62, 1, 1 << 61], [-(1 << 62), -5, -(1 << 61)], [(1 << 63) - 1, -1, 0]]
+)
+def test_sums_near_the_end_of_64_bits_are_right(numbers: list[int]) -> None:
+    first = [(0, ("a", number, "x")) for number in numbers]
+    zeros = [(0, ("a", 0, "x"))] * 40
+    expected = running("sum", first + zeros)
+    for cut in (0, 1, 3):
+        found = run(subject("sum", columnar=True), batches(first + zeros, [cut])).records
+        assert found == expected
 
 
 @pytest.mark.parametrize("columnar", [False, True])
 @pytest.mark.parametrize("function", FUNCTIONS)
+@settings(max_examples=40)
 @given(commits=st.lists(RECORDS, max_size=4))
 def test_in_mini_batches_the_last_value_of_each_changed_key_once_per_commit(
     function: str, columnar: bool, commits: list[list[Record]]
@@ -136,6 +184,7 @@ def test_what_is_held_back_goes_before_the_watermark_and_at_the_end() -> None:
 
 @pytest.mark.parametrize("columnar", [False, True])
 @pytest.mark.parametrize("function", FUNCTIONS)
+@settings(max_examples=40)
 @given(records=RECORDS, cuts=CUTS)
 def test_aggregating_before_the_shuffle_changes_no_total(
     function: str, columnar: bool, records: list[Record], cuts: list[int]

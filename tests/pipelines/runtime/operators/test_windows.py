@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines.runtime.harness import (
     Clock,
@@ -202,6 +202,7 @@ EVENTS = st.lists(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
+@settings(max_examples=40)  # for each of many kinds
 @given(program=EVENTS, lateness=st.sampled_from([0, 4, 100]), tagged=st.booleans())
 def test_event_time_windows_are_those_of_the_model(
     assigner: dict[str, Any], kind: str, program: list[Item], lateness: int, tagged: bool
@@ -254,6 +255,7 @@ def arrivals(draw: st.DrawFn) -> tuple[list[Item], list[Item]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
+@settings(max_examples=40)  # for each of many kinds
 @given(both=arrivals())
 def test_the_order_of_arrival_within_the_bound_does_not_matter(
     assigner: dict[str, Any], kind: str, both: tuple[list[Item], list[Item]]
@@ -297,6 +299,7 @@ def clocked(draw: st.DrawFn) -> list[Item]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
+@settings(max_examples=40)  # for each of many kinds
 @given(program=clocked())
 def test_processing_time_windows_go_by_the_clock(
     assigner: dict[str, Any], kind: str, program: list[Item]
@@ -371,6 +374,7 @@ class Numbered(ProcessWindowFunction[Any, Any, str]):
 @pytest.mark.parametrize("time", ["event", "processing"])
 @pytest.mark.parametrize("kind", [*KINDS, "state"])
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
+@settings(max_examples=40)  # for each of many kinds
 @given(program=MIXED, lateness=st.sampled_from([0, 6]))
 def test_a_crash_at_any_commit_changes_nothing(
     assigner: dict[str, Any], kind: str, time: str, program: list[Item], lateness: int
