@@ -26,7 +26,9 @@ from tailrace.schemas import client, dispatcher, everyone, job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.dead_letters import DeadLetter
 from tailrace.schemas.event import Event, Record
-from tailrace.schemas.types import EntryPoint, Header, JobGraph, JobStatus
+from tailrace.schemas.types import EntryPoint, Header, JobGraph, JobStatus, PythonFile
+from tailrace.services.client import Client, JobRejectedError
+from tailrace.services.configuration import Configuration
 from tailrace.services.dispatcher.submissions import partitions_of
 from tailrace.services.log import Codec, LogUnavailable
 from tailrace.services.log.clients import reader
@@ -327,6 +329,17 @@ def test_a_large_graph_is_taken(cluster: Cluster, graph: JobGraph) -> None:
     cluster.ask(dispatcher.SubmitJob(job_id="large", job_graph=large))
     assert cluster.answer(client.JobAccepted, "large").name == graph.name
     assert cluster.answer(client.JobFinished, "large").status is JobStatus.FAILED
+
+
+def test_a_job_that_is_too_large_is_not_even_sent(cluster: Cluster, graph: JobGraph) -> None:
+    large = replace(graph, python_files=(PythonFile(path="model.bin", content=bytes(LARGEST_SUBMISSION)),))
+    where = Configuration({"bootstrap.servers": cluster.servers, "cluster.id": cluster.cluster})
+    with (
+        Client(where) as asking,
+        pytest.raises(JobRejectedError, match=f"{LARGEST_SUBMISSION:,} of them in files"),
+    ):
+        asking.submit(large, job_id="too-large")
+    assert not [each for each in cluster.said(dispatcher.SubmitJob) if each.body.job_id == "too-large"]  # type: ignore[attr-defined]
 
 
 # Whatever happens to the jobmanager, each submission is admitted once.
