@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from .failures import TaskError, describe
 from .hand_over import HandOver
 from .query import Begin, Pace, Query, start_query
-from .session import bulk_session
+from .sampling import largest_message
+from .session import BulkSessions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,14 +43,14 @@ class Queries:
         self._scratch = scratch
         self._post = post
         self._spark: SparkSession | None = None
-        self._bulk: SparkSession | None = None
+        self._bulk: BulkSessions | None = None
         self._failure: str | None = None
         self._settled = threading.Event()
 
     def ready(self, spark: SparkSession) -> None:
         """Spark has started."""
         self._spark = spark
-        self._bulk = bulk_session(spark)
+        self._bulk = BulkSessions(spark)
         self._settled.set()
 
     def failed(self, reason: str) -> None:
@@ -107,8 +108,10 @@ class Queries:
 
     def _start(self, run: QueryRun, begin: Begin, hand_over: HandOver, pace: Pace) -> Query:
         self._settled.wait()
-        spark = self._bulk if pace is Pace.BULK else self._spark
-        if spark is None:
+        spark, bulk = self._spark, self._bulk
+        if spark is None or bulk is None:
             raise TaskError(f"Spark did not start: {self._failure}")
+        if pace is Pace.BULK:
+            spark = bulk.of(largest_message(self._bootstrap_servers, begin))
         checkpoint = self._scratch / f"query-{run.number}"
         return start_query(spark, self._bootstrap_servers, begin, hand_over, pace, checkpoint)

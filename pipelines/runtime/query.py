@@ -48,6 +48,9 @@ _REAL_TIME_BATCH: Final = "1 hour"
 BULK_OPTIONS: Final[Mapping[str, str]] = {
     # A batch costs a tenth of a second beside its records.
     "maxOffsetsPerTrigger": "2000000",
+    # Between two polls the source asks for its position, each time.
+    "kafka.max.poll.records": "5000",
+    "kafka.max.partition.fetch.bytes": str(4 << 20),
 }
 
 

@@ -85,7 +85,7 @@ class Registry:
         if self._url not in _clients:
             from confluent_kafka.schema_registry import SchemaRegistryClient
 
-            _clients[self._url] = SchemaRegistryClient.new_client({"url": self._url})
+            _clients[self._url] = SchemaRegistryClient.new_client({"url": self._url, "max.retries": 1})
         return _clients[self._url]
 
     def _file(self, schema_id: int) -> Path | None:

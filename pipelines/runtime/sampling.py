@@ -1,0 +1,43 @@
+"""How large the messages of topics are, by a look at some of them: what decides how they may gather in memory."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+_SAMPLE: Final = 500
+_TIMEOUT_S: Final = 1.0
+
+
+def largest_message(bootstrap_servers: str, begin: Mapping[str, Mapping[int, int]]) -> int:
+    """Bytes of the largest of some messages at these offsets; 0 where there are none, or no time to look."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": f"sample-{uuid.uuid4()}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 5,
+            "max.partition.fetch.bytes": 262_144,
+            "queued.max.messages.kbytes": 4_096,
+        }
+    )
+    places = [TopicPartition(topic, p, offset) for topic, each in begin.items() for p, offset in each.items()]
+    largest, ended, seen = 0, 0, 0
+    deadline = time.monotonic() + _TIMEOUT_S
+    try:
+        consumer.assign(places)
+        while seen < _SAMPLE and ended < len(places) and time.monotonic() < deadline:
+            for message in consumer.consume(_SAMPLE, 0.05):
+                if (error := message.error()) is None:
+                    seen += 1
+                    largest = max(largest, len(message))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    ended += 1
+    finally:
+        consumer.close()
+    return largest
