@@ -683,7 +683,10 @@ def _lag(
 
 
 def _end_jvm(gateway: Any) -> None:
-    """Closes the gateway's input, which ends the JVM, and waits for that."""
+    """Closes the gateway's input, which ends the JVM, and waits for that. A later session starts a JVM of its own."""
+    from pyspark import SparkContext
+
+    SparkContext._gateway = SparkContext._jvm = None
     gateway.shutdown()
     process = gateway.proc
     if process.stdin is not None:
