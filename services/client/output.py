@@ -20,7 +20,7 @@ _LOOK_AGAIN_S = 0.1
 
 
 class OutputRecord(msgspec.Struct, frozen=True):
-    """A printed record; `timestamp` in milliseconds since the epoch, `subtask` counts from 1."""
+    """A printed record; `timestamp`: when it was printed, milliseconds since the epoch; `subtask` counts from 1."""
 
     offset: int
     timestamp: int

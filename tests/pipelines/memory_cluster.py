@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,8 @@ from tailrace.schemas.types import JobGraph
 CLUSTER = "memory"
 JOB = "job"
 BEGIN_MS = 1_700_000_000_000
+AFTER_MAX_MS = 3_600_000
+"""Brokers' default of message.timestamp.after.max.ms."""
 _MANY = 1_000_000
 
 
@@ -93,11 +95,18 @@ class MemoryKafka:
 class MemoryTransaction:
     """Transaction of one attempt; nothing of a fenced one arrives."""
 
-    def __init__(self, kafka: MemoryKafka, owner: tuple[str, int], rng: random.Random | None = None) -> None:
-        """With `rng`, what is told gets lost or comes late now and then."""
+    def __init__(
+        self,
+        kafka: MemoryKafka,
+        owner: tuple[str, int],
+        rng: random.Random | None = None,
+        now: Callable[[], int] = lambda: BEGIN_MS,
+    ) -> None:
+        """With `rng`, what is told gets lost or comes late now and then. `now`: the broker's clock."""
         self._kafka = kafka
         self._owner = owner
         self._rng = rng
+        self._now = now
         self._late: list[tuple[str, int, Message]] = []
         self._open: list[tuple[str, int, Message]] = []
 
@@ -116,6 +125,8 @@ class MemoryTransaction:
     ) -> None:
         if partition is None:
             partition = 0
+        if timestamp_ms > self._now() + AFTER_MAX_MS:
+            raise TaskError(f"a message was not delivered: {timestamp_ms} is too far ahead for {topic}")
         self._open.append((topic, partition, Message(value, key, timestamp_ms)))
 
     def require_topic(self, topic: str) -> None:
@@ -149,7 +160,7 @@ class _Attempt:
         deployment = VertexDeployment(
             CLUSTER, JOB, cluster.graph, vertex_id, (SubtaskDeployment("", index, number),)
         )
-        self._transaction = MemoryTransaction(kafka, owner, cluster.rng)
+        self._transaction = MemoryTransaction(kafka, owner, cluster.rng, lambda: cluster.now)
         self.assembly = Assembly(deployment, index, number, self._transaction, cluster.wall_clock)
         self.finished = False
         self._index = index
@@ -189,7 +200,7 @@ class _Attempt:
         ]
         mine = [p for n, p in enumerate(places) if n % assembly.vertex.parallelism == self._index]
         ends = {(i, p): len(self._cluster.kafka.log(topics[i], p)) for i, p in mine}
-        return KafkaInput(tuple(topics), ends)
+        return KafkaInput(tuple(topics), ends, tuple(mine))
 
     def _open_prefix(self, deployment: VertexDeployment) -> None:
         prefix, source = self.assembly.parts.prefix, self.assembly.through_spark
@@ -292,6 +303,11 @@ class MemoryCluster:
         self.kafka = MemoryKafka({name: dict(enumerate(map(list, logs))) for name, logs in topics.items()})
         self.rng = None if seed is None else random.Random(seed)
         self._now = BEGIN_MS
+
+    @property
+    def now(self) -> int:
+        """The broker's clock, milliseconds."""
+        return self._now
 
     def wall_clock(self) -> int:
         """Milliseconds; goes on a little now and then."""

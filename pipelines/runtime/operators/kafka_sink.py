@@ -2,7 +2,9 @@
 
 So readers of committed records see each one once, together with the progress that it stands for. A message with a key
 goes to the partition that Java's clients would choose for it (murmur2), one without to any. It has the
-record's timestamp.
+record's timestamp, unless that is more than five minutes ahead: such a message has the time of writing. Brokers refuse
+messages from the future (`message.timestamp.after.max.ms`, an hour by default; KIP-937), and the results of a window
+that is not over when the input ends would never be written.
 
 The topic has to be there when the task opens; one that is not is refused, unless the broker makes it when it is
 asked for (`auto.create.topics.enable`).
@@ -10,13 +12,16 @@ asked for (`auto.create.topics.enable`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from ..batch import Batch
 from ..failures import TaskError
 from ..formats import Format, Writer, writer_of
 from .functions import close_function, load, open_function, user_code
 from .operator import Operator, Setup
+
+AHEAD_MS: Final = 300_000
+"""How far ahead of this machine's clock a message's timestamp may be."""
 
 
 class KafkaSink(Operator):
@@ -39,9 +44,12 @@ class KafkaSink(Operator):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         values, keys = self._values(batch), self._keys(batch)
         send, topic = self._setup.send, self._topic
-        # Kafka knows no times before 1970 (-1 is none), and for 0 the client takes the time of sending.
+        now = self._setup.wall_clock()
+        latest = now + AHEAD_MS
         for value, key, timestamp in zip(values, keys, batch.timestamps, strict=True):
-            send(topic, value, key=key, timestamp_ms=max(1, timestamp))
+            # Kafka knows no times before 1970 (-1 is none), and for 0 the client takes the time of sending.
+            at = max(1, timestamp) if timestamp <= latest else now
+            send(topic, value, key=key, timestamp_ms=at)
 
     def close(self) -> None:
         with user_code(self._setup.config):

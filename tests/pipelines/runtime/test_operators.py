@@ -173,13 +173,13 @@ Point = namedtuple("Point", "x y")
     ],
 )
 def test_print_writes_text_and_what_json_can_hold(value: Any, text: str, record: Any) -> None:
-    said: list[tuple[str, int, dict[str, Any], int]] = []
+    said: list[tuple[str, int, dict[str, Any]]] = []
 
-    def send(topic: str, value: bytes, *, partition: int, timestamp_ms: int) -> None:
-        said.append((topic, partition, json.loads(value), timestamp_ms))
+    def send(topic: str, value: bytes, *, partition: int) -> None:
+        said.append((topic, partition, json.loads(value)))
 
     context = TaskContext(subtask_index=2)
     setup = Setup(config("print", identifier="counts"), context, "c", "j", send)  # type: ignore[arg-type]
     build_operator(setup).process(Batch([99], [value]))
     message = {"subtask": 3, "identifier": "counts", "text": text, "record": record}
-    assert said == [("c.job.j.output", 0, message, 99)]
+    assert said == [("c.job.j.output", 0, message)]
