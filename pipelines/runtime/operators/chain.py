@@ -10,14 +10,16 @@ it: what it emits then still finds them open (`Outlet` holds END_OF_TIME back).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Protocol
 
 from ....schemas.types import OperatorConfig
+from ...graph.operators import OperatorKind, traits_of
 from ..batch import Batch, all_of
 from ..buffers import END_OF_TIME
 from .operator import Operator
+from .watermarks import Watermarks
 
 
 class Channel(Protocol):
@@ -96,6 +98,8 @@ class OperatorChain:
         self.by_id: Mapping[str, Operator] = {
             config.operator_id: operator for config, operator in zip(configs, operators, strict=True)
         }
+        self._configs = {id(operator): config for config, operator in zip(configs, operators, strict=True)}
+        self._per_split: list[Watermarks] = []
         self._inlet = Outlet()
         self._outlets: dict[str | None, Outlet] = {before: self._inlet}
         for config, operator in zip(configs, operators, strict=True):
@@ -121,6 +125,34 @@ class OperatorChain:
         """From the end, so that an operator that emits in open() finds those behind it ready (Flink's order)."""
         for operator in reversed(self.operators):
             operator.open()
+
+    def read_splits(self, splits: Iterable[Hashable]) -> None:
+        """Before `open`: the records come from these splits of a source, told by `begin_split` and `end_split`.
+
+        Who wants to know are the watermarks before which every operator gives its records at once.
+        """
+        self._per_split = list(self._watermarks_behind(self._inlet))
+        known = list(splits)
+        for operator in self._per_split:
+            operator.read_splits(known)
+
+    def begin_split(self, split: Hashable) -> None:
+        """The records that follow are of this split."""
+        for operator in self._per_split:
+            operator.begin_split(split)
+
+    def end_split(self, split: Hashable) -> None:
+        """Nothing more comes from this split."""
+        for operator in self._per_split:
+            operator.end_split(split)
+
+    def _watermarks_behind(self, outlet: Outlet) -> Iterator[Watermarks]:
+        for operator in outlet.all_operators():
+            kind = self._configs[id(operator)].kind
+            if isinstance(operator, Watermarks):
+                yield operator
+            elif traits_of(kind).stateless or kind == OperatorKind.PROCESS:
+                yield from self._watermarks_behind(_outlet(operator))
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         """Records of an input of the head."""

@@ -7,11 +7,16 @@ from here on, event time is what this operator says.
 
 An input that brings nothing would hold back all who wait for its watermark. After `idle_after_ms` of real time without
 a record it is idle, until the next record; a stream whose own inputs are idle is idle at once.
+
+Right behind a source, each of its *splits* (the partitions of topics) has a watermark and idleness of its own: within a
+split records are in order, between splits they are not, as one is read ahead of the other. The watermark is then the
+least over the splits that are neither idle nor at their end; one that has brought nothing yet holds it (FLIP-27).
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Hashable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +41,17 @@ class WatermarkParameters(msgspec.Struct, frozen=True):
     """None: never idle by itself."""
 
 
+class _Split:
+    """What is known of one split; of a stream that has none, of all of it."""
+
+    __slots__ = ("ended", "idle", "last_record", "watermark")
+
+    def __init__(self) -> None:
+        self.watermark = NO_WATERMARK
+        self.last_record = 0
+        self.idle = self.ended = False
+
+
 class Watermarks(Operator):
     """Assigns timestamps, where there is an assigner, and says how far event time has come."""
 
@@ -48,10 +64,26 @@ class Watermarks(Operator):
         self._watermark = NO_WATERMARK
         self._upstream_idle = False
         self._idle = False
-        self._last_record = 0
+        self._split = _Split()
+        self._splits: dict[Hashable, _Split] = {None: self._split}
+
+    def read_splits(self, splits: Iterable[Hashable]) -> None:
+        """Before `open`: which splits the records come from."""
+        self._splits = {each: _Split() for each in splits}
+
+    def begin_split(self, split: Hashable) -> None:
+        """The records that follow are of this split."""
+        self._split = self._splits[split]
+
+    def end_split(self, split: Hashable) -> None:
+        """Nothing more comes from this split."""
+        self._splits[split].ended = True
+        self._tell_watermark()
 
     def open(self) -> None:
-        self._last_record = self._setup.wall_clock()
+        now = self._setup.wall_clock()
+        for split in self._splits.values():
+            split.last_record = now
         with user_code(self._setup.config):
             open_function(self._assign, self._setup.context)
 
@@ -60,15 +92,16 @@ class Watermarks(Operator):
             close_function(self._assign)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        self._last_record = self._setup.wall_clock()
+        split = self._split
+        split.last_record, split.idle = self._setup.wall_clock(), False
         self._tell_idle(False)
         if self._assign is not None:
             batch = batch.with_timestamps(self._assigned(batch))
         self.output.emit(batch)
         reached = int(np.max(batch.timestamp_column().to_numpy())) - self._parameters.out_of_orderness_ms - 1
-        if reached > self._watermark:
-            self._watermark = reached
-            self.output.emit_watermark(reached)
+        if reached > split.watermark:
+            split.watermark = reached
+            self._tell_watermark()
 
     def advance_watermark(self, watermark: int) -> None:
         if watermark == END_OF_TIME:
@@ -78,8 +111,12 @@ class Watermarks(Operator):
     def advance_clock(self, clock: int) -> None:
         idle_after = self._parameters.idle_after_ms
         if idle_after is not None and clock != END_OF_TIME:
-            silent = self._setup.wall_clock() - self._last_record >= idle_after
-            self._tell_idle(silent or self._upstream_idle)
+            now = self._setup.wall_clock()
+            present = [split for split in self._splits.values() if not split.ended]
+            for split in present:
+                split.idle = now - split.last_record >= idle_after
+            self._tell_watermark()
+            self._tell_idle(all(split.idle for split in present) or self._upstream_idle)
 
     def set_idle(self, idle: bool) -> None:
         self._upstream_idle = idle
@@ -87,6 +124,12 @@ class Watermarks(Operator):
             self._tell_idle(True)
         elif self._parameters.idle_after_ms is None:
             self._tell_idle(False)
+
+    def _tell_watermark(self) -> None:
+        active = [split.watermark for split in self._splits.values() if not (split.idle or split.ended)]
+        if active and (least := min(active)) > self._watermark:
+            self._watermark = least
+            self.output.emit_watermark(least)
 
     def _tell_idle(self, idle: bool) -> None:
         if idle is not self._idle:

@@ -38,6 +38,8 @@ class KafkaInput(msgspec.Struct, frozen=True):
     """By index of the input."""
     ends: Mapping[tuple[int, int], int] | None = None
     """Of a bounded source: the offset at which each (input, partition) ends; those without any records too."""
+    places: tuple[tuple[int, int], ...] = ()
+    """Every (input, partition) that is read."""
 
 
 class Assembly:
@@ -87,6 +89,8 @@ class Assembly:
             for edge, channel in zip(deployment.outputs, channels, strict=True)
         ]
         chain = OperatorChain(parts.rest, operators, outputs, None if before is None else before.operator_id)
+        if kafka is not None:
+            chain.read_splits(kafka.places)
         source: tuple[str, Source] | None = None
         if parts.source is not None and kafka is None:
             source = parts.source.operator_id, build_source(parts.source)

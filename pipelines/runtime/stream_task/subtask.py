@@ -64,6 +64,7 @@ class Subtask:
         self._gate = gate
         self._source = source
         self._ends = ends
+        self._unended = set(ends or ())
         self._ended = False
         self._finished = False
         self._watermark = self._clock = NO_WATERMARK
@@ -100,7 +101,9 @@ class Subtask:
             self._source[1].open(setup)
         if self._gate is not None:
             self._follow_gate(self._gate)
-        self._look_for_end()
+        for place in self._ends or ():
+            self._look_for_end(place)
+        self._ended = self._ends is not None and not self._unended
 
     # Input.
 
@@ -148,8 +151,9 @@ class Subtask:
         batch = self._codecs[input_index].read_payload(data)
         self._positions.advance(input_index, partition, following)
         if len(batch):
+            self._chain.begin_split((input_index, partition))
             self._process(batch, 0)
-        self._look_for_end()
+        self._look_for_end((input_index, partition))
 
     def poll(self, limit: int) -> Polled:
         """Has the source read at most so many records, and takes them."""
@@ -198,9 +202,15 @@ class Subtask:
         if wanted or self._writer.pending or self._transaction.active:
             self.dirty = True
 
-    def _look_for_end(self) -> None:
-        if self._ends is not None:
-            self._ended = all((self._positions.get(*place) or 0) >= end for place, end in self._ends.items())
+    def _look_for_end(self, place: tuple[int, int]) -> None:
+        """Of a partition: whether a bounded source has read it to its end, and with it perhaps all."""
+        if self._ends is None or place not in self._unended:
+            return
+        if (self._positions.get(*place) or 0) >= self._ends[place]:
+            self._unended.discard(place)
+            self._ended = not self._unended
+            self._chain.end_split(place)
+            self._note_pending()
 
     # Output.
 

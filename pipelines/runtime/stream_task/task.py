@@ -113,7 +113,7 @@ class StreamTask:
         if source.group_id is not None:
             transactions.share_progress(source.group_id)
         ends = None if reading.ends is None else InputPositions(reading.ends).by_input()
-        kafka = KafkaInput(reading.topics, reading.ends)
+        kafka = KafkaInput(reading.topics, reading.ends, tuple(reading.positions))
         return assembly.subtask(Progress(reading.positions, ()), kafka), ends
 
 

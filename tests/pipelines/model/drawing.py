@@ -39,6 +39,8 @@ class Facts:
     typed: bool
     size: int
     """Of how many rows at most, about."""
+    split_disorder: int = UNKNOWN
+    """As disorder, but from the same partition of a topic, as far as operators are chained to its source."""
     sends: str = ""
     """How it is partitioned; empty: as it comes."""
 
@@ -51,6 +53,7 @@ class Facts:
             "ordered": self.ordered and alone and parallelism == 1,
             "disorder": self.disorder if straight or alone else UNKNOWN,
             "size": self.size * (parallelism if self.sends == "broadcast" else 1),
+            "split_disorder": UNKNOWN,
             "sends": "",
         }
         return dataclasses.replace(self, **{**known, **changes})
@@ -206,14 +209,14 @@ class _Drawing:
             self._add("running", (i,), (how, key), p, facts.keyed(p, disorder=UNKNOWN))
         else:
             key = self._one_of("field", "function")
-            self._add("running_to_the_last", (i,), (how, key), p, facts.mixed(p, timed=True))
+            self._add("running_to_the_last", (i,), (how, key), p, facts.mixed(p))
 
     def _keyed(self) -> None:
         i, facts = self._stream()
         p = self._draw(self._any_parallelism)
         how = self._one_of("numbered", "distinct", "gathered", "in_processing_time")
         arguments = () if how == "distinct" else (self._one_of(*KEYS),)
-        self._add(how, (i,), arguments, p, facts.mixed(p, timed=how == "gathered"))
+        self._add(how, (i,), arguments, p, facts.mixed(p, timed=facts.timed and how == "gathered"))
 
     def _in_event_time(self) -> None:
         i, facts = self._in_time()
@@ -267,9 +270,15 @@ class _Drawing:
         return (i, facts) if facts.timed else self._assign_time(i, facts)
 
     def _assign_time(self, i: int, facts: Facts) -> tuple[int, Facts]:
+        ways = ["function"] + ["field"] * facts.typed + ["kept"] * facts.stamped
+        in_splits = self._chaining and not facts.sends and facts.split_disorder < UNKNOWN
+        if in_splits and self._draw(st.booleans()):
+            p = facts.parallelism
+            behind = facts.through(p, timed=True)
+            arguments = facts.split_disorder, self._one_of(*ways)
+            return self._add("timed", (i,), arguments, p, behind, chained=True)
         p = self._parallelism(facts)
         behind = facts.through(p, timed=True)
-        ways = ["function"] + ["field"] * facts.typed + ["kept"] * facts.stamped
         return self._add("timed", (i,), (behind.disorder, self._one_of(*ways)), p, behind)
 
     def _stream(self, *, typed: bool = True, forward: bool = True) -> tuple[int, Facts]:
@@ -292,8 +301,11 @@ class _Drawing:
         arguments: tuple[Any, ...],
         parallelism: int | None,
         facts: Facts | None = None,
+        *,
+        chained: bool = False,
     ) -> tuple[int, Facts]:
-        chaining = self._one_of("", "", "", "new", "never") if parallelism is not None else ""
+        free = parallelism is not None and not chained
+        chaining = self._one_of("", "", "", "new", "never") if free else ""
         self._steps.append(Step(name, inputs, arguments, parallelism, chaining))
         if facts is None:
             return -1, self._facts[inputs[0]]
@@ -324,4 +336,5 @@ def _facts_of(source: Source) -> Facts:
         stamped=source.kind in ("text", "json"),
         typed=source.kind != "loose",
         size=sum(map(len, source.partitions)),
+        split_disorder=source.disorder if source.kind in ("text", "json") else UNKNOWN,
     )

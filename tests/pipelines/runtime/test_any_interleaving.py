@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -221,3 +222,32 @@ def test_every_message_of_a_topic_counts_once(
     assert Counter(map(tuple, outcome.records)) == Counter(
         (word, i + 1) for word, count in counts.items() for i in range(count)
     )
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 30), max_size=9), min_size=1, max_size=4),
+    st.integers(1, 3),
+    st.booleans(),
+    st.integers(0, 1 << 32),
+    st.integers(0, 4),
+)
+@settings(max_examples=40)
+def test_no_record_of_a_topic_is_late_whose_partitions_are_in_order(
+    steps: list[list[int]], parallelism: int, given_to_source: bool, seed: int, crashes: int
+) -> None:
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(parallelism)
+    source = KafkaSource("lines", Formats.text(), StartingOffsets.earliest(), bounded=True)
+    in_order = WatermarkStrategy.for_monotonous_timestamps()
+    if given_to_source:
+        lines = env.from_source(source, in_order)
+    else:
+        lines = env.from_source(source).filter(bool).assign_timestamps_and_watermarks(in_order)
+    counted = lines.map(lambda line: (line, 1), tuple[str, int]).key_by(0)
+    counted.window(TumblingEventTimeWindows.of(milliseconds=20)).sum(1).print()
+    topic = [
+        [Message(b"a", timestamp_ms=BEGIN_MS + at) for at in accumulate(partition)] for partition in steps
+    ]
+    outcome = run(env.get_job_graph("ordered"), topics={"lines": topic}, seed=seed, crashes=crashes)
+    expected = Counter((message.timestamp_ms - BEGIN_MS) // 20 for part in topic for message in part)
+    assert sorted(count for _, count in outcome.records) == sorted(expected.values())

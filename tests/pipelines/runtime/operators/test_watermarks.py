@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tailrace.pipelines.runtime.batch import Batch
 from tailrace.pipelines.runtime.buffers import END_OF_TIME
 from tailrace.pipelines.runtime.failures import UserCodeError
+from tailrace.pipelines.runtime.operators.watermarks import Watermarks
 from tailrace.pipelines.types import RecordType
 
 batches = st.lists(st.lists(st.integers(0, 1_000), min_size=1, max_size=5), max_size=10)
@@ -74,6 +75,57 @@ def test_a_stream_whose_inputs_are_idle_is_idle() -> None:
     watermarks.set_idle(True)
     watermarks.set_idle(False)
     assert output.of("idle") == [True, False]
+
+
+def split_watermarks(idle_after_ms: int | None = None) -> tuple[Any, Any, Clock]:
+    clock = Clock()
+    config = operator_config("watermarks", None, out_of_orderness_ms=0, idle_after_ms=idle_after_ms)
+    watermarks, output = build_one(config, clock=clock)
+    assert isinstance(watermarks, Watermarks)
+    watermarks.read_splits(["a", "b"])
+    watermarks.open()
+    return watermarks, output, clock
+
+
+def feed(watermarks: Watermarks, split: str, *times: int) -> None:
+    watermarks.begin_split(split)
+    watermarks.process(Batch(list(times), list(times)))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=30), st.sampled_from("ab"))
+def test_records_that_are_in_order_in_their_split_are_never_late(
+    steps: list[tuple[str, int]], ends_first: str
+) -> None:
+    watermarks, output, _ = split_watermarks()
+    reached = dict.fromkeys("ab", 0)
+    for split, step in steps:
+        assert all(mark < reached[split] + step for mark in output.of("watermark"))
+        reached[split] += step
+        feed(watermarks, split, reached[split])
+    if {split for split, _ in steps} == set("ab"):
+        assert output.of("watermark")[-1] == min(reached.values()) - 1
+    else:
+        assert output.of("watermark") == [], "one that has brought nothing yet is waited for"
+    watermarks.end_split(ends_first)
+    other = "ab".replace(ends_first, "")
+    if any(split == other for split, _ in steps):
+        assert output.of("watermark")[-1] == reached[other] - 1, "one that has ended is not"
+
+
+def test_a_split_that_is_idle_holds_back_nobody() -> None:
+    watermarks, output, clock = split_watermarks(idle_after_ms=100)
+    clock.now += 60
+    feed(watermarks, "a", 50)
+    clock.now += 60
+    watermarks.advance_clock(clock.now)
+    assert (output.of("watermark"), output.of("idle")) == ([49], [])
+    clock.now += 60
+    watermarks.advance_clock(clock.now)
+    assert output.of("idle") == [True], "all are"
+    feed(watermarks, "b", 40)
+    assert (output.of("watermark"), output.of("idle")) == ([49], [True, False]), "it never falls"
+    feed(watermarks, "b", 70)
+    assert output.of("watermark") == [49, 69], "the other one is idle still"
 
 
 @pytest.mark.parametrize("wrong", ["soon", None, 1.5, 1 << 70])
