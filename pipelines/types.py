@@ -57,6 +57,11 @@ class RecordType(ABC):
         except (KeyError, ValueError, TypeError, RecursionError) as error:
             raise RecordTypeError(f"{reprlib.repr(form)} is not a record type: {error}") from error
 
+    @property
+    def immutable(self) -> bool:
+        """Whether no record of this type can be changed in place. Loads the classes of a type."""
+        return all(of.immutable for _, of in self.columns())
+
     def columns(self) -> tuple[tuple[str, RecordType], ...]:
         """Name and type of each column of a record."""
         return (("value", self),)
@@ -134,6 +139,10 @@ class Scalar(RecordType):
 
     kind: ScalarKind
 
+    @property
+    def immutable(self) -> bool:
+        return True
+
     def __str__(self) -> str:
         return self.kind
 
@@ -172,6 +181,10 @@ class Scalar(RecordType):
 class Pickled(RecordType):
     """Any value, pickled into a binary column."""
 
+    @property
+    def immutable(self) -> bool:
+        return False
+
     def __str__(self) -> str:
         return "pickled"
 
@@ -206,6 +219,10 @@ class OptionalOf(RecordType):
 
     item: RecordType
 
+    @property
+    def immutable(self) -> bool:
+        return self.item.immutable
+
     def __str__(self) -> str:
         return f"{self.item} | None"
 
@@ -237,6 +254,10 @@ class ListOf(RecordType):
     """A list of values of one type."""
 
     item: RecordType
+
+    @property
+    def immutable(self) -> bool:
+        return False
 
     def __str__(self) -> str:
         return f"list[{self.item}]"
@@ -358,6 +379,12 @@ class ClassOf(_Composite):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def immutable(self) -> bool:
+        if not all(of.immutable for _, of in self.fields):
+            return False
+        return self.form == "named_tuple" or bool(self.cls.__dict__["__dataclass_params__"].frozen)
 
     @property
     def cls(self) -> type:

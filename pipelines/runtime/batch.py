@@ -6,7 +6,7 @@ made of is converted when it is first asked for, once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -52,6 +52,12 @@ class Batch:
         batch._columns, batch._record_type = self._columns, self._record_type
         batch._values = self._values
         return batch
+
+    def copied(self, copy: Callable[[Any], Any]) -> Batch:
+        """The same records, as objects of their own."""
+        if self._columns is not None and self._record_type is not None:
+            return Batch.of_columns(self.timestamp_column(), self._columns, self._record_type)
+        return self.with_values(list(map(copy, self.values)))
 
     @classmethod
     def of_columns(

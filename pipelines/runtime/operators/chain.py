@@ -1,7 +1,8 @@
 """Operators chained in one task: a tree, through which batches and times are pushed.
 
 The output of an operator leads to the operators chained behind it and to the channels of edges; so does each of its
-side outputs. Records go where their output leads, watermarks and idleness to all outputs of an operator. The clock
+side outputs. Records go where their output leads, as copies where several operators could change them; watermarks and
+idleness go to all outputs of an operator. The clock
 is told to each operator in the tree's order, after all that lies before it.
 
 When the input ends, each operator is brought to its end, on both clocks, and finished, before those behind it learn of
@@ -10,14 +11,18 @@ it: what it emits then still finds them open (`Outlet` holds END_OF_TIME back).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
 from ....schemas.types import OperatorConfig
+from ...graph.chain import output_type
 from ...graph.operators import OperatorKind, traits_of
+from ...types import PICKLED, RecordType
 from ..batch import Batch, all_of
 from ..buffers import END_OF_TIME
+from ..copies import Copy, copier_of
 from .operator import Operator
 from .watermarks import Watermarks
 
@@ -43,20 +48,39 @@ class Outlet:
         self.channels: list[Channel] = []
         self.side_operators: dict[str, list[Operator]] = {}
         self.side_channels: dict[str, list[Channel]] = {}
+        self._copies: dict[str | None, Copy] = {}
+
+    def part(self, type_of: Callable[[str | None], RecordType]) -> None:
+        """Once all consumers are there: where an output has several, each operator gets records of its own."""
+        for tag in (None, *self.side_operators):
+            operators = self.operators if tag is None else self.side_operators[tag]
+            channels = self.channels if tag is None else self.side_channels.get(tag, ())
+            if operators and len(operators) + len(channels) > 1:
+                copy = copier_of(type_of(tag))
+                if copy is not None:
+                    self._copies[tag] = copy
 
     def emit(self, batch: Batch) -> None:
         if len(batch):
-            for channel in self.channels:
-                channel.write(batch)
-            for operator in self.operators:
-                operator.process(batch)
+            self._hand_out(batch, self.channels, self.operators, self._copies.get(None))
 
     def emit_side(self, tag: str, batch: Batch) -> None:
         if len(batch):
-            for channel in self.side_channels.get(tag, ()):
-                channel.write(batch)
-            for operator in self.side_operators.get(tag, ()):
-                operator.process(batch)
+            channels, operators = self.side_channels.get(tag, ()), self.side_operators.get(tag, ())
+            self._hand_out(batch, channels, operators, self._copies.get(tag))
+
+    def _hand_out(
+        self, batch: Batch, channels: Sequence[Channel], operators: Sequence[Operator], copy: Copy | None
+    ) -> None:
+        if copy is None:
+            batches = [batch] * len(operators)
+        else:
+            # Channels keep the records until the commit, and change none. All copies come before any change.
+            batches = [batch.copied(copy) if i or channels else batch for i in range(len(operators))]
+        for channel in channels:
+            channel.write(batch)
+        for operator, own in zip(operators, batches, strict=True):
+            operator.process(own)
 
     def emit_watermark(self, watermark: int) -> None:
         if watermark != END_OF_TIME:
@@ -84,7 +108,8 @@ class OperatorChain:
     """The operators of one subtask in pre-order, and the channels that leave them.
 
     `before`: the id of the operator whose output comes in (a source, or what runs in Spark), where the operators do not
-    begin with the head of their vertex. `channels`: (operator id, tag or None, channel).
+    begin with the head of their vertex, and `before_type` the type of its records. `channels`: (operator id, tag or
+    None, channel).
     """
 
     def __init__(
@@ -93,6 +118,7 @@ class OperatorChain:
         operators: Sequence[Operator],
         channels: Iterable[tuple[str, str | None, Channel]],
         before: str | None = None,
+        before_type: RecordType = PICKLED,
     ) -> None:
         self.operators = tuple(operators)
         self.by_id: Mapping[str, Operator] = {
@@ -120,6 +146,9 @@ class OperatorChain:
                 outlet.channels.append(channel)
             else:
                 outlet.side_channels.setdefault(tag, []).append(channel)
+        self._inlet.part(lambda tag: before_type)
+        for config in configs:
+            self._outlets[config.operator_id].part(partial(output_type, config))
 
     def open(self) -> None:
         """From the end, so that an operator that emits in open() finds those behind it ready (Flink's order)."""

@@ -2,7 +2,7 @@
 
 One record comes out for each that comes in, with its timestamp. With `mini_batch`, a key that changed is emitted once
 for each commit, with the greatest timestamp of what changed it; also before a watermark is passed on, so that nothing
-held back is late behind this operator.
+held back is late behind this operator. What is emitted is a copy of what is kept, where either could be changed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ..batch import Batch
+from ..copies import copier_of
 from .functions import close_function, load, method_of, open_function, user_code
 from .keyed import KeyedOperator, Keys
 from .operator import Setup
@@ -26,6 +27,7 @@ class Running(KeyedOperator):
         self._record_type = setup.input_types[0]
         self._keys = Keys(selector, self._record_type, setup.parameters.get("key_field"))
         self._mini_batch = bool(setup.parameters.get("mini_batch"))
+        self._copy = copier_of(self._record_type)
         self._table = self.backend.value_table("~reduced", self._record_type)
         # Keys to be emitted, and the greatest timestamp of what changed them; with the changelog still to be told, too.
         self._held: dict[Any, int] = {}
@@ -49,7 +51,7 @@ class Running(KeyedOperator):
 
     def _run(self, batch: Batch) -> None:
         reduced = self._table.space()
-        reduce = self._reduce
+        reduce, copy = self._reduce, self._copy
         given: list[Any] = []
         with user_code(self._config):
             keys = self._keys.of(batch)
@@ -58,7 +60,7 @@ class Running(KeyedOperator):
                 if held is not _MISSING:
                     value = reduce(held, value)
                 reduced[key] = value
-                given.append(value)
+                given.append(value if copy is None else copy(value))
         self._table.touch(keys)
         self.output.emit(batch.with_values(given))
 
@@ -80,7 +82,11 @@ class Running(KeyedOperator):
             held, self._held = self._held, {}
             self._table.touch(held)
             reduced = self._table.space()
-            self.output.emit(Batch(list(held.values()), [reduced[key] for key in held]))
+            values = [reduced[key] for key in held]
+            if self._copy is not None:
+                with user_code(self._config):
+                    values = list(map(self._copy, values))
+            self.output.emit(Batch(list(held.values()), values))
 
 
 class Reduce(Running):

@@ -1,7 +1,7 @@
 """What windows of fixed size hold for each key: the records themselves, or what they were folded to.
 
 Records that come together are folded among themselves by pane and key before the state is touched; a pane is then
-merged into each window that it is a part of.
+merged into each window that it is a part of, as a copy where it could be changed in place.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ...types import RecordType
 from ..batch import Batch
+from ..copies import copier_of
 from ..state.backend import KeyedStateBackend
 from .column_folding import ColumnFolding
 from .folding import Folding
@@ -68,6 +69,7 @@ class FoldedContents(Contents):
         self._folding = folding
         self._columns = columns
         self._record_type = record_type
+        self._copy = copier_of(record_type)
 
     def starts(self) -> Collection[int]:
         return self._table.spaces()
@@ -119,17 +121,23 @@ class FoldedContents(Contents):
     def _merge(self, partials: dict[int, dict[Any, Any]]) -> None:
         merge = self._folding.merge
         for pane, partial in partials.items():
-            for start in self._assigner.starts(pane):
+            starts = self._assigner.starts(pane)
+            for start in starts:
+                given = partial
+                if self._copy is not None and start != starts[-1]:
+                    given = {key: self._copy(value) for key, value in partial.items()}
                 space = self._table.space(start)
-                for key, value in partial.items():
+                for key, value in given.items():
                     held = space.get(key, _MISSING)
                     space[key] = value if held is _MISSING else merge(held, value)
                 self._table.touch(partial, start)
 
     def _add_each(self, batch: Batch, panes: Ints) -> None:
         for pane, key, value in zip(panes.tolist(), self._keys.of(batch), batch.values, strict=True):
-            for start in self._assigner.starts(pane):
-                self.add_one(start, key, value)
+            starts = self._assigner.starts(pane)
+            for start in starts:
+                copy = self._copy if start != starts[-1] else None
+                self.add_one(start, key, value if copy is None else copy(value))
 
 
 class ListedContents(Contents):
@@ -145,6 +153,7 @@ class ListedContents(Contents):
         self._table = backend.list_table("~windows", record_type, namespaced=True)
         self._assigner = assigner
         self._keys = keys
+        self._copy = copier_of(record_type)
 
     def starts(self) -> Collection[int]:
         return self._table.spaces()
@@ -155,9 +164,11 @@ class ListedContents(Contents):
         for pane, key, value in zip(panes.tolist(), self._keys.of(batch), batch.values, strict=True):
             by_pane.setdefault(pane, {}).setdefault(key, []).append(value)
         for pane, by_key in by_pane.items():
-            for start in self._assigner.starts(pane):
+            starts = self._assigner.starts(pane)
+            for start in starts:
+                copy = self._copy if start != starts[-1] else None
                 for key, values in by_key.items():
-                    self._table.extend(key, values, start)
+                    self._table.extend(key, values if copy is None else list(map(copy, values)), start)
 
     def add_one(self, start: int, key: Any, value: Any) -> None:
         self._table.extend(key, (value,), start)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...functions.window import TimeWindow
 from ..batch import Batch
 from ..buffers import END_OF_TIME
+from ..copies import copier_of
 from .column_folding import ColumnFolding
 from .folding import FIELD_FUNCTIONS
 from .functions import user_code
@@ -72,17 +73,17 @@ class FixedWindows(Windowing):
     def _take_one(self, batch: Batch, index: int, time: int) -> None:
         value = batch.values[index]
         key = self._keys.of_record(value)
-        taken = False
+        taken, copy = False, None if self._assigner.tumbling else copier_of(self._record_type)
         for start in self._assigner.starts(time):
             window = TimeWindow(start, start + self._assigner.size)
             done_with = window.max_timestamp + self._lateness
             if done_with <= self._reached:
                 continue
             taken = True
-            self._contents.add_one(start, key, value)
+            self._contents.add_one(start, key, value if copy is None else copy(value))
             if window.max_timestamp <= self._reached:
                 self._next_due = min(self._next_due, done_with)
-                self._give(key, window, self._contents.of_key(start, key))
+                self._give(key, window, self._own(self._contents.of_key(start, key)))
             else:
                 self._next_due = min(self._next_due, window.max_timestamp)
         if not taken:
@@ -105,10 +106,11 @@ class FixedWindows(Windowing):
     def _fire(self, window: TimeWindow) -> None:
         contents = self._contents.of(window.start)
         if self._call_function is None:
-            self._gathering.add(window.max_timestamp, [each for _, elements in contents for each in elements])
+            given = [each for _, elements in contents for each in elements]
+            self._gathering.add(window.max_timestamp, self._own(given))
         else:
             for key, elements in contents:
-                self._give(key, window, elements)
+                self._give(key, window, self._own(elements))
 
     def _least_due(self, reached: int) -> int:
         """When a window fires next, or is done with."""

@@ -4,6 +4,9 @@ A record begins a session [time, time + gap) of its own, which becomes one with 
 (Flink's TimeWindow); so the sessions are the same whatever the order of the records. Records that are kept as they are
 belong to the session that their time lies in: nothing of them is moved when sessions become one.
 
+The sessions of a key lie apart, so that they are in order by their starts and by their ends alike. What a record or a
+time has to do with is found by bisection, among the records of a key too.
+
 For each key, the next time at which one of its sessions fires or is done with is scheduled, once; what has moved to a
 later time in between is scheduled anew when that time comes.
 """
@@ -11,6 +14,7 @@ later time in between is scheduled anew when that time comes.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, Final
@@ -43,6 +47,9 @@ class SessionWindows(Windowing):
             else self.backend.map_table("~records", TupleOf((_INT, _INT)), self._record_type)
         )
         self._number = count()
+        # In order: the starts of each key's sessions, and (time, number) of its records.
+        self._starts: dict[Any, list[int]] = {}
+        self._items: dict[Any, list[tuple[int, int]]] = {}
         self._due: list[tuple[int, bytes, int, Any]] = []
         self._scheduled: dict[Any, int] = {}
         self._tie = count()
@@ -50,9 +57,11 @@ class SessionWindows(Windowing):
     def open(self) -> None:
         super().open()
         for key in self._sessions.all_keys():
+            self._starts[key] = sorted(self._sessions.get(key))
             self._schedule_next(key, self._reached)
         if self._records is not None:
-            numbers = [number for key in self._records.all_keys() for _, number in self._records.get(key)]
+            self._items = {key: sorted(self._records.get(key)) for key in self._records.all_keys()}
+            numbers = [number for items in self._items.values() for _, number in items]
             self._number = count(max(numbers, default=-1) + 1)
 
     def _take(self, batch: Batch, times: Ints) -> None:
@@ -65,21 +74,32 @@ class SessionWindows(Windowing):
 
     def _take_one(self, key: Any, time: int, timestamp: int, value: Any) -> None:
         sessions: Mapping[int, tuple[int, Any]] = self._sessions.get(key)
+        starts = self._starts.get(key)
+        if starts is None:
+            starts = self._starts[key] = []
         start, end = time, time + self._gap
-        met = [s for s, (e, _) in sessions.items() if s <= end and e >= time] if sessions else ()
-        for s in met:
-            start, end = min(start, s), max(end, sessions[s][0])
+        first = stop = bisect_right(starts, end)
+        while first and sessions[starts[first - 1]][0] >= time:
+            first -= 1
+        met = starts[first:stop]
+        if met:
+            start, end = min(start, met[0]), max(end, sessions[met[-1]][0])
         last, reached = end - 1, self._reached
         if last + self._lateness <= reached:
             self._too_late(timestamp, value)
+            if not starts:
+                del self._starts[key]
             return
-        folded = self._fold([sessions[s][1] for s in sorted(met)], value)
+        folded = self._fold([sessions[s][1] for s in met], value)
         for s in met:
             if s != start:
                 self._sessions.remove(key, s)
+        starts[first:stop] = (start,)
         self._sessions.put(key, start, (end, folded))
         if self._records is not None:
-            self._records.put(key, (time, next(self._number)), value)
+            item = time, next(self._number)
+            insort(self._items.setdefault(key, []), item)
+            self._records.put(key, item, value)
         if last <= reached:
             self._schedule(key, last + self._lateness)
             window = TimeWindow(start, end)
@@ -101,14 +121,11 @@ class SessionWindows(Windowing):
 
     def _elements(self, key: Any, window: TimeWindow, folded: Any) -> Sequence[Any]:
         if self._folding is not None:
-            return (self._folding.result(folded),)
+            return self._own((self._folding.result(folded),))
         assert self._records is not None
-        inside = [
-            (number, record)
-            for (time, number), record in self._records.get(key).items()
-            if window.start <= time < window.end
-        ]
-        return [record for _, record in sorted(inside, key=lambda each: each[0])]
+        records, items = self._records.get(key), self._items[key]
+        first, stop = _between(items, window)
+        return self._own([records[item] for item in sorted(items[first:stop], key=lambda item: item[1])])
 
     def _advance(self, before: int, reached: int) -> None:
         due = self._due
@@ -124,29 +141,49 @@ class SessionWindows(Windowing):
 
     def _come_to(self, key: Any, time: int, before: int) -> None:
         """Fires and removes what is due for a key at this time."""
-        due = [(s, e, folded) for s, (e, folded) in self._sessions.get(key).items() if e - 1 <= time]
-        for start, end, folded in due:  # one that fires, and others that have been late long enough
-            window, last = TimeWindow(start, end), end - 1
-            if last == time and last > before:
-                self._give(key, window, self._elements(key, window, folded))
-            if last + self._lateness <= time:
-                self._sessions.remove(key, start)
-                self._forget(key, window)
+        sessions, starts = self._sessions.get(key), self._starts[key]
+        place = bisect_right(starts, time) - 1
+        if time > before and place >= 0 and sessions[starts[place]][0] - 1 == time:
+            end, folded = sessions[starts[place]]
+            window = TimeWindow(starts[place], end)
+            self._give(key, window, self._elements(key, window, folded))
+        done = 0  # late for long enough
+        while done < len(starts) and sessions[starts[done]][0] - 1 + self._lateness <= time:
+            start = starts[done]
+            self._forget(key, TimeWindow(start, sessions[start][0]))
+            self._sessions.remove(key, start)
+            done += 1
+        del starts[:done]
+        if not starts:
+            del self._starts[key]
 
     def _forget(self, key: Any, window: TimeWindow) -> None:
         if self._records is not None:
-            for item in [item for item in self._records.get(key) if window.start <= item[0] < window.end]:
+            items = self._items[key]
+            first, stop = _between(items, window)
+            for item in items[first:stop]:
                 self._records.remove(key, item)
+            del items[first:stop]
+            if not items:
+                del self._items[key]
 
     def _schedule_next(self, key: Any, reached: int) -> None:
-        times = []
-        for end, _ in self._sessions.get(key).values():
-            times.append(end - 1 if end - 1 > reached else end - 1 + self._lateness)
-        if times:
-            self._schedule(key, min(times))
+        starts, sessions = self._starts.get(key), self._sessions.get(key)
+        if not starts:
+            return
+        fired = bisect_right(starts, reached, key=lambda start: sessions[start][0] - 1)
+        times = [sessions[starts[0]][0] - 1 + self._lateness] if fired else []
+        if fired < len(starts):
+            times.append(sessions[starts[fired]][0] - 1)
+        self._schedule(key, min(times))
 
     def _schedule(self, key: Any, time: int) -> None:
         known = self._scheduled.get(key)
         if known is None or time < known:
             self._scheduled[key] = time
             heapq.heappush(self._due, (time, key_bytes(key), next(self._tie), key))
+
+
+def _between(items: Sequence[tuple[int, int]], window: TimeWindow) -> tuple[int, int]:
+    """Where the records of a window begin, and end."""
+    return bisect_left(items, (window.start, -1)), bisect_left(items, (window.end, -1))

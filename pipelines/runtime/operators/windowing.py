@@ -10,7 +10,7 @@ window has fired belongs to the window that is open at the clock, for a total mu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from ...functions.window import TimeWindow
 from ..batch import Batch
 from ..buffers import NO_WATERMARK
+from ..copies import copier_of
 from ..state.handles import KeyedStates
 from .contexts import Clocks, FunctionContext, processing_time
 from .folding import Folding, folding_of
@@ -51,6 +52,8 @@ class Windowing(KeyedOperator):
             self._folding = folding_of(aggregation, self._aggregator, self._record_type, field)
         if aggregation == "aggregate":
             self._folded_type = setup.type_of("accumulator_type")
+        # Windows that may fire again keep what they gave.
+        self._kept_copy = copier_of(self._folded_type) if self._lateness else None
         self._gathering = Gathering()
         clocks = Clocks(setup, self.backend, "a window function is called when its window fires")
         self._context = FunctionContext(clocks, self._gathering)
@@ -124,6 +127,10 @@ class Windowing(KeyedOperator):
             self._gathering.add_side(self._late_tag, timestamp, value)
         else:
             self._setup.context.accumulator(LATE_RECORDS_DROPPED).inc()
+
+    def _own(self, elements: Sequence[Any]) -> Sequence[Any]:
+        """What a window holds, to be given away."""
+        return elements if self._kept_copy is None else list(map(self._kept_copy, elements))
 
     def _give(self, key: Any, window: TimeWindow, elements: Iterable[Any]) -> None:
         """Emits what follows from a window of a key. `elements`: its records, or the result of their aggregation."""

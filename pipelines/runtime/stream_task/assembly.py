@@ -88,7 +88,11 @@ class Assembly:
             (source_operator(self.vertex, edge).operator_id, edge.output_tag, channel)
             for edge, channel in zip(deployment.outputs, channels, strict=True)
         ]
-        chain = OperatorChain(parts.rest, operators, outputs, None if before is None else before.operator_id)
+        chain = (
+            OperatorChain(parts.rest, operators, outputs)
+            if before is None
+            else OperatorChain(parts.rest, operators, outputs, before.operator_id, output_type(before))
+        )
         if kafka is not None:
             chain.read_splits(kafka.places)
         source: tuple[str, Source] | None = None
