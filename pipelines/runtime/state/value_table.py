@@ -17,7 +17,11 @@ _MISSING: Final = object()
 
 
 class ValueTable(StateTable):
-    """Namespace -> key -> value. In a space, keys are in the order in which they came, also when restored."""
+    """Namespace -> key -> value.
+
+    In a namespace that is dropped as a whole, keys are in the order in which they came, also when restored; one that
+    was removed by itself and set again may be elsewhere then.
+    """
 
     def __init__(
         self, name: str, key_type: RecordType, value_type: RecordType, max_parallelism: int, namespaced: bool
