@@ -106,6 +106,19 @@ class Queries:
         run.stopping = threading.Thread(target=work, name=f"stop-{run.number}", daemon=True)
         run.stopping.start()
 
+    def when_stopped(self, run: QueryRun | None, then: Callable[[], None]) -> None:
+        """Posts `then` when a query that is being stopped has; calls it at once where there is none."""
+        stopping = None if run is None else run.stopping
+        if stopping is None:
+            then()
+            return
+
+        def work() -> None:
+            stopping.join()
+            self._post(then)
+
+        threading.Thread(target=work, name="awaiting-stop", daemon=True).start()
+
     def _start(self, run: QueryRun, begin: Begin, hand_over: HandOver, pace: Pace) -> Query:
         self._settled.wait()
         spark, bulk = self._spark, self._bulk

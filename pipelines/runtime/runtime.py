@@ -634,8 +634,9 @@ class TaskRuntime:
             return
         deployment.over.set()
         if run is None or run.query is None:
-            # Its query, if there is one, is on its way, and is stopped when it arrives.
-            self._forget(execution)
+            # Its query, if there is one, is on its way, and is stopped when it arrives. The one before may run still.
+            before = None if run is None else run.predecessor
+            self._queries.when_stopped(before, lambda: self._forget(execution))
         else:
             self._queries.stop(run, lambda: self._stopped(deployment, execution))
 
