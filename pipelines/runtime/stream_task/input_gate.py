@@ -5,13 +5,15 @@ Rules:
    buffer was lost, and the task must not go on. An attempt that goes on in another process, because its
    TaskExecutor was restarted, begins at 0 again: it has fenced itself, and what it had not committed is gone.
 2. A tick, which tells the time outside of transactions, has the number of the next buffer, and takes no number. It may
-   get lost, come late, or be a fenced attempt's: one that is not the sender's latest word counts for nothing.
+   get lost, come late, or be a fenced attempt's: one that is not the sender's latest word counts for nothing. To a gate
+   that has heard nothing else from the attempt it tells the time, but not which number follows.
 3. The watermark is the least of all senders that are not idle, and never falls; a sender that has not spoken yet holds
    it. If all that have not ended are idle, so is the subtask.
 4. The clock is the least of all senders that have not ended.
 5. When all senders have ended, the input has, and both are at END_OF_TIME.
 
-What cannot be heard again after a restart is who has ended: it is committed with the positions.
+What cannot be heard again after a restart is who has ended: it is committed with the positions. All else is
+repeated.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class _Sender:
 
     def __init__(self, ended: bool) -> None:
         self.watermark = self.clock = NO_WATERMARK
-        self.attempt = self.sequence = -1
+        self.attempt = -1
+        self.sequence: int | None = None
         self.idle = False
         self.ended = ended
 
@@ -71,7 +74,11 @@ class InputGate:
         if header.attempt != sender.attempt:
             if header.tick and header.attempt < sender.attempt:
                 return False
-            sender.attempt, sender.sequence = header.attempt, header.sequence - 1
+            sender.attempt, sender.sequence = header.attempt, None
+        if sender.sequence is None:
+            if not header.tick:
+                sender.sequence = header.sequence
+            return True
         expected = sender.sequence + 1
         if header.tick:
             if header.sequence < expected:

@@ -119,6 +119,12 @@ def test_a_tick_that_is_not_the_latest_word_counts_for_nothing() -> None:
     assert gate.admits(0, 9, Header(1, 1, 2, 9, 9)), "a tick takes no number"
 
 
+def test_what_a_successor_hears_first_may_be_a_tick_that_is_late() -> None:
+    gate = fresh()
+    pass_through(gate, [Header(1, 0, 3, 5, 5, tick=True), Header(1, 0, 7, 6, 6), Header(1, 0, 8, 7, 7)])
+    assert not gate.admits(0, 3, Header(1, 0, 8, 9, 9, tick=True))
+
+
 @pytest.mark.parametrize("tick", [False, True])
 def test_a_gap_in_a_senders_numbers_is_an_error(tick: bool) -> None:
     gate = fresh()
