@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -13,7 +13,7 @@ from ...graph.operators import traits_of
 from ...graph.physical_plan import changelog_topic, channel_topic, has_changelog
 from ..accumulators import Accumulators
 from ..buffers import BufferCodec
-from ..clocks import clocked_edges, goes_by_clock
+from ..clocks import NEVER, ClockDemand, demand_of, edge_demands, timed_edges
 from ..deployment import VertexDeployment, vertex_of
 from ..operators.build import build_operator
 from ..operators.chain import OperatorChain
@@ -61,7 +61,8 @@ class Assembly:
         self._attempt = attempt
         self._transaction = transaction
         self._wall_clock = wall_clock
-        self._clocked = clocked_edges(self._graph)
+        self._demands = edge_demands(self._graph)
+        self._timed = timed_edges(self._graph)
         self.accumulators = Accumulators()
         self._contexts: list[TaskContext] = []
         names = deployment.cluster, deployment.job_id
@@ -112,7 +113,7 @@ class Assembly:
             gate=self._gate(progress) if parts.source is None else None,
             source=source,
             ends=None if kafka is None else kafka.ends,
-            clocked=any(map(goes_by_clock, parts.rest)) or any(channel.clocked for channel in channels),
+            demand=self._demand(channels),
         )
 
     def source_setup(
@@ -158,6 +159,14 @@ class Assembly:
             wall_clock=self._wall_clock,
         )
 
+    def _demand(self, channels: Iterable[ChannelWriter]) -> ClockDemand:
+        demand = NEVER
+        for config in self.parts.rest:
+            demand |= demand_of(config)
+        for channel in channels:
+            demand |= channel.demand
+        return demand
+
     def _gate(self, progress: Progress) -> InputGate:
         senders = [self._result(edge).producers_of(self._subtask) for edge in self._deployment.inputs]
         return InputGate(senders, progress.ended)
@@ -191,7 +200,8 @@ class Assembly:
             reachable,
             subtask=self._subtask,
             attempt=self._attempt,
-            clocked=edge.data_set_id in self._clocked,
+            demand=self._demands[edge.data_set_id],
+            timed=edge.data_set_id in self._timed,
         )
 
     def _result(self, edge: JobEdge) -> IntermediateResult:

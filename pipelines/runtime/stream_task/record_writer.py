@@ -7,6 +7,9 @@ Time is told with the records. Where none are sent, it is told by *ticks*: buffe
 transactions, which may get lost. A transaction takes several round trips and markers on every partition; a tick is one
 small message. Before the first numbered buffer of an attempt on a partition, and for the end, time is told within a
 transaction.
+
+What a tick said may have been lost, and a receiver that was restarted has forgotten it. So time and idleness are
+repeated now and then while nothing new is to be told; where every step of processing time counts, it goes on by itself.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import msgspec
 from ...types import RecordType
 from ..batch import Batch, all_of
 from ..buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header
+from ..clocks import ALWAYS, ClockDemand
 from .partitioning import Partition
 
 BUFFER_LIMIT = 900_000
@@ -35,8 +39,8 @@ class Outgoing(msgspec.Struct, frozen=True):
 class ChannelWriter:
     """The records of one outgoing edge of one subtask's attempt; see chain.Channel.
 
-    `partitions`: those that this subtask reaches. `clocked`: whether anybody behind the edge goes by processing time,
-    so that it has to be told when there are no records.
+    `partitions`: those that this subtask reaches. `demand`, `timed`: of which steps of processing time somebody behind
+    the edge has to be told when there are no records, and whether anybody there goes by event time.
     """
 
     def __init__(
@@ -48,22 +52,26 @@ class ChannelWriter:
         *,
         subtask: int,
         attempt: int,
-        clocked: bool = True,
+        demand: ClockDemand = ALWAYS,
+        timed: bool = True,
     ) -> None:
         self.topic = topic
-        self.clocked = clocked
+        self.demand = demand
         self.pending = 0
         """Records written since the last flush."""
         self._codec = BufferCodec(record_type)
         self._partition = partition
         self._subtask = subtask
         self._attempt = attempt
+        self._repeatable = (timed or bool(demand)) and not demand.always
         self._pending: dict[int, list[Batch]] = {each: [] for each in partitions}
         self._sequences = dict.fromkeys(partitions, 0)
         self._watermark = NO_WATERMARK
         self._idle = False
         self._told = NO_WATERMARK, NO_WATERMARK, False
         """Watermark, clock and idleness that every partition has been told."""
+        self._spoken = False
+        """Whether anything that somebody goes by was ever among that."""
 
     def write(self, batch: Batch) -> None:
         """Distributes records. Raises UserCodeError where the key selector or partitioner does."""
@@ -82,7 +90,14 @@ class ChannelWriter:
     def is_behind(self, clock: int) -> bool:
         """Whether there is something of time to tell that somebody wants to know."""
         watermark, told_clock, idle = self._told
-        return self._watermark > watermark or self._idle is not idle or (self.clocked and clock > told_clock)
+        if self._watermark > watermark or self._idle is not idle:
+            return True
+        return self.demand.wants(told_clock, clock)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether there is something of time to be told again, as somebody may have missed it."""
+        return self._repeatable and self._spoken
 
     @property
     def known(self) -> bool:
@@ -95,7 +110,7 @@ class ChannelWriter:
         Raises RecordTypeError for a value that is not of the channel's type.
         """
         if tell_all:
-            self._told = self._watermark, clock, self._idle
+            self._note_told(clock)
         elif not self.pending:
             return
         for partition, batches in self._pending.items():
@@ -112,10 +127,14 @@ class ChannelWriter:
 
     def ticks(self, clock: int) -> Iterator[Outgoing]:
         """Tells every partition the time, when nothing is pending and all that was flushed is committed."""
-        self._told = self._watermark, clock, self._idle
+        self._note_told(clock)
         for partition in self._pending:
             header = self._header(partition, clock, tick=True)
             yield Outgoing(self.topic, partition, bytes(header))
+
+    def _note_told(self, clock: int) -> None:
+        self._told = self._watermark, clock, self._idle
+        self._spoken = self._spoken or self._idle or self._watermark > NO_WATERMARK or bool(self.demand)
 
     def _header(self, partition: int, clock: int, *, ends: bool = False, tick: bool = False) -> Header:
         return Header(
@@ -145,17 +164,30 @@ class RecordWriter:
         """Whether a channel is to be told the time."""
         return any(channel.is_behind(clock) for channel in self.channels)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a channel is to be told the time again, now and then."""
+        return any(channel.repeats for channel in self.channels)
+
     def flush(self, clock: int, *, ends: bool = False, tell_all: bool = False) -> Iterator[Outgoing]:
         """As ChannelWriter.flush, for every outgoing edge."""
         for channel in self.channels:
             yield from channel.flush(clock, ends=ends, tell_all=tell_all)
 
     def tell(
-        self, clock: int, tick: Callable[[str, int, bytes], None], send: Callable[[str, int, bytes], None]
+        self,
+        clock: int,
+        tick: Callable[[str, int, bytes], None],
+        send: Callable[[str, int, bytes], None],
+        *,
+        again: bool = False,
     ) -> None:
-        """Tells the channels that are behind the time: by ticks where these count, else within the transaction."""
+        """Tells the channels that are behind the time: by ticks where these count, else within the transaction.
+
+        `again`: also those that may have missed it.
+        """
         for channel in self.channels:
-            if channel.is_behind(clock):
+            if channel.is_behind(clock) or (again and channel.repeats):
                 by, buffers = (
                     (tick, channel.ticks(clock))
                     if channel.known and not channel.pending

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from ..buffers import NO_WATERMARK
+from ..clocks import NEVER
 from ..failures import TaskError
 from ..protocol import BUFFER, RECORDS, SKIPPED, SKIPPING, Counted, Notice, Switch, Switched
 from ..settings import Settings
@@ -24,11 +26,16 @@ MUCH: Final = 100_000
 POLL_LIMIT: Final = 10_000
 """Records that a source is asked for at once: between two polls commands are heard."""
 
+RECOMMIT_S: Final = 3600.0
+"""How often positions are committed that do not move: brokers forget them after `offsets.retention.minutes`."""
 _FOREVER_S: Final = 3600.0
 _COUNT_INTERVAL_S: Final = 1.0
 """How often counts are told at most: nobody asks for them more often than heartbeats are sent."""
 _PASSED_ON: Final = 0.25
 """Time that was told by others is passed on after this part of the interval at which sources tell it."""
+
+_REPEATED: Final = 10
+"""Time that is not news is told again at this many times the interval at which sources tell it."""
 
 
 class WallClock:
@@ -61,14 +68,19 @@ class Run:
         self._notify = notify
         source = assembly.parts.source is not None
         self._polls = source and assembly.through_spark is None
-        self._ticks = source and subtask.clocked
+        self._demand = subtask.demand if source else NEVER
+        """Of the wall clock: others are told the time by those who send to them."""
+        self._clock_read = NO_WATERMARK
         self._tick_interval = settings.watermark_interval_ms / 1000 * (1 if source else _PASSED_ON)
+        self._repeat_interval = settings.watermark_interval_ms / 1000 * _REPEATED
         self._idle_commit_interval = settings.idle_commit_interval_ms / 1000
         self._pacing = Pacing(settings.commit_interval_ms / 1000)
         self._query = 0
         self._poll_at = 0.0
         self._told_at = 0.0
+        self._repeated_at = time.monotonic()
         self._counted_at = 0.0
+        self._recommitted_at = time.monotonic()
         self._uncounted = False
         self._commits = 0
         self._dirty_since: float | None = None
@@ -141,6 +153,9 @@ class Run:
         """Commits, tells the time, or tells what was counted, if that is due."""
         task = self._task
         now = time.monotonic()
+        if now >= self._recommitted_at + RECOMMIT_S:
+            self._recommitted_at = now
+            task.recommit()
         self._dirty_since = (self._dirty_since or now) if task.dirty else None
         self._moved_since = (self._moved_since or now) if task.moved else None
         if now >= self._next_count():
@@ -153,13 +168,17 @@ class Run:
     def _tick(self, now: float) -> None:
         self._told_at = now
         self._read_clock()
-        if self._task.is_behind and not self._task.tell_time():
+        again = now >= self._next_repeat()
+        if again:
+            self._repeated_at = now
+        if (again or self._task.is_behind) and not self._task.tell_time(again=again):
             self._commit(tell_all=True)
 
     def _read_clock(self) -> None:
-        if self._ticks:
+        if self._demand:
             # A record that is polled later has this millisecond's time, or a later one.
-            self._task.advance_clock(self._wall_clock() - 1)
+            self._clock_read = self._wall_clock() - 1
+            self._task.advance_clock(self._clock_read)
 
     def _next(self, now: float) -> float:
         """When there is something to do if nothing comes in."""
@@ -176,9 +195,17 @@ class Run:
         return due
 
     def _next_tick(self) -> float:
-        if self._ticks or self._task.is_behind:
-            return self._told_at + self._tick_interval
-        return float("inf")
+        due = self._next_repeat()
+        if self._demand.always or self._task.is_behind:
+            return min(due, self._told_at + self._tick_interval)
+        awaited = self._demand.next_after(self._clock_read)
+        if awaited is None:
+            return due
+        missing_ms = awaited + 1 - self._wall_clock()
+        return min(due, time.monotonic() + missing_ms / 1000) if missing_ms > 0 else 0.0
+
+    def _next_repeat(self) -> float:
+        return self._repeated_at + self._repeat_interval if self._task.repeats else float("inf")
 
     def _commit(self, *, tell_all: bool = False, ends: bool = False) -> None:
         began = time.monotonic()

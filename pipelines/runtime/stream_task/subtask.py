@@ -16,6 +16,7 @@ from typing import Final
 from ..accumulators import CHANGELOG_KEY, Accumulators
 from ..batch import Batch
 from ..buffers import END_OF_TIME, NO_WATERMARK, BufferCodec
+from ..clocks import ClockDemand
 from ..failures import TaskError
 from ..operators.chain import OperatorChain
 from .input_gate import InputGate
@@ -48,7 +49,7 @@ class Subtask:
         gate: InputGate | None,
         source: tuple[str, Source] | None,
         ends: Mapping[tuple[int, int], int] | None,
-        clocked: bool,
+        demand: ClockDemand,
     ) -> None:
         """`gate` is None for sources. `ends`: the end of a bounded Kafka source, by (input, partition)."""
         self._chain = chain
@@ -69,8 +70,8 @@ class Subtask:
         self._finished = False
         self._watermark = self._clock = NO_WATERMARK
         self._idle = False
-        self.clocked = clocked
-        """Whether anything here or behind goes by processing time."""
+        self.demand = demand
+        """When anything here or behind goes by processing time."""
         self.records_in = 0
         self.records_out = 0
         """Of those that are committed."""
@@ -229,11 +230,19 @@ class Subtask:
         """Whether channels are to be told the time."""
         return self._writer.is_behind(self._clock)
 
-    def tell_time(self) -> bool:
-        """Tells the channels the time if nothing else is to be sent; False where that takes a commit."""
+    @property
+    def repeats(self) -> bool:
+        """Whether channels are to be told event time again, now and then."""
+        return self._writer.repeats
+
+    def tell_time(self, *, again: bool = False) -> bool:
+        """Tells the channels the time if nothing else is to be sent; False where that takes a commit.
+
+        `again`: also what they have been told already.
+        """
         if self.dirty:
             return False
-        self._writer.tell(self._clock, self._transaction.tell, self._send)
+        self._writer.tell(self._clock, self._transaction.tell, self._send, again=again)
         return not self._transaction.active
 
     def commit(self, *, tell_all: bool = False) -> bool:
@@ -261,6 +270,12 @@ class Subtask:
         for operator in self._chain.operators:
             operator.committed()
         return True
+
+    def recommit(self) -> None:
+        """Every position is to be committed again, moved or not: brokers forget those that were not for long."""
+        self._positions.move_all()
+        if not self.moved and self._source is None and not self._transaction.active:
+            self._transaction.commit(())
 
     def close(self) -> None:
         """Closes operators and source, whatever goes wrong with one. Raises the first error."""

@@ -1,4 +1,4 @@
-"""The small parts: frames, the mailbox, pacing, settings, how a vertex is divided, and who goes by the clock."""
+"""The small parts: frames, the mailbox, pacing, settings, and how a vertex is divided."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.clocks import clocked_edges
 from tailrace.pipelines.runtime.frames import FrameReader, frame
 from tailrace.pipelines.runtime.settings import ExecutionMode, Settings
 from tailrace.pipelines.runtime.stream_task.mailbox import (
@@ -23,7 +22,7 @@ from tailrace.pipelines.runtime.stream_task.mailbox import (
 )
 from tailrace.pipelines.runtime.stream_task.pacing import LONGEST_S, SHARE, Pacing
 from tailrace.pipelines.runtime.vertex import parts_of
-from tailrace.schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Partitioner
+from tailrace.schemas.types import JobEdge, JobVertex, OperatorConfig, Partitioner
 
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
@@ -167,35 +166,3 @@ def test_the_plain_stateless_line_from_the_head_runs_in_spark(
     assert [
         each for each in parts.rest if each.upstream == (before.operator_id if before else None)
     ] or not parts.rest
-
-
-def test_processing_time_is_told_where_something_behind_goes_by_it() -> None:
-    def vertex(name: str, kind: str, **parameters: object) -> JobVertex:
-        return JobVertex(
-            vertex_id=name, name=name, operators=(operator(kind, None, **parameters),), parallelism=1,
-            max_parallelism=128, slot_sharing_group="default",
-        )  # fmt: skip
-
-    def edge(source: str, target: str) -> JobEdge:
-        return JobEdge(
-            data_set_id=f"{source}-{target}", source_vertex_id=source, target_vertex_id=target,
-            partitioner=Partitioner.HASH, code=b"",
-        )  # fmt: skip
-
-    graph = JobGraph(
-        name="j",
-        vertices=(
-            vertex("source", "collection"),
-            vertex("map", "map"),
-            vertex("event", "window", assigner={"time": "event"}),
-            vertex("processing", "window", assigner={"time": "processing"}),
-            vertex("print", "print"),
-        ),
-        edges=(
-            edge("source", "map"),
-            edge("map", "event"),
-            edge("map", "processing"),
-            edge("processing", "print"),
-        ),
-    )
-    assert clocked_edges(graph) == {"source-map", "map-processing"}

@@ -15,6 +15,7 @@ from tailrace.pipelines.graph.execution_graph import IntermediateResult
 from tailrace.pipelines.graph.key_groups import subtask_of
 from tailrace.pipelines.runtime.batch import Batch
 from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header
+from tailrace.pipelines.runtime.clocks import ALWAYS, NEVER, ClockDemand
 from tailrace.pipelines.runtime.failures import UserCodeError
 from tailrace.pipelines.runtime.stream_task import partitioning
 from tailrace.pipelines.runtime.stream_task.partitioning import partition_of
@@ -51,13 +52,13 @@ def writer(
     senders: int = 1,
     subtask: int = 0,
     of: RecordType = PAIR,
-    clocked: bool = True,
+    demand: ClockDemand = ALWAYS,
 ) -> ChannelWriter:
     reachable = IntermediateResult(joined, senders, partitions, range(senders)).partitions_of(subtask)
     partition = partition_of(
         joined, of, reachable=reachable, partitions=partitions, max_parallelism=128, subtask=subtask
     )
-    return ChannelWriter("channel", of, partition, reachable, subtask=subtask, attempt=4, clocked=clocked)
+    return ChannelWriter("channel", of, partition, reachable, subtask=subtask, attempt=4, demand=demand)
 
 
 def batch_of(values: list[tuple[str, int]], form: str, timestamp: int = 0) -> Batch:
@@ -193,10 +194,10 @@ def test_each_channel_has_its_own_event_time() -> None:
     assert [(header.watermark, header.clock) for header in headers] == [(5, 7), (9, 7)]
 
 
-@pytest.mark.parametrize("clocked", [True, False])
-def test_processing_time_is_told_only_where_somebody_goes_by_it(clocked: bool) -> None:
-    target = writer(edge(Partitioner.HASH), 2, clocked=clocked)
-    assert target.is_behind(1000) is clocked
+@pytest.mark.parametrize("demand", [ALWAYS, NEVER])
+def test_processing_time_is_told_only_where_somebody_goes_by_it(demand: ClockDemand) -> None:
+    target = writer(edge(Partitioner.HASH), 2, demand=demand)
+    assert target.is_behind(1000) is bool(demand)
     target.advance_watermark(3)
     assert target.is_behind(NO_WATERMARK)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -165,28 +166,40 @@ def test_a_source_is_polled_to_its_end(start: Callable[[Task], Task]) -> None:
     assert (task.end, task.printed()) == (None, 25_000)
 
 
-def clocked() -> JobGraph:
+def windows(milliseconds: int) -> JobGraph:
     env = environment()
     words = env.from_collection(["unused"], str).rebalance().filter(lambda word: word != "no")
-    words.key_by(lambda word: word).window(TumblingProcessingTimeWindows.of(seconds=1)).reduce(
-        lambda a, b: a
-    ).print()
-    return env.get_job_graph("clocked")
+    assigner = TumblingProcessingTimeWindows.of(milliseconds=milliseconds)
+    words.key_by(lambda word: word).window(assigner).reduce(lambda a, b: a).print()
+    return env.get_job_graph("windows")
 
 
-def test_time_is_passed_on_without_transactions(start: Callable[[Task], Task]) -> None:
-    task = start(Task(clocked(), 1, watermark_interval_ms=1))
-    task.hand_over(buffer(0, ["a"], clock=1))
-    task.wait(lambda: len(task.headers()) == 1)
-    for clock in range(2, 6):
-        task.hand_over(buffer(clock - 1, [], clock=clock))
-        task.wait(lambda clock=clock: task.headers()[-1].clock == clock)  # type: ignore[misc]
+def test_time_is_passed_on_without_transactions_when_a_window_ends(start: Callable[[Task], Task]) -> None:
+    task = start(Task(windows(10), 1, watermark_interval_ms=1))
+    task.hand_over(buffer(0, ["a"], clock=8))
+    task.wait(lambda: len(task.headers()) > 0)
+    for offset, clock in enumerate((9, 18, 19, 25, 35), 1):
+        task.hand_over(buffer(offset, [], clock=clock))
+    task.wait(lambda: task.headers()[-1].clock == 35)
     first, *ticks = task.headers()
     assert not first.tick
     assert all(each.tick and each.sequence == 1 for each in ticks)
-    task.hand_over(buffer(5, ["b"], clock=6))
-    task.wait(lambda: not task.headers()[-1].tick)
+    task.hand_over(buffer(6, ["b"], clock=36))
+    task.wait(lambda: task.headers()[-1].clock == 36 and not task.headers()[-1].tick)
     assert task.headers()[-1].sequence == 1
+
+
+def test_a_source_tells_the_time_when_a_window_ends(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    numbers = env.generate(lambda index: index, rate_per_second=0.001)
+    windowed = numbers.key_by(lambda number: number).window(TumblingProcessingTimeWindows.of(milliseconds=50))
+    windowed.reduce(lambda a, b: a).print()
+    task = start(Task(env.get_job_graph("clock"), 0, watermark_interval_ms=1_000_000))
+    task.wait(lambda: sum(each.tick for each in task.headers()) >= 3)
+    clocks = [each.clock for each in task.headers() if each.tick]
+    assert all((a + 1) // 50 < (b + 1) // 50 for a, b in pairwise(clocks)), (
+        "each step is over the end of a window"
+    )
 
 
 def test_who_goes_by_no_clock_is_told_of_none(start: Callable[[Task], Task]) -> None:
