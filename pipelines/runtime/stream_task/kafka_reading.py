@@ -2,8 +2,9 @@
 
 Partitions are found when an attempt opens. What the group of the subtask has committed counts; a subtask that has
 committed nothing resolves where it begins, and a bounded one also where it ends, and commits that before its first
-record: later attempts must not see another `latest`. The end travels in the metadata of every offset that is committed,
-as the senders that have ended do on channels.
+record: later attempts must not see another `latest`. One that finds nothing to read commits that, at the first
+partition of all, which is another one's: what is added later it reads from its first record. The end travels in the
+metadata of every offset that is committed, as the senders that have ended do on channels.
 
 An end is the offset after the last record that a reader of committed records can see now. Control records, aborted and
 compacted ones occupy offsets too, so it is found by reading the tail of the partition to its end, and not by counting
@@ -23,7 +24,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from ..failures import TaskError
 from ..kafka_source import KafkaSource, StartingMode
 from .kafka import group_consumer
-from .progress import read_end, write_end
+from .progress import SETTLED, read_end, write_end
 from .restore import read_committed
 from .transaction import ConsumedOffset
 
@@ -46,6 +47,8 @@ class KafkaReading(msgspec.Struct, frozen=True):
     """Of a bounded source."""
     settled: tuple[ConsumedOffset, ...]
     """What was resolved just now, and is to be committed before the first record."""
+    mark: ConsumedOffset | None
+    """What is committed for a subtask that reads nothing."""
 
 
 def settle(
@@ -55,15 +58,18 @@ def settle(
     counts = {topic: _partitions(consumer, topic, bootstrap_servers) for topic in source.topics}
     places = source.partitions_of(counts, subtask, parallelism)
     index = {topic: i for i, topic in enumerate(source.topics)}
-    known = {
+    mark = ConsumedOffset(source.topics[0], 0, 0, SETTLED)
+    asked = [*places, *(() if (0, 0) in places else ((0, 0),))]
+    committed = {
         (index[each.topic], each.partition): each
-        for each in read_committed(consumer, [(source.topics[i], partition) for i, partition in places])
+        for each in read_committed(consumer, [(source.topics[i], partition) for i, partition in asked])
     }
+    known = {place: each for place, each in committed.items() if place in places}
     positions = {place: each.offset for place, each in known.items()}
     ends = {place: _end_of(each) for place, each in known.items()} if source.bounded else None
     fresh: dict[Place, int] = {}
     unknown = [place for place in places if place not in known]
-    if not known:
+    if not committed:
         fresh = _Resolving(consumer, bootstrap_servers, source).starts(unknown)
         if ends is not None:
             ends = {place: _end(consumer, source.topics[place[0]], place[1], fresh[place]) for place in fresh}
@@ -75,7 +81,9 @@ def settle(
         )
         for (i, partition), offset in fresh.items()
     )
-    return KafkaReading(source.topics, {**positions, **fresh}, ends, settled)
+    if not committed and not places:
+        settled = (mark,)
+    return KafkaReading(source.topics, {**positions, **fresh}, ends, settled, None if places else mark)
 
 
 def _end_of(committed: ConsumedOffset) -> int:

@@ -43,6 +43,10 @@ class InputPositions:
         """(input, partition, next offset) of those that have moved since `settle`."""
         return [(i, partition, self._next[i, partition]) for i, partition in sorted(self._moved)]
 
+    def move_all(self) -> None:
+        """All are to be committed, whether they have moved or not."""
+        self._moved.update(self._next)
+
     def settle(self) -> None:
         """What has moved is committed."""
         self._moved.clear()

@@ -17,6 +17,8 @@ from .transaction import ConsumedOffset
 
 _PREFIX: Final = "ended="
 _END: Final = "end="
+SETTLED: Final = "settled"
+"""Metadata of a subtask that has settled that it reads nothing, at a partition that is not its own."""
 
 
 class Progress(msgspec.Struct, frozen=True):

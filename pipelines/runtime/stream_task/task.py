@@ -110,6 +110,7 @@ class StreamTask:
         reading = settle(consumer, self._bootstrap_servers, source, self._subtask, parallelism)
         if reading.settled:
             transactions.commit(reading.settled)
+        transactions.mark = reading.mark
         if source.group_id is not None:
             transactions.share_progress(source.group_id)
         ends = None if reading.ends is None else InputPositions(reading.ends).by_input()

@@ -38,6 +38,8 @@ class Transactions:
         self._active = False
         self._failure: KafkaError | None = None
         self._sharing: Any = None
+        self.mark: ConsumedOffset | None = None
+        """Committed where there is no offset, to the subtask's own group alone."""
         self._producer = transactional_producer(bootstrap_servers, transactional_id)
         self._teller: Producer | None = None
 
@@ -108,12 +110,13 @@ class Transactions:
     def commit(self, offsets: Sequence[ConsumedOffset]) -> None:
         """Ends the transaction with these consumed offsets in it; begins one for them if there is none."""
         self._begin()
-        if offsets:
+        own = offsets or (() if self.mark is None else (self.mark,))
+        if own:
             self._send_offsets(
-                [TopicPartition(each.topic, each.partition, each.offset, each.metadata) for each in offsets],
+                [TopicPartition(each.topic, each.partition, each.offset, each.metadata) for each in own],
                 self._group_metadata,
             )
-            if self._sharing is not None:
+            if offsets and self._sharing is not None:
                 self._send_offsets(
                     [TopicPartition(each.topic, each.partition, each.offset) for each in offsets],
                     self._sharing,

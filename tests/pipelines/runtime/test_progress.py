@@ -50,6 +50,17 @@ def test_only_what_has_moved_is_committed() -> None:
     assert positions.by_input() == {0: {0: 5}, 1: {3: 9, 4: 2}}
 
 
+def test_all_positions_can_be_committed_again() -> None:
+    positions = InputPositions({(0, 0): 5, (1, 3): 7})
+    positions.move_all()
+    assert moved_offsets(["a", "b"], positions, None) == [
+        ConsumedOffset("a", 0, 5),
+        ConsumedOffset("b", 3, 7),
+    ]
+    positions.settle()
+    assert positions.moved() == []
+
+
 def test_a_successor_reads_what_was_committed_and_who_has_ended() -> None:
     gate = InputGate([[0, 1], [0]], [frozenset(), frozenset()])
     gate.conclude(0, Header(1, 0, 0, ends=True))

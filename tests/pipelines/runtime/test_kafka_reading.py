@@ -1,0 +1,78 @@
+"""Where a Kafka source begins is settled once, by every subtask, also by one that finds nothing to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
+
+from tailrace.pipelines.runtime.formats import Format
+from tailrace.pipelines.runtime.kafka_source import KafkaSource, Starting, StartingMode
+from tailrace.pipelines.runtime.stream_task.kafka_reading import KafkaReading, settle
+from tailrace.pipelines.runtime.stream_task.transaction import ConsumedOffset
+
+
+class Broker:
+    """What a consumer of one group is told."""
+
+    def __init__(self, highs: Sequence[int]) -> None:
+        self.highs = list(highs)
+        self.offsets: dict[tuple[str, int], ConsumedOffset] = {}
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        found = SimpleNamespace(error=None, partitions=dict(enumerate(self.highs)))
+        return SimpleNamespace(topics={topic: found})
+
+    def committed(self, asked: Sequence[TopicPartition], timeout: float) -> list[Any]:
+        none = SimpleNamespace(offset=OFFSET_INVALID, metadata=None)
+        found = [self.offsets.get((each.topic, each.partition), none) for each in asked]
+        return [
+            SimpleNamespace(
+                topic=a.topic, partition=a.partition, error=None, offset=f.offset, metadata=f.metadata
+            )
+            for a, f in zip(asked, found, strict=True)
+        ]
+
+    def get_watermark_offsets(self, of: TopicPartition, timeout: float, cached: bool) -> tuple[int, int]:
+        return 0, self.highs[of.partition]
+
+    def attempt(self, subtask: int, *, bounded: bool = False) -> KafkaReading:
+        """Of a source that begins at the latest records, with two subtasks."""
+        source = KafkaSource(
+            ("t",), Format.of({"kind": "text"}), Starting(StartingMode.LATEST), bounded=bounded
+        )
+        reading = settle(cast(Consumer, self), "broker", source, subtask, 2)
+        self.offsets.update({(each.topic, each.partition): each for each in reading.settled})
+        return reading
+
+
+@pytest.mark.parametrize(
+    ("subtask", "first", "later"), [(0, {(0, 0): 5}, {(0, 0): 5, (0, 2): 0}), (1, {}, {(0, 1): 0, (0, 3): 0})]
+)
+def test_partitions_that_are_added_are_read_from_their_first_record(
+    subtask: int, first: dict[tuple[int, int], int], later: dict[tuple[int, int], int]
+) -> None:
+    broker = Broker([5])
+    assert broker.attempt(subtask).positions == first
+    broker.highs = [9, 7, 7, 7]
+    assert broker.attempt(subtask).positions == later
+
+
+@pytest.mark.parametrize("subtask", [0, 1])
+def test_a_bounded_source_takes_in_no_partitions_that_are_added(subtask: int) -> None:
+    broker = Broker([5])
+    first = broker.attempt(subtask, bounded=True)
+    broker.highs = [9, 7, 7, 7]
+    later = broker.attempt(subtask, bounded=True)
+    assert (later.positions, later.ends) == (first.positions, first.ends)
+    assert later.settled == ()
+
+
+def test_only_who_reads_nothing_has_a_mark_to_keep() -> None:
+    broker = Broker([5])
+    assert broker.attempt(0).mark is None
+    first = Broker([5]).attempt(1)
+    assert first.settled == (first.mark,)
