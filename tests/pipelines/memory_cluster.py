@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tailrace.pipelines.graph.chain import edge_type, output_type
 from tailrace.pipelines.graph.physical_plan import output_topic
-from tailrace.pipelines.runtime.buffers import BufferCodec
+from tailrace.pipelines.runtime.buffers import BufferCodec, header_of
 from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.failures import TaskError
 from tailrace.pipelines.runtime.formats import Format, reader_of
@@ -39,6 +39,8 @@ JOB = "job"
 BEGIN_MS = 1_700_000_000_000
 AFTER_MAX_MS = 3_600_000
 """Brokers' default of message.timestamp.after.max.ms."""
+MOST_STEPS = 20_000
+"""Of a job that is run until something has come of it."""
 _MANY = 1_000_000
 
 
@@ -241,6 +243,8 @@ class _Attempt:
             return self.task.commit(tell_all=rng is None or rng.random() < 0.3)
         if self.task.is_behind:
             return self.task.tell_time() or self.task.commit(tell_all=True)
+        if self.task.repeats and self._cluster.repeats_now(rng):
+            self.task.tell_time(again=True)
         return False
 
     def _hand_over(self, rng: random.Random | None) -> bool:
@@ -250,6 +254,7 @@ class _Attempt:
             for place, cursor in self._cursors.items()
             if cursor < len(self._cluster.kafka.log(self._topics[place[0]], place[1]))
         ]
+        news = False
         for place in ready if rng is None else ready and [rng.choice(ready)]:
             log = self._cluster.kafka.log(self._topics[place[0]], place[1])
             first = self._cursors[place]
@@ -257,10 +262,12 @@ class _Attempt:
             self._cursors[place] = first + count
             if self._kafka_input is not None:
                 self._take_records(place, first, log[first : first + count])
+                news = True
             else:
                 for offset, message in enumerate(log[first : first + count], first):
                     self._take_buffer(place, offset, message.value)
-        return bool(ready)
+                    news = news or not header_of(message.value).tick
+        return news
 
     def _take_buffer(self, place: tuple[int, int], offset: int, data: bytes) -> None:
         if self._writes is not None:
@@ -315,23 +322,33 @@ class MemoryCluster:
             self._now += self.rng.randint(0, 50)
         return self._now
 
+    def repeats_now(self, rng: random.Random | None) -> bool:
+        """Whether a subtask tells again what it has told."""
+        return self._now % 100 == 0 if rng is None else rng.random() < 0.05
+
     def handed_over_from(self, position: int) -> int:
         """Where a query begins for an attempt with that position."""
         if self.rng is None or self.rng.random() < 0.7:
             return position
         return self.rng.randint(0, position)
 
-    def run(self, crashes: int, patience: int) -> Outcome:
-        """Until every subtask has finished. Raises what a subtask raises."""
+    def run(
+        self,
+        crashes: int,
+        patience: int,
+        crash_rate: float = 0.1,
+        until: Callable[[MemoryKafka], bool] | None = None,
+    ) -> Outcome:
+        """Until every subtask has finished, or so much has come of it. Raises what a subtask raises."""
         rng = self.rng
         places = [(v.vertex_id, i) for v in self.graph.vertices for i in range(v.parallelism)]
         attempts = {place: _Attempt(self, *place, 0) for place in places}
         numbers = dict.fromkeys(places, 0)
         unfinished = list(places)
-        crashable = 0.0 if not crashes else 0.1
+        crashable = 0.0 if not crashes else crash_rate
         steps = idle = 0
         try:
-            while unfinished:
+            while unfinished and not (until is not None and until(self.kafka)):
                 steps += 1
                 self._now += 1
                 chosen = [unfinished[rng.randrange(len(unfinished))]] if rng is not None else unfinished
@@ -345,6 +362,8 @@ class MemoryCluster:
                         attempts[place] = _Attempt(self, *place, numbers[place])
                     if attempts[place].finished:
                         unfinished.remove(place)
+                if until is not None and steps > MOST_STEPS:
+                    raise AssertionError(f"after {steps} steps it has not come to what was to come")
                 idle = 0 if moved else idle + 1
                 if idle > patience * len(places):
                     raise AssertionError(f"nothing happens any more; unfinished are {unfinished}")
