@@ -1,0 +1,69 @@
+"""Messages sent at a steady rate into a topic, and how long each takes until it is seen in another.
+
+A message is the time at which it was sent, in text; whatever is between the topics keeps the text. Reading
+is `read_committed`: what counts is when a reader may trust a record.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+PATIENCE_S = 30.0
+
+
+class Pulse:
+    """From one topic to another; `partitions` of the first, which are sent to in turn."""
+
+    def __init__(self, servers: str, source: str, sink: str, partitions: int) -> None:
+        self._servers = servers
+        self._source = source
+        self._sink = sink
+        self._partitions = partitions
+        self._sent = 0
+
+    def latencies_ms(self, per_s: float, seconds: float) -> list[float]:
+        """Sends for so long, and gives the latency of each message. Raises TimeoutError where some don't come."""
+        wanted = max(1, round(per_s * seconds))
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": "pulse",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 5,
+                "fetch.queue.backoff.ms": 5,
+            }
+        )
+        ends = []
+        for partition in consumer.list_topics(self._sink).topics[self._sink].partitions:
+            _, high = consumer.get_watermark_offsets(TopicPartition(self._sink, partition))
+            ends.append(TopicPartition(self._sink, partition, high))
+        consumer.assign(ends)
+        sending = threading.Thread(target=self._send, args=(wanted, 1 / per_s), daemon=True)
+        sending.start()
+        found: list[float] = []
+        deadline = time.monotonic() + seconds + PATIENCE_S
+        while len(found) < wanted:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self._sink}: {len(found)} of {wanted} messages came")
+            for message in consumer.consume(1_000, 0.002):
+                now = time.time_ns()
+                if not message.error():
+                    found.append((now - int(message.value())) / 1e6)
+        sending.join()
+        consumer.close()
+        return found
+
+    def _send(self, wanted: int, every_s: float) -> None:
+        producer = Producer({"bootstrap.servers": self._servers, "linger.ms": 0})
+        due = time.perf_counter()
+        for _ in range(wanted):
+            due += every_s
+            time.sleep(max(0.0, due - time.perf_counter()))
+            producer.produce(self._source, str(time.time_ns()), partition=self._sent % self._partitions)
+            producer.poll(0)
+            self._sent += 1
+        producer.flush(PATIENCE_S)

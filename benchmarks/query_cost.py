@@ -1,0 +1,165 @@
+"""What a subtask costs: idle, busy, at its start, and how many of them one TaskExecutor carries.
+
+The job reads a Kafka topic with a partition for each subtask and writes to another, by way of one map: a query of n
+Spark tasks and n StreamTasks. CPU and memory are those of the TaskExecutor's whole family of processes, less what they
+were before the job. `subtasks_at_double` is the first number of subtasks, each of which gets RATE messages a second,
+whose median latency is more than twice that of one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import psutil
+from _jobs import Cluster, Job, running_cluster
+from _lines import create_topic
+from _pulse import Pulse
+from _report import conditions, median, report
+from memory import family, pss_mib
+
+from tailrace import Formats, KafkaSink, KafkaSource, StreamExecutionEnvironment
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas.types import JobGraph
+
+SLOTS = 32
+STARTS = (1, 4, 20)
+ROUNDS = 3
+IDLE_SUBTASKS = 20
+IDLE_S = 10.0
+BUSY_PER_S = 2_000
+RATE = 20
+LADDER = (1, 2, 4, 8, 16, 24, 32)
+PULSE_S = 8.0
+_numbers = count()
+
+
+def same(value: str) -> str:
+    return value
+
+
+def map_only(source: str, sink: str, subtasks: int) -> JobGraph:
+    """Kafka -> map -> Kafka, in one vertex."""
+    env = StreamExecutionEnvironment(parallelism=subtasks)
+    records = env.from_source(KafkaSource(source, value_format=Formats.text()))
+    records.map(same).sink_to(KafkaSink(sink, Formats.text()))
+    return env.get_job_graph(f"map at {subtasks}")
+
+
+class Bench:
+    """A cluster with one TaskExecutor, and jobs on topics of their own."""
+
+    def __init__(self, servers: str, cluster: Cluster) -> None:
+        self.servers = servers
+        self._cluster = cluster
+        (self._pid,) = [
+            process.record.pid
+            for name, process in cluster.local.processes.items()
+            if name.startswith("taskexecutor")
+        ]
+
+    @contextmanager
+    def running(self, subtasks: int) -> Iterator[tuple[Job, Pulse]]:
+        """A job all of whose subtasks run, and what sends to it."""
+        number = next(_numbers)
+        source = create_topic(self.servers, f"in-{number}", subtasks)
+        sink = create_topic(self.servers, f"out-{number}", subtasks)
+        job = self._cluster.start(map_only(source, sink, subtasks)).wait_until_running()
+        try:
+            yield job, Pulse(self.servers, source, sink, subtasks)
+        finally:
+            job.cancel()
+
+    def cpu_s(self) -> float:
+        """What the TaskExecutor's processes have used."""
+        used = 0.0
+        for process in family(self._pid):
+            try:
+                times = process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            used += times.user + times.system
+        return used
+
+    def mib(self) -> float:
+        """What they hold, shared pages once."""
+        return pss_mib(family(self._pid))
+
+    def cpu_share(self, seconds: float) -> float:
+        """Of one core, over that time."""
+        before, begun = self.cpu_s(), time.perf_counter()
+        time.sleep(seconds)
+        return (self.cpu_s() - before) / (time.perf_counter() - begun)
+
+
+def starts(bench: Bench) -> dict[str, float]:
+    """Seconds from submission to all subtasks RUNNING."""
+    figures = {}
+    for subtasks in STARTS:
+        taken = []
+        for _ in range(ROUNDS):
+            with bench.running(subtasks) as (job, _):
+                taken.append(job.start_s)
+        figures[f"start_{subtasks}_s"] = median(taken)
+    return figures
+
+
+def idle(bench: Bench) -> dict[str, float]:
+    """An idle subtask's share of a core, and its memory."""
+    before_share, before_mib = bench.cpu_share(IDLE_S), bench.mib()
+    with bench.running(IDLE_SUBTASKS):
+        bench.cpu_share(IDLE_S / 2)
+        share, mib = bench.cpu_share(IDLE_S), bench.mib()
+    return {
+        "idle_cpu_share": max(0.0, share - before_share) / IDLE_SUBTASKS,
+        "idle_mib": (mib - before_mib) / IDLE_SUBTASKS,
+    }
+
+
+def busy(bench: Bench) -> dict[str, float]:
+    """CPU for a thousand records, at a rate at which they come one by one."""
+    with bench.running(1) as (_, pulse):
+        pulse.latencies_ms(BUSY_PER_S, 2.0)
+        before = bench.cpu_s()
+        latencies = pulse.latencies_ms(BUSY_PER_S, PULSE_S)
+        return {"busy_cpu_ms_per_1k": (bench.cpu_s() - before) * 1e6 / len(latencies)}
+
+
+def ladder(bench: Bench) -> dict[str, float]:
+    """More and more subtasks, until their latency has doubled; LADDER's last where it does not."""
+    alone, reached = 0.0, 0
+    for subtasks in LADDER:
+        with bench.running(subtasks) as (_, pulse):
+            pulse.latencies_ms(RATE * subtasks, 2.0)
+            latency = median(pulse.latencies_ms(RATE * subtasks, PULSE_S))
+        alone, reached = alone or latency, subtasks
+        if latency > 2 * alone:
+            break
+    return {"alone_p50_ms": alone, "subtasks_at_double": reached}
+
+
+def main() -> None:
+    under = conditions(slots=SLOTS, idle_subtasks=IDLE_SUBTASKS, rate_per_subtask=RATE, rounds=ROUNDS)
+    with (
+        EmbeddedKafka() as kafka,
+        running_cluster(kafka.bootstrap_servers, SLOTS) as cluster,
+    ):
+        bench = Bench(kafka.bootstrap_servers, cluster)
+        with bench.running(4):  # the first one finds cold code
+            pass
+        figures = {**starts(bench), **idle(bench), **busy(bench), **ladder(bench)}
+    notes = {
+        "start_1_s": "from submission to RUNNING, on a warm TaskExecutor",
+        "idle_cpu_share": f"of one core, per subtask, of {IDLE_SUBTASKS} in one query",
+        "idle_mib": "per subtask, with shared pages counted once",
+        "busy_cpu_ms_per_1k": f"per thousand records at {BUSY_PER_S} a second, Kafka to Kafka",
+        "alone_p50_ms": f"raw limit: median latency of one subtask at {RATE} records a second",
+        "subtasks_at_double": "at which the median latency is more than twice that, or the most that was tried",
+    }
+    report("query_cost", figures, under, notes)
+
+
+if __name__ == "__main__":
+    main()
