@@ -86,4 +86,6 @@ class ChannelWorker:
         if self._output_codec is None:
             return value
         header, batch = self._input_codecs[index].decode(value)
-        return self._output_codec.encode(header, self._prefix.process(batch))
+        made = self._prefix.process(batch)
+        with self._prefix.typed():
+            return self._output_codec.encode(header, made)

@@ -106,7 +106,9 @@ class RecordWorker:
         batch, bad = read_good(self._reader, _milliseconds(rows.column("timestamp")), rows.column("value"))
         if bad and self._plan.on_bad_record is OnBadRecord.FAIL:
             raise _refusal(topic, partition, rows, bad[0])
-        return self._codec.payload(self._transformed(batch)), len(bad)
+        made = self._transformed(batch)
+        with self._prefix.typed():
+            return self._codec.payload(made), len(bad)
 
     def _transformed(self, batch: Batch) -> Batch:
         return self._prefix.process(batch) if len(batch) else batch

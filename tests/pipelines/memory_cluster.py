@@ -272,7 +272,9 @@ class _Attempt:
     def _take_buffer(self, place: tuple[int, int], offset: int, data: bytes) -> None:
         if self._writes is not None:
             header, batch = self._reads[place[0]].decode(data)
-            data = self._writes.encode(header, self._line.process(batch))
+            made = self._line.process(batch)
+            with self._line.typed():
+                data = self._writes.encode(header, made)
         self.task.take_buffer(*place, offset, data)
 
     def _take_records(self, place: tuple[int, int], first: int, messages: Sequence[Message]) -> None:

@@ -71,7 +71,7 @@ def build_prefix(configs: Sequence[OperatorConfig], input_type: RecordType = PIC
         context = TaskContext(operator_name=config.name)
         operators.append(build_operator(Setup(config, context, "", "", _nothing_to_send, (input_type,))))
         input_type = output_type(config)
-    return Line(operators)
+    return Line(operators, configs[-1] if configs else None)
 
 
 def _nothing_to_send(

@@ -12,6 +12,7 @@ it: what it emits then still finds them open (`Outlet` holds END_OF_TIME back).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import pairwise
 from typing import Protocol
@@ -23,6 +24,7 @@ from ...types import PICKLED, RecordType
 from ..batch import Batch, all_of
 from ..buffers import END_OF_TIME
 from ..copies import Copy, copier_of
+from .functions import typed_by
 from .operator import Operator
 from .watermarks import Watermarks
 
@@ -124,6 +126,7 @@ class OperatorChain:
         self.by_id: Mapping[str, Operator] = {
             config.operator_id: operator for config, operator in zip(configs, operators, strict=True)
         }
+        self.configs: Mapping[str, OperatorConfig] = {config.operator_id: config for config in configs}
         self._configs = {id(operator): config for config, operator in zip(configs, operators, strict=True)}
         self._per_split: list[Watermarks] = []
         self._inlet = Outlet()
@@ -230,8 +233,10 @@ class OperatorChain:
 class Line:
     """A line of operators as a function: what comes out at its end for a batch. For Spark's Python workers."""
 
-    def __init__(self, operators: Sequence[Operator]) -> None:
+    def __init__(self, operators: Sequence[Operator], last: OperatorConfig | None = None) -> None:
+        """`last`: the configuration of the last one."""
         self._operators = tuple(operators)
+        self._last = last
         self._given: list[Batch] = []
         for operator in self._operators:
             operator.output = Outlet()
@@ -244,6 +249,10 @@ class Line:
         """From the end. Raises UserCodeError."""
         for operator in reversed(self._operators):
             operator.open()
+
+    def typed(self) -> AbstractContextManager[None]:
+        """Around what lays out the records that come out."""
+        return nullcontext() if self._last is None else typed_by(self._last)
 
     def process(self, batch: Batch) -> Batch:
         """What follows from these records. Raises UserCodeError."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from ....schemas.types import OperatorConfig
 from ...functions import RichFunction, RuntimeContext
+from ...types import RecordTypeError
 from ..failures import UserCodeError
 
 Function = Callable[..., Any]
@@ -26,6 +27,16 @@ def user_code(config: OperatorConfig) -> Iterator[None]:
         raise
     except Exception as error:
         raise UserCodeError(config.name, config.location) from error
+
+
+@contextmanager
+def typed_by(config: OperatorConfig) -> Iterator[None]:
+    """A value that is not of its declared type is raised as UserCodeError of the operator that gave or keeps it."""
+    try:
+        yield
+    except RecordTypeError as error:
+        # Found when the user's function has long returned: the line is the operator's.
+        raise UserCodeError(config.name, config.location) from error.with_traceback(None)
 
 
 def load(config: OperatorConfig) -> tuple[Any, ...]:

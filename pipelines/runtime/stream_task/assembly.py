@@ -89,6 +89,8 @@ class Assembly:
             (source_operator(self.vertex, edge).operator_id, edge.output_tag, channel)
             for edge, channel in zip(deployment.outputs, channels, strict=True)
         ]
+        for edge, channel in zip(deployment.outputs, channels, strict=True):
+            channel.sender = source_operator(self.vertex, edge)
         chain = (
             OperatorChain(parts.rest, operators, outputs)
             if before is None

@@ -15,13 +15,16 @@ repeated now and then while nothing new is to be told; where every step of proce
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 
 import msgspec
 
+from ....schemas.types import OperatorConfig
 from ...types import RecordType
 from ..batch import Batch, all_of
 from ..buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header
 from ..clocks import ALWAYS, ClockDemand
+from ..operators.functions import typed_by
 from .partitioning import Partition
 
 BUFFER_LIMIT = 900_000
@@ -56,6 +59,8 @@ class ChannelWriter:
         timed: bool = True,
     ) -> None:
         self.topic = topic
+        self.sender: OperatorConfig | None = None
+        """Whose records these are."""
         self.demand = demand
         self.pending = 0
         """Records written since the last flush."""
@@ -76,8 +81,9 @@ class ChannelWriter:
     def write(self, batch: Batch) -> None:
         """Distributes records. Raises UserCodeError where the key selector or partitioner does."""
         self.pending += len(batch)
-        for partition, part in self._partition(batch):
-            self._pending[partition].append(part)
+        with nullcontext() if self.sender is None else typed_by(self.sender):
+            for partition, part in self._partition(batch):
+                self._pending[partition].append(part)
 
     def advance_watermark(self, watermark: int) -> None:
         """Event time on this channel has come so far."""
@@ -107,7 +113,7 @@ class ChannelWriter:
     def flush(self, clock: int, *, ends: bool = False, tell_all: bool = False) -> Iterator[Outgoing]:
         """The buffers of all records since the last flush; `tell_all` adds those that only tell the time.
 
-        Raises RecordTypeError for a value that is not of the channel's type.
+        Raises UserCodeError of the sender for a value that is not of the channel's type.
         """
         if tell_all:
             self._note_told(clock)
@@ -118,7 +124,8 @@ class ChannelWriter:
                 continue
             header = self._header(partition, clock, ends=ends)
             batch = batches[0] if len(batches) == 1 else all_of(batches)
-            buffers = self._codec.encode_within(BUFFER_LIMIT, header, batch)
+            with nullcontext() if self.sender is None else typed_by(self.sender):
+                buffers = self._codec.encode_within(BUFFER_LIMIT, header, batch)
             self._sequences[partition] += len(buffers)
             batches.clear()
             for data in buffers:

@@ -19,6 +19,7 @@ from ..buffers import END_OF_TIME, NO_WATERMARK, BufferCodec
 from ..clocks import ClockDemand
 from ..failures import TaskError
 from ..operators.chain import OperatorChain
+from ..operators.functions import typed_by
 from .input_gate import InputGate
 from .positions import InputPositions
 from .progress import moved_offsets
@@ -287,7 +288,8 @@ class Subtask:
 
     def _changes(self) -> Iterable[tuple[bytes, Iterable[bytes]]]:
         for operator_id, operator in self._chain.by_id.items():
-            yield operator_id.encode(), operator.take_changes()
+            with typed_by(self._chain.configs[operator_id]):
+                yield operator_id.encode(), list(operator.take_changes())
         if self._source is not None:
             yield self._source[0].encode(), self._source[1].take_changes()
         counted = self._accumulators.take_changes()

@@ -1,0 +1,60 @@
+"""A value that is not of its declared type is told with the operator that gave or keeps it, and the program's line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tailrace import (
+    KeyedProcessFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+    ValueStateDescriptor,
+)
+from tailrace.pipelines.runtime.failures import UserCodeError, describe
+
+from ..memory_cluster import run
+
+Pair = tuple[str, int]
+
+
+class Keeping(KeyedProcessFunction[str, Pair, Pair]):
+    def open(self, context: RuntimeContext) -> None:
+        self.state = context.get_state(ValueStateDescriptor("n", int))
+
+    def process_element(self, value: Pair, context: KeyedProcessFunction.Context[str]) -> None:
+        self.state.update("text")  # type: ignore[arg-type]
+
+
+def on_an_edge(env: StreamExecutionEnvironment) -> None:
+    env.from_collection([1, 2], int).map(lambda n: str(n), int).name("Wrong").rebalance().print()
+
+
+def by_key(env: StreamExecutionEnvironment) -> None:
+    pairs = env.from_collection([1, 2], int).map(lambda n: (n, "x"), Pair).name("Wrong")
+    pairs.key_by(0).sum(1).print()
+
+
+def in_the_prefix(env: StreamExecutionEnvironment) -> None:
+    moved = env.from_collection([1, 2], int).rebalance()
+    moved.map(lambda n: str(n), int).name("Wrong").key_by(lambda n: n).reduce(lambda a, b: a).print()
+
+
+def in_state(env: StreamExecutionEnvironment) -> None:
+    pairs = env.from_collection([("a", 1)], Pair).key_by(0)
+    pairs.process(Keeping(), Pair).name("Wrong").print()
+
+
+@pytest.mark.parametrize("build", [on_an_edge, by_key, in_the_prefix, in_state])
+def test_the_operator_and_its_line_are_named(build: Callable[[StreamExecutionEnvironment], Any]) -> None:
+    env = StreamExecutionEnvironment()
+    build(env)
+    with pytest.raises(UserCodeError) as raised:
+        run(env.get_job_graph("wrong"))
+    told = describe(raised.value).splitlines()[0]
+    assert "is declared" in told
+    assert "correct the type hint" in told
+    assert "test_wrong_types.py:" in told
+    assert told.endswith("in operator 'Wrong'")
