@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -56,15 +58,24 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
 }
 
-BULK_SETTINGS: Final[Mapping[str, str]] = {
-    # A backlog: rows gather, for a message is a record here, and what each crossing costs is shared by many.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-    "spark.sql.execution.pandas.udf.buffer.size": "65536",
-}
-SMALL: Final = 4_096
-"""Bytes of a message of which 10,000 may gather unmeasured."""
-# To see after each row how large the batch has become takes Spark a third of the time it has for a small one.
-_UNMEASURED: Final = ("spark.sql.execution.arrow.maxBytesPerBatch", str((1 << 31) - 1))
+
+class BulkBatch(msgspec.Struct, frozen=True):
+    """How rows gather before they leave Spark."""
+
+    largest: int
+    """Bytes of a message that this is meant for, at most."""
+    records: int
+    measured: bool
+    """Whether Spark looks after each row how large the batch has become: a third of the time of a small one."""
+
+
+# A backlog: rows gather, for a message is a record here, and what a crossing costs is shared by many. What is
+# aggregated in front of a shuffle is aggregated by batch, so that large ones leave little to be sent.
+BULK_BATCHES: Final = (
+    BulkBatch(400, 50_000, False),
+    BulkBatch(4_000, 10_000, False),
+    BulkBatch(1 << 31, 10_000, True),
+)
 
 # Two TaskExecutors share a small machine: one collector thread, no second compiler.
 # VFORK starts a process in one step, where the default starts a helper that starts it.
@@ -142,12 +153,17 @@ class BulkSessions:
     """Sessions in the same JVM for queries that work off a backlog."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._measured, self._unmeasured = spark.newSession(), spark.newSession()
-        for key, value in BULK_SETTINGS.items():
-            self._measured.conf.set(key, value)
-            self._unmeasured.conf.set(key, value)
-        self._unmeasured.conf.set(*_UNMEASURED)
+        self._sessions = [(each.largest, _bulk_session(spark, each)) for each in BULK_BATCHES]
 
     def of(self, largest: int) -> SparkSession:
         """The session for messages that seem to be no larger than that (bytes)."""
-        return self._unmeasured if largest <= SMALL else self._measured
+        return next(session for limit, session in self._sessions if largest <= limit)
+
+
+def _bulk_session(spark: SparkSession, batch: BulkBatch) -> SparkSession:
+    session = spark.newSession()
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch.records))
+    session.conf.set("spark.sql.execution.pandas.udf.buffer.size", "65536")
+    if not batch.measured:
+        session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str((1 << 31) - 1))
+    return session
