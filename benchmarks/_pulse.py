@@ -1,7 +1,7 @@
 """Messages sent at a steady rate into a topic, and how long each takes until it is seen in another.
 
-A message is the time at which it was sent, in text; whatever is between the topics keeps the text. Reading
-is `read_committed`: what counts is when a reader may trust a record.
+A message is `key,time`: one of KEYS keys in turn, and when it was sent (ns). Whatever is between the topics gives one
+message for each, which begins with both. Reading is `read_committed`: what counts is when a reader may trust a record.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import time
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 PATIENCE_S = 30.0
+KEYS = 10_000
+"""So many that no two messages of a key are in one batch of a peer, which would give one for both."""
 
 
 class Pulse:
@@ -52,7 +54,7 @@ class Pulse:
             for message in consumer.consume(1_000, 0.002):
                 now = time.time_ns()
                 if not message.error():
-                    found.append((now - int(message.value())) / 1e6)
+                    found.append((now - int(message.value().split(b",")[1])) / 1e6)
         sending.join()
         consumer.close()
         return found
@@ -63,7 +65,8 @@ class Pulse:
         for _ in range(wanted):
             due += every_s
             time.sleep(max(0.0, due - time.perf_counter()))
-            producer.produce(self._source, str(time.time_ns()), partition=self._sent % self._partitions)
+            text = f"{self._sent % KEYS},{time.time_ns()}"
+            producer.produce(self._source, text, partition=self._sent % self._partitions)
             producer.poll(0)
             self._sent += 1
         producer.flush(PATIENCE_S)

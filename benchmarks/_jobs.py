@@ -1,0 +1,128 @@
+"""Jobs of benchmarks on a cluster over a Kafka that peers use too: started, waited for, and timed by the log."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from tailrace.schemas.client import JobFinished
+from tailrace.schemas.event import Record
+from tailrace.schemas.job_master import UpdateTaskExecutionState
+from tailrace.schemas.types import ExecutionState, JobGraph, JobStatus
+from tailrace.services.cli.local.cluster import LocalCluster, Options
+from tailrace.services.client import Client
+from tailrace.services.configuration import Configuration
+from tailrace.services.connections import event_log
+from tailrace.services.log import EventLog, Tail
+
+PATIENCE_S = 900.0
+
+
+class Job:
+    """One job as the log tells of it; times in seconds."""
+
+    def __init__(self, client: Client, tail: Tail, graph: JobGraph) -> None:
+        self._client = client
+        self._tail = tail
+        self._tasks = sum(vertex.parallelism for vertex in graph.vertices)
+        self._running: set[str] = set()
+        self._submitted = self._all_running = self._ended = time.time()
+        self._status: JobStatus | None = None
+        self.job_id = client.submit(graph)
+
+    @property
+    def start_s(self) -> float:
+        """From its submission until all tasks ran."""
+        return self._all_running - self._submitted
+
+    @property
+    def run_s(self) -> float:
+        """From then until it had finished."""
+        return self._ended - self._all_running
+
+    def wait_until_running(self) -> Job:
+        """Until all tasks run."""
+        while len(self._running) < self._tasks:
+            self._hear()
+        return self
+
+    def wait(self) -> Job:
+        """Until it has finished. Raises RuntimeError where it ends otherwise."""
+        while self._status is None:
+            self._hear()
+        if self._status is not JobStatus.FINISHED:
+            raise RuntimeError(f"the job ended as {self._status}")
+        return self
+
+    def cancel(self) -> None:
+        """Ends it, and waits for that."""
+        self._client.cancel(self.job_id)
+        while self._status is None:
+            self._hear()
+
+    def _hear(self) -> None:
+        if time.time() - self._submitted > PATIENCE_S:
+            raise TimeoutError(f"{self.job_id} takes longer than {PATIENCE_S:.0f} s")
+        for record in self._tail.poll(0.2):
+            self._take(record)
+
+    def _take(self, record: Record) -> None:
+        at = record.header.time / 1e6
+        match record.body:
+            case UpdateTaskExecutionState(job_id=job_id) as state if job_id == self.job_id:
+                # A subtask without anything to read has finished before it could run.
+                begun = state.execution_state in (ExecutionState.RUNNING, ExecutionState.FINISHED)
+                if begun and state.execution_attempt_id not in self._running:
+                    self._running.add(state.execution_attempt_id)
+                    self._all_running = at
+                if state.execution_state is ExecutionState.FAILED:
+                    raise RuntimeError(f"a task failed: {state.failure}")
+            case JobFinished(job_id=job_id, status=status) if job_id == self.job_id:
+                self._status = status
+                self._ended = at
+            case _:
+                pass
+
+
+class Cluster:
+    """A jobmanager and one TaskExecutor."""
+
+    def __init__(self, local: LocalCluster) -> None:
+        self.local = local
+        self._client = Client(local.configuration)
+        self._log: EventLog = event_log(local.configuration)
+
+    def start(self, graph: JobGraph) -> Job:
+        """Submits a job."""
+        return Job(self._client, self._log.tail(self._log.end()), graph)
+
+    def close(self) -> None:
+        """Gives connections back."""
+        self._client.close()
+        self._log.close()
+
+
+@contextmanager
+def running_cluster(
+    bootstrap_servers: str, slots: int, configuration: Mapping[str, str] | None = None
+) -> Iterator[Cluster]:
+    """Started, registered and warm; stopped at the end, whatever happens."""
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as home:
+        values = {
+            "home": home,
+            "cluster.id": "bench",
+            "bootstrap.servers": bootstrap_servers,
+            "taskmanager.numberOfTaskSlots": str(slots),
+            **(configuration or {}),
+        }
+        local = LocalCluster(Configuration(values))
+        try:
+            local.start(Options(taskexecutors=1, detached=False))
+            cluster = Cluster(local)
+            yield cluster
+            cluster.close()
+            local.stop("the benchmark is over")
+        finally:
+            local.kill()
