@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ..types import RecordType
 from .batch import EMPTY, Batch
-from .small_batches import FEW, SmallBatches
+from .small_batches import FEW, FEW_OF_COLUMNS, SmallBatches
 
 NO_WATERMARK: Final = -(1 << 63)
 """Of a clock that nobody has told yet."""
@@ -98,7 +98,7 @@ class BufferCodec:
         """The records of a buffer without its header; nothing for no records. Raises RecordTypeError."""
         if not len(batch):
             return b""
-        if len(batch) <= FEW and not batch.columnar:
+        if len(batch) <= (FEW_OF_COLUMNS if batch.columnar else FEW):
             small = self._small.encode(batch.timestamps, batch.values)
             if small is not None:
                 return _SMALL + small

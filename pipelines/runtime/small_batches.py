@@ -16,6 +16,8 @@ from ..types import PICKLED, ListOf, OptionalOf, RecordType, Scalar, TupleOf
 
 FEW: Final = 24
 """Records up to which this is used."""
+FEW_OF_COLUMNS: Final = 4
+"""As FEW, of records that are columns and have to be made into rows first."""
 _MOST_COLUMNS: Final = 64
 
 Check = Callable[[Any], bool]
