@@ -218,12 +218,22 @@ class TaskRuntime:
             raise
         self._spark = spark
         self._queries.ready(spark)
+        threading.Thread(target=self._watch_jvm, args=(spark,), name="jvm", daemon=True).start()
         threading.Thread(
             target=warm_up,
             args=(spark, self._bootstrap_servers, self._scratch, FURTHER_ROUNDS, self._idle),
             name="warm-up",
             daemon=True,
         ).start()
+
+    def _watch_jvm(self, spark: SparkSession) -> None:
+        """Without its JVM no query can be started any more, here: tasks have to run elsewhere."""
+        gateway = spark.sparkContext._gateway
+        if gateway is not None:
+            status = gateway.proc.wait()
+            if self._closed:
+                return
+            self._post(lambda: self._break(f"Spark's JVM ended with status {status}; restart the TaskExecutor"))
 
     def jvm_heap_bytes(self) -> int:
         """The largest heap that Spark's JVM may have."""
@@ -271,10 +281,11 @@ class TaskRuntime:
         for deployment in self._deployments.values():
             deployment.over.set()
             run = deployment.run
-            if run is not None and run.query is not None and run.stopping is None:
+            if self._broken is None and run is not None and run.query is not None and run.stopping is None:
                 run.query.stop()
         if self._spark is not None:
-            self._spark.stop()
+            if self._broken is None:
+                self._spark.stop()
             gateway = self._spark.sparkContext._gateway
             if gateway is not None:
                 _end_jvm(gateway)
@@ -577,6 +588,7 @@ class TaskRuntime:
         except ConnectionError:
             data = b""
         if not data:
+            self._selector.unregister(self._pool.ends)
             self._break("the zygote that StreamTask processes are forked from died; restart the TaskExecutor")
         pending += data
         while len(pending) >= ENDED.size:
@@ -589,9 +601,10 @@ class TaskRuntime:
 
     def _break(self, reason: str) -> None:
         """No attempt can be run any more: all end, what comes later is refused, and the owner is told."""
+        if self._broken is not None or self._closed:
+            return
         log.error("%s", reason)
         self._broken = reason
-        self._selector.unregister(self._pool.ends)
         for deployment in list(self._deployments.values()):
             self._fail_all(deployment, reason)
         if self._on_failure is not None:

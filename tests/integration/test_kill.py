@@ -211,6 +211,24 @@ def test_a_task_executor_is_killed_while_a_job_runs(
     bring_back(cluster)
 
 
+def test_the_jvm_of_a_task_executor_is_killed_while_a_job_runs(
+    cluster: Cluster, text: TextServer, said: Conversation
+) -> None:
+    job_id = submit(cluster, text)
+    wait_for_tasks(said, job_id)
+    victim = where(said, job_id)
+    cluster.watch()
+    (jvm,) = [each for each in psutil.Process(cluster.pid(victim)).children() if each.name() == "java"]
+    jvm.kill()
+    lost = said.until(everyone.TaskExecutorLost)
+    assert lost.body.resource_id == victim  # type: ignore[attr-defined]
+    wait_for_tasks(said, job_id)
+    assert where(said, job_id) != victim
+    cluster.ok("cancel", job_id)
+    assert ends(said, job_id) is JobStatus.CANCELED
+    bring_back(cluster)
+
+
 def test_a_task_executor_is_killed_while_a_job_is_cancelled(
     cluster: Cluster, text: TextServer, said: Conversation
 ) -> None:
