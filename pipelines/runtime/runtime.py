@@ -233,7 +233,9 @@ class TaskRuntime:
             status = gateway.proc.wait()
             if self._closed:
                 return
-            self._post(lambda: self._break(f"Spark's JVM ended with status {status}; restart the TaskExecutor"))
+            self._post(
+                lambda: self._break(f"Spark's JVM ended with status {status}; restart the TaskExecutor")
+            )
 
     def jvm_heap_bytes(self) -> int:
         """The largest heap that Spark's JVM may have."""

@@ -241,7 +241,9 @@ class _Drawing:
     def _late(self) -> None:
         i, facts = self._stream()
         p = self._parallelism(facts)
-        self._add("late", (i,), (self._windows(), self._one_of(0, 10)), p, facts.mixed(p, timed=False))
+        # A record between two windows is late or in none of them, depending on when it comes.
+        windows = self._windows(slides=(5, 10))
+        self._add("late", (i,), (windows, self._one_of(0, 10)), p, facts.mixed(p, timed=False))
 
     def _by_the_clock(self) -> None:
         i, facts = self._stream()
@@ -318,9 +320,10 @@ class _Drawing:
         chosen: int = self._draw(self._any_parallelism)
         return chosen
 
-    def _windows(self) -> tuple[str, int, int]:
+    def _windows(self, slides: tuple[int, ...] = (5, 10, 30)) -> tuple[str, int, int]:
+        """Kind, size, and slide or gap."""
         kind = self._one_of("tumbling", "sliding", "session")
-        return (kind, self._one_of(10, 25, 60), self._one_of(5, 10, 30))
+        return (kind, self._one_of(10, 25, 60), self._one_of(*slides))
 
     def _one_of(self, *choices: Any) -> Any:
         return self._draw(st.sampled_from(choices))
