@@ -75,7 +75,7 @@ class LocalDirectory:
 
 
 class RemoteDirectory:
-    """On a file system that pyarrow or fsspec reaches; how durable and atomic its writes and moves are is its own."""
+    """On a file system that fsspec reaches; how durable and atomic its writes and moves are is its own."""
 
     def __init__(self, system: Any, path: str) -> None:
         self._system = system

@@ -1,4 +1,4 @@
-"""Where files are: the file system of this machine, or what a URL names, through pyarrow or fsspec.
+"""Where files are: the file system of this machine, or what a URL names, through fsspec.
 
 A path is a file, a directory with all that is below it, or a glob (`*`, `?`, `[...]`, and `**` for any directories).
 Files and directories whose names begin with `.` or `_` are not seen below a directory or by a glob: writers keep there
@@ -62,20 +62,14 @@ def storage_of(path: str) -> Storage:
 @functools.lru_cache(maxsize=64)
 def _remote(scheme: str, authority: str) -> Storage:
     """Kept, since connecting takes a while."""
+    import fsspec
+
     url = f"{scheme}://{authority}"
     try:
-        import fsspec  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        fsspec = None
-    try:
-        if fsspec is None:
-            system, root = fs.FileSystem.from_uri(url)
-        else:
-            inner, root = fsspec.core.url_to_fs(url)
-            system = fs.PyFileSystem(fs.FSSpecHandler(inner))
+        inner, root = fsspec.core.url_to_fs(url)
+        system = fs.PyFileSystem(fs.FSSpecHandler(inner))
     except Exception as error:  # whatever a client of a file system may raise
-        hint = "" if fsspec is not None else f"; install fsspec and its package for {scheme}"
-        raise TaskError(f"{url} cannot be reached: {one_line(error)}{hint}") from error
+        raise TaskError(f"{url} cannot be reached: {one_line(error)}") from error
     return Storage(system, url, root.rstrip("/"))
 
 
