@@ -66,6 +66,9 @@ class ChannelWorker:
             if value:
                 self._hand_over(topic, partition, offset, value)
 
+    def finish(self) -> None:
+        """Nothing is kept."""
+
     def close(self) -> None:
         """Closes the prefix. Raises UserCodeError."""
         self._prefix.close()

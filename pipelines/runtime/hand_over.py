@@ -40,6 +40,11 @@ class Place(msgspec.Struct, frozen=True):
     first: int
     following: int
 
+    def continues_as(self, other: Place) -> bool:
+        """Whether the other is the next stretch of the same partition."""
+        same = (self.input_index, self.partition) == (other.input_index, other.partition)
+        return same and self.following <= other.first
+
 
 class Target(msgspec.Struct, frozen=True):
     """Where what a partition holds goes to."""
@@ -68,7 +73,10 @@ class Worker(Protocol):
         """Loads and opens what runs here. Raises whatever goes wrong."""
 
     def take(self, batch: pa.RecordBatch) -> None:
-        """Hands over what the rows hold."""
+        """Hands over what the rows hold, or keeps it to do so soon."""
+
+    def finish(self) -> None:
+        """Hands over what is kept: no rows follow."""
 
     def close(self) -> None:
         """Closes what runs here."""
@@ -113,6 +121,8 @@ class HandOver(msgspec.Struct, frozen=True):
                 for batch in batches:
                     if greeting.failure is None:
                         worker.take(batch)
+                if greeting.failure is None:
+                    worker.finish()
                 connections.finish()
             finally:
                 # Also when Spark takes the worker down; who should hear of an error here is gone.

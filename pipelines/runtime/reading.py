@@ -15,7 +15,7 @@ from .deployment import VertexDeployment
 from .hand_over import Prefix, Target
 from .kafka_source import KafkaSource
 from .protocol import Positions
-from .query import Begin
+from .query import Begin, Pace
 from .record_hand_over import RecordPlan
 from .vertex import parts_of
 
@@ -35,7 +35,7 @@ class Reading(Protocol):
     def begin(self, receivers: Sequence[Receiver]) -> Begin:
         """Every partition that is read for them, and where; a task of Spark reads each."""
 
-    def plan(self, receivers: Sequence[Receiver]) -> ChannelPlan | RecordPlan:
+    def plan(self, receivers: Sequence[Receiver], pace: Pace) -> ChannelPlan | RecordPlan:
         """What Spark's workers do with it."""
 
 
@@ -56,7 +56,7 @@ class ChannelReading:
             for i, topic in enumerate(self._topics)
         }
 
-    def plan(self, receivers: Sequence[Receiver]) -> ChannelPlan:
+    def plan(self, receivers: Sequence[Receiver], pace: Pace) -> ChannelPlan:
         """Buffers, with the prefix applied."""
         targets = {
             topic: {each.subtask_index: Target(each.socket_path, i) for each in receivers}
@@ -83,7 +83,7 @@ class TopicReading:
                 found.setdefault(self.source.topics[i], {}).update(positions)
         return found
 
-    def plan(self, receivers: Sequence[Receiver]) -> RecordPlan:
+    def plan(self, receivers: Sequence[Receiver], pace: Pace) -> RecordPlan:
         """Messages, decoded, with the prefix applied."""
         targets: dict[str, dict[int, Target]] = {}
         for each in receivers:
@@ -100,6 +100,7 @@ class TopicReading:
             self.source.on_bad_record,
             self._prefix,
             self._cache,
+            gathers=pace is Pace.BULK,
         )
 
 

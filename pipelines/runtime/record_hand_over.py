@@ -4,19 +4,24 @@ The rows of a batch are messages in the order of their partition; in real-time m
 empty row with a negative offset (query.py says why). What follows from them goes over in one frame, with the offsets
 that it stands for: where the StreamTask goes on is exact, however many records the prefix makes of a message.
 
+In bulk mode, what the prefix aggregates at its end is aggregated once more over several batches, so that little of it
+has to be shuffled.
+
 A message without a value (a tombstone) is no record. One that cannot be read fails the attempt, or is left out and
 counted. Timestamps are the messages' own (milliseconds).
 """
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ..graph.operators import OperatorKind
 from ..types import RecordType
-from .batch import Batch
+from .batch import Batch, all_of
 from .buffers import BufferCodec
 from .failures import TaskError, describe
 from .formats import BadValue, Format, Reader, read_good, reader_of
@@ -29,8 +34,12 @@ from .protocol import RECORDS, SKIPPED, SKIPPING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "value")
-"""The columns of the rows that come in. A negative offset is no message."""
+COLUMNS: Final = ("partition", "offset", "timestamp", "value")
+"""The columns of the rows that come in, and the topic, where there are several. A negative offset is no message."""
+TOPIC: Final = "topic"
+KEPT_MESSAGES: Final = 500_000
+KEPT_S: Final = 0.5
+"""What is kept is handed over when it stands for so many messages, or after so long."""
 
 
 class RecordPlan(msgspec.Struct, frozen=True):
@@ -44,6 +53,8 @@ class RecordPlan(msgspec.Struct, frozen=True):
     prefix: Prefix | None = None
     cache: str | None = None
     """A directory that workers share."""
+    gathers: bool = False
+    """Whether what is aggregated here may be kept for a moment, to be aggregated with what comes next."""
 
     def worker(self, connections: Connections) -> RecordWorker:
         """One run."""
@@ -57,8 +68,11 @@ class RecordWorker:
         self._plan = plan
         self._connections = connections
         self._prefix = Line(())
+        self._combine: Line | None = None
+        self._only_topic = next(iter(plan.targets)) if len(plan.targets) == 1 else None
         self._reader: Reader | None = None
         self._codec: BufferCodec | None = None
+        self._kept: Kept | None = None
 
     def open(self) -> None:
         """Loads and opens format and prefix. Raises TaskError, UserCodeError, ValueError."""
@@ -68,50 +82,108 @@ class RecordWorker:
         if prefix is None:
             self._codec = BufferCodec(record_type)
             return
+        output_type = RecordType.from_json(prefix.output_type)
         self._prefix = build_prefix(prefix.operators, record_type)
         self._prefix.open()
-        self._codec = BufferCodec(RecordType.from_json(prefix.output_type))
+        self._codec = BufferCodec(output_type)
+        if plan.gathers and prefix.operators[-1].kind == OperatorKind.PRE_AGGREGATE:
+            self._combine = build_prefix(prefix.operators[-1:], output_type)
+            self._combine.open()
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Hands over what the messages in the rows come to."""
         for part in _by_partition(batch):
             self._take_partition(part)
 
+    def finish(self) -> None:
+        """Hands over what is kept."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._send(kept)
+
     def close(self) -> None:
         """Closes the prefix. Raises UserCodeError."""
-        self._prefix.close()
+        try:
+            self._prefix.close()
+        finally:
+            if self._combine is not None:
+                self._combine.close()
 
     def _take_partition(self, rows: pa.RecordBatch) -> None:
-        topic, partition = rows.column("topic")[0].as_py(), rows.column("partition")[0].as_py()
+        topic = self._only_topic or rows.column(TOPIC)[0].as_py()
+        partition = rows.column("partition")[0].as_py()
         target = self._plan.targets[topic][partition]
         if not self._connections.leads(target.socket_path):
             return
         rows, place = _within(rows, partition, target)
         try:
-            content, skipped = self._records(rows, topic, partition)
+            batch, skipped = self._records(rows, topic, partition)
         except Exception as error:
+            self.finish()
             self._connections.fail(target.socket_path, place, describe(error))
             return
-        if skipped:
-            self._connections.send(target.socket_path, SKIPPING, place, SKIPPED.pack(skipped), content)
+        came_to = Kept(target.socket_path, place, rows.num_rows, skipped, [batch], time.monotonic())
+        if self._combine is None:
+            self._send(came_to)
         else:
-            self._connections.send(target.socket_path, RECORDS, place, content)
+            self._keep(came_to)
 
-    def _records(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[bytes, int]:
-        """What the StreamTask is to get, and how many messages are missing there."""
-        assert self._reader is not None
+    def _keep(self, more: Kept) -> None:
+        kept = self._kept
+        if kept is not None and kept.path == more.path and kept.place.continues_as(more.place):
+            more = kept.and_then(more)
+        else:
+            self.finish()
+        self._kept = more
+        if more.messages >= KEPT_MESSAGES or time.monotonic() - more.since >= KEPT_S:
+            self.finish()
+
+    def _send(self, kept: Kept) -> None:
         assert self._codec is not None
+        try:
+            batch = all_of(kept.batches)
+            if self._combine is not None and len(kept.batches) > 1 and len(batch):
+                batch = self._combine.process(batch)
+            content = self._codec.payload(batch)
+        except Exception as error:
+            self._connections.fail(kept.path, kept.place, describe(error))
+            return
+        if kept.skipped:
+            self._connections.send(kept.path, SKIPPING, kept.place, SKIPPED.pack(kept.skipped), content)
+        else:
+            self._connections.send(kept.path, RECORDS, kept.place, content)
+
+    def _records(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[Batch, int]:
+        """What the messages come to, and how many were left out."""
+        assert self._reader is not None
         if rows.column("value").null_count:
             rows = rows.filter(rows.column("value").is_valid())
         batch, bad = read_good(self._reader, _milliseconds(rows.column("timestamp")), rows.column("value"))
         if bad and self._plan.on_bad_record is OnBadRecord.FAIL:
             raise _refusal(topic, partition, rows, bad[0])
-        made = self._transformed(batch)
-        with self._prefix.typed():
-            return self._codec.payload(made), len(bad)
+        return self._prefix.process(batch) if len(batch) else batch, len(bad)
 
-    def _transformed(self, batch: Batch) -> Batch:
-        return self._prefix.process(batch) if len(batch) else batch
+
+class Kept(msgspec.Struct, frozen=True):
+    """What messages have come to, and who is to get it."""
+
+    path: str
+    place: Place
+    messages: int
+    skipped: int
+    batches: list[Batch]
+    since: float
+
+    def and_then(self, more: Kept) -> Kept:
+        """With what follows it."""
+        return Kept(
+            self.path,
+            msgspec.structs.replace(self.place, following=more.place.following),
+            self.messages + more.messages,
+            self.skipped + more.skipped,
+            [*self.batches, *more.batches],
+            self.since,
+        )
 
 
 def _by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -120,18 +192,21 @@ def _by_partition(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         return [batch] if batch.column("offset")[0].as_py() >= 0 else []
     import pyarrow.compute as pc
 
-    batch = batch.filter(pc.greater_equal(batch.column("offset"), 0))
-    topics, partitions = batch.column("topic").unique(), batch.column("partition").unique()
-    if len(topics) == len(partitions) == 1:
-        return [batch]
-    found = [
-        batch.filter(
-            pc.and_(pc.equal(batch.column("topic"), topic), pc.equal(batch.column("partition"), partition))
-        )
-        for topic in topics
-        for partition in partitions
-    ]
-    return [part for part in found if part.num_rows]
+    if pc.min(batch.column("offset")).as_py() < 0:
+        batch = batch.filter(pc.greater_equal(batch.column("offset"), 0))
+    parts = [batch]
+    for name in (TOPIC, "partition"):
+        if name in batch.schema.names:
+            parts = [each for part in parts for each in _by_column(part, name)]
+    return parts
+
+
+def _by_column(batch: pa.RecordBatch, name: str) -> list[pa.RecordBatch]:
+    import pyarrow.compute as pc
+
+    column = batch.column(name)
+    values = column.unique()
+    return [batch] if len(values) == 1 else [batch.filter(pc.equal(column, value)) for value in values]
 
 
 def _within(rows: pa.RecordBatch, partition: int, target: Target) -> tuple[pa.RecordBatch, Place]:

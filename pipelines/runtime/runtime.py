@@ -431,7 +431,9 @@ class TaskRuntime:
         if pace is not Pace.REAL_TIME:
             # Its tasks begin with the first batch, which may be long in coming: it counts when it has started.
             run.awaited = 1
-        hand_over = HandOver(run.number, self._lobby.path, reading.plan(receivers), deployment.python_path)
+        hand_over = HandOver(
+            run.number, self._lobby.path, reading.plan(receivers, pace), deployment.python_path
+        )
         self._queries.start(
             run,
             begin,

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from .jvm import own_options
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -77,39 +79,6 @@ BULK_BATCHES: Final = (
     BulkBatch(1 << 31, 10_000, True),
 )
 
-# Two TaskExecutors share a small machine: one collector thread, no second compiler.
-# VFORK starts a process in one step, where the default starts a helper that starts it.
-_JVM_OPTIONS: Final = (
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xss512k",
-    "-Djdk.lang.Process.launchMechanism=VFORK",
-)
-
-# Stopping a query kills its tasks, and Spark writes a stack trace for each: that is no error here.
-_LOG4J: Final = """\
-status = off
-rootLogger.level = error
-rootLogger.appenderRef.console.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS} spark %c{1}: %m%n%ex
-logger.task.name = org.apache.spark.util.Utils
-logger.task.level = off
-logger.python.name = org.apache.spark.api.python
-logger.python.level = off
-logger.write.name = org.apache.spark.sql.execution.datasources.v2
-logger.write.level = off
-logger.executor.name = org.apache.spark.executor.Executor
-logger.executor.level = off
-logger.scheduler.name = org.apache.spark.scheduler.TaskSetManager
-logger.scheduler.level = off
-logger.query.name = org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
-logger.query.level = off
-"""
-
 
 def start_session(
     scratch: Path, jars: Sequence[Path], heap_mib: int, *, jvm_options: Sequence[str] = ()
@@ -123,16 +92,8 @@ def start_session(
     scratch.mkdir(parents=True, exist_ok=True)
     temporary = scratch / "tmp"
     temporary.mkdir(exist_ok=True)
-    log4j = scratch / "log4j2.properties"
-    log4j.write_text(_LOG4J)
     options = " ".join(
-        f'"{option}"'
-        for option in (
-            *_JVM_OPTIONS,
-            f"-Djava.io.tmpdir={temporary}",
-            f"-Dlog4j2.configurationFile={log4j.as_uri()}",
-            *jvm_options,
-        )
+        f'"{option}"' for option in (*own_options(scratch), f"-Djava.io.tmpdir={temporary}", *jvm_options)
     )
     settings = {
         **SETTINGS,

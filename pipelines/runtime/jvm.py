@@ -1,0 +1,76 @@
+"""How a TaskExecutor's JVM runs: what it compiles, and what it logs.
+
+Two TaskExecutors share a small machine, so the JVM has one collector thread, and the second compiler (C2) may touch
+only what a backlog goes through, row by row: Kafka's consumer, Spark's source, rows, Arrow. There it halves the time of
+a message; anywhere else it makes the first twenty queries of a JVM twice as expensive (docs/notes/catch-up.md).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+_OPTIONS: Final = (
+    "-XX:+UseSerialGC",
+    "-Xss512k",
+    # Starts a process in one step, where the default starts a helper that starts it.
+    "-Djdk.lang.Process.launchMechanism=VFORK",
+    "-XX:+UnlockDiagnosticVMOptions",
+)
+
+_SQL: Final = "org/apache/spark/sql"
+_COMPILED_TWICE: Final = (
+    "org/apache/kafka/*.*",
+    "org/apache/arrow/*.*",
+    "org/apache/spark/unsafe/*.*",
+    "org/apache/spark/util/UninterruptibleThread.*",
+    f"{_SQL}/kafka010/*.*",
+    f"{_SQL}/execution/python/*.*",
+    f"{_SQL}/execution/arrow/*.*",
+    f"{_SQL}/execution/BufferedRowIterator.*",
+    f"{_SQL}/catalyst/expressions/GeneratedClass*.*",
+    f"{_SQL}/catalyst/expressions/codegen/Unsafe*.*",
+)
+# The first that matches holds.
+_DIRECTIVES: Final = (
+    {"match": list(_COMPILED_TWICE), "c2": {"Exclude": False}},
+    {"match": ["*.*"], "c2": {"Exclude": True}},
+)
+
+# Stopping a query kills its tasks, and Spark writes a stack trace for each: that is no error here.
+_LOG4J: Final = """\
+status = off
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS} spark %c{1}: %m%n%ex
+logger.task.name = org.apache.spark.util.Utils
+logger.task.level = off
+logger.python.name = org.apache.spark.api.python
+logger.python.level = off
+logger.write.name = org.apache.spark.sql.execution.datasources.v2
+logger.write.level = off
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.scheduler.name = org.apache.spark.scheduler.TaskSetManager
+logger.scheduler.level = off
+logger.query.name = org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution
+logger.query.level = off
+"""
+
+
+def own_options(scratch: Path) -> tuple[str, ...]:
+    """Options for a JVM; what they refer to is written into `scratch`, which exists."""
+    log4j = scratch / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    directives = scratch / "compiler-directives.json"
+    directives.write_text(json.dumps(_DIRECTIVES))
+    return (
+        *_OPTIONS,
+        f"-XX:CompilerDirectivesFile={directives}",
+        f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+    )
