@@ -20,7 +20,7 @@ _LOOK_AGAIN_S = 0.1
 
 
 class OutputRecord(msgspec.Struct, frozen=True):
-    """A printed record; `timestamp`: when it was printed, milliseconds since the epoch; `subtask` counts from 1."""
+    """A printed record; `timestamp`: its own, milliseconds since the epoch; `subtask` counts from 1."""
 
     offset: int
     timestamp: int
@@ -34,6 +34,7 @@ class OutputRecord(msgspec.Struct, frozen=True):
 class _Value(msgspec.Struct, frozen=True):
     subtask: int
     text: str
+    timestamp: int | None = None
     identifier: str | None = None
     record: Any = None
 
@@ -117,4 +118,6 @@ def _decoded(message: Message) -> OutputRecord:
     except msgspec.MsgspecError:
         # Foreign bytes in the topic are shown, not hidden: they are somebody's mistake.
         return OutputRecord(offset, timestamp, 0, None, value.decode("utf-8", "replace"), None)
+    if found.timestamp is not None:
+        timestamp = found.timestamp
     return OutputRecord(offset, timestamp, found.subtask, found.identifier, found.text, found.record)

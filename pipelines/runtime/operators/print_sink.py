@@ -1,6 +1,7 @@
 """print(): each record becomes one JSON message on the job's output topic, in the task's transaction.
 
-The message has the time at which it was sent: a record's own may be one that the broker refuses.
+The record's time is in the JSON. The message has that at which it was sent: a record's own may be one that the broker
+refuses.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .operator import Operator, Setup
 
 
 class PrintSink(Operator):
-    """Says what was printed, by which subtask (counted from 1, as Flink's print does), and when."""
+    """Says what was printed, by which subtask (counted from 1, as Flink's print does), and the record's time."""
 
     def __init__(self, setup: Setup) -> None:
         self._config = setup.config
@@ -26,13 +27,18 @@ class PrintSink(Operator):
         self._topic = output_topic(setup.cluster, setup.job_id)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        for value in batch.values:
-            self._send(self._topic, self._message(value), partition=0)
+        for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
+            self._send(self._topic, self._message(timestamp, value), partition=0)
 
-    def _message(self, value: Any) -> bytes:
+    def _message(self, timestamp: int, value: Any) -> bytes:
         with user_code(self._config):
             text = str(value)
-        said = {"subtask": self._subtask, "identifier": self._identifier, "text": text}
+        said = {
+            "subtask": self._subtask,
+            "identifier": self._identifier,
+            "timestamp": timestamp,
+            "text": text,
+        }
         try:
             return msgspec.json.encode({**said, "record": value})
         except Exception:  # what JSON cannot hold, a user's class may refuse in its own way

@@ -181,5 +181,5 @@ def test_print_writes_text_and_what_json_can_hold(value: Any, text: str, record:
     context = TaskContext(subtask_index=2)
     setup = Setup(config("print", identifier="counts"), context, "c", "j", send)  # type: ignore[arg-type]
     build_operator(setup).process(Batch([99], [value]))
-    message = {"subtask": 3, "identifier": "counts", "text": text, "record": record}
+    message = {"subtask": 3, "identifier": "counts", "timestamp": 99, "text": text, "record": record}
     assert said == [("c.job.j.output", 0, message)]
