@@ -85,7 +85,7 @@ def test_declared_records_come_back_as_they_were(of: Format, hint: Any, data: st
 def test_text_is_utf8_and_columns_all_the_way(lines: list[str]) -> None:
     of, text = Format(FormatKind.TEXT), RecordType.of(str)
     batch, _ = read(of, text, [line.encode() for line in lines])
-    assert batch.columnar or not lines
+    assert batch.columnar or len(lines) < 2
     assert batch == batch_of(lines)
     assert writer_of(of, text, "topic").write(batch) == [line.encode() for line in lines]
 
@@ -113,7 +113,7 @@ def test_bad_values_are_found_wherever_they_are_and_the_others_read(values: list
 @pytest.mark.parametrize(
     ("of", "hint", "value", "why"),
     [
-        (Format(FormatKind.TEXT), str, b"\xff", "UTF8"),
+        (Format(FormatKind.TEXT), str, b"\xff", "can't decode byte 0xff"),
         (Format(FormatKind.JSON), Point, b'{"y": 1}', "missing required field `x`"),
         (Format(FormatKind.JSON), Point, b'{"x": "1"}', "Expected `int`, got `str`"),
         (Format(FormatKind.JSON), int, b"9223372036854775808", "<= 9223372036854775807"),
