@@ -17,6 +17,8 @@ _OPTIONS: Final = (
     # Starts a process in one step, where the default starts a helper that starts it.
     "-Djdk.lang.Process.launchMechanism=VFORK",
     "-XX:+UnlockDiagnosticVMOptions",
+    # It would say on standard output that it has read the directives; warnings and crashes are told all the same.
+    "-XX:-DisplayVMOutput",
 )
 
 _SQL: Final = "org/apache/spark/sql"

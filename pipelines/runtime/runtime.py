@@ -8,10 +8,6 @@ A query is shared by the subtasks of one deployment. It is stopped when the last
 then is that end reported: after it nothing of the deployment runs. A query that dies takes the subtasks that
 still run with it; a StreamTask that dies takes nobody. Without the zygote nothing can be started or killed
 any more: all attempts fail, and the owner is told.
-
-The topics of a Kafka source are read by one query after another, in bulk or in real time as their lag asks for
-(catch_up.py): the StreamTasks are told that only what a new query brings counts from now on, say how far they
-have come, and the new query begins there while the old one is stopped.
 """
 
 from __future__ import annotations
@@ -31,18 +27,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from confluent_kafka import KafkaException
 from msgspec.structs import replace
 
 from ...schemas.types import ExecutionState
-from .catch_up import CatchUp, Lag
+from .deployed import Deployment, Execution
 from .deployment import Report, SubtaskDeployment, VertexDeployment
-from .end_offsets import EndOffsets
 from .failures import TaskError, describe, shortened
 from .frames import FrameReader
-from .hand_over import HandOver
 from .lobby import Lobby
-from .pool import ProcessPool, TaskProcess
+from .pool import ProcessPool
 from .protocol import (
     Cancel,
     Canceled,
@@ -52,15 +45,11 @@ from .protocol import (
     Notice,
     Open,
     Opened,
-    Positions,
     Restored,
-    Switch,
     Switched,
 )
-from .queries import Queries, QueryRun
-from .query import Pace
-from .reading import ChannelReading, Receiver, TopicReading, reading_of
-from .settings import ExecutionMode, Settings
+from .query_control import QueryControl
+from .reading import reading_of
 from .stream_task.zygote import ENDED
 from .user_files import UserFiles
 from .vertex import parts_of
@@ -73,83 +62,8 @@ log = logging.getLogger(__name__)
 DEFAULT_HEAP_MIB: Final = 640
 KILL_AFTER_S: Final = 0.5
 """When a process that was told to cancel is killed; it should have ended by itself long before."""
-LAG_INTERVAL_S: Final = 0.5
-"""How often the lag of a Kafka source is looked at."""
 REMEMBERED: Final = 10_000
 """Attempts that have ended and are known still: a cancellation may cross the report of the end."""
-
-
-class _Execution:
-    """One attempt. `end` is set when it has ended, `reported` when that has been said."""
-
-    def __init__(self, subtask: SubtaskDeployment, deployment: _Deployment, process: TaskProcess) -> None:
-        self.id = subtask.execution_attempt_id
-        self.subtask = subtask
-        self.deployment = deployment
-        self.process = process
-        self.process_id: int | None = None
-        self.positions: Positions | None = None
-        self.ends: Positions | None = None
-        self.counts: Mapping[str, float] = {}
-        """All that it has counted, Flink's counters included."""
-        self.accumulators: Mapping[str, float] = {}
-        """What functions have counted, in all attempts of the subtask."""
-        self.opened = False
-        self.running = False
-        self.canceling = False
-        self.end: tuple[ExecutionState, str | None] | None = None
-
-
-class _Deployment:
-    """The attempts that share a query, and the query."""
-
-    def __init__(
-        self, number: int, spec: VertexDeployment, reading: ChannelReading | TopicReading | None
-    ) -> None:
-        self.number = number
-        self.spec = spec
-        self.reading = reading
-        self.settings = Settings.of(spec.job_graph.configuration)
-        self.executions: list[_Execution] = []
-        self.reads = reading is not None
-        """Whether there is anything that a query is to bring."""
-        self.run: QueryRun | None = None
-        self.successor: tuple[QueryRun, Pace] | None = None
-        """What follows when all subtasks have answered that they wait for it."""
-        self.answered: set[str] = set()
-        self.catch_up: CatchUp | None = None
-        self.watched = False
-        self.written = 0, 0.0
-        """Of a Kafka source: the sum of its ends, and when that was."""
-        self.over = threading.Event()
-        self.python_path: str | None = None
-        """The directory of the files that the job ships, once a subtask has been started."""
-
-    @property
-    def live(self) -> list[_Execution]:
-        return [execution for execution in self.executions if execution.end is None]
-
-    @property
-    def connected(self) -> bool:
-        """Whether the tasks of the query run, where there is one."""
-        return not self.reads or (self.run is not None and self.run.awaited <= 0)
-
-    @property
-    def receivers(self) -> list[Receiver]:
-        """The subtasks that are read for."""
-        return [
-            Receiver(each.subtask.subtask_index, each.process.socket_path, each.positions or {}, each.ends)
-            for each in self.live
-        ]
-
-    @property
-    def changes_pace(self) -> bool:
-        """Whether the lag decides how the query runs."""
-        return (
-            isinstance(self.reading, TopicReading)
-            and not self.reading.source.bounded
-            and self.settings.mode is ExecutionMode.REAL_TIME
-        )
 
 
 class TaskRuntime:
@@ -183,17 +97,23 @@ class TaskRuntime:
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._wake_in, self._wake_out = socket.socketpair()
         self._selector = selectors.DefaultSelector()
-        self._executions: dict[str, _Execution] = {}
+        self._executions: dict[str, Execution] = {}
         self._ended: dict[str, None] = {}
         self._deploying: dict[str, None] = {}
-        self._deployments: dict[int, _Deployment] = {}
-        self._runs: dict[int, _Deployment] = {}
+        self._deployments: dict[int, Deployment] = {}
         self._number = 0
-        self._deadlines: list[tuple[float, _Execution]] = []
+        self._deadlines: list[tuple[float, Execution]] = []
         self._closed = False
         self._spark: SparkSession | None = None
-        self._queries = Queries(bootstrap_servers, scratch, self._post)
-        self._end_offsets = EndOffsets(bootstrap_servers)
+        self._queries = QueryControl(
+            bootstrap_servers,
+            scratch,
+            self._lobby.path,
+            self._post,
+            connected=self._report_running,
+            failed=self._fail_all,
+            dropped=self._drop,
+        )
         self._loop = threading.Thread(target=self._run, name="task-runtime", daemon=True)
         self._loop.start()
 
@@ -214,10 +134,10 @@ class TaskRuntime:
             spark = start_session(self._scratch, jars, self._heap_mib, jvm_options=archived)
             warm_up(spark, self._bootstrap_servers, self._scratch, ROUNDS)
         except Exception as error:
-            self._queries.failed(describe(error))
+            self._queries.spark_failed(describe(error))
             raise
         self._spark = spark
-        self._queries.ready(spark)
+        self._queries.spark_started(spark)
         threading.Thread(target=self._watch_jvm, args=(spark,), name="jvm", daemon=True).start()
         threading.Thread(
             target=warm_up,
@@ -257,7 +177,7 @@ class TaskRuntime:
         """As `attempts`, but only what functions have counted and committed, in all attempts of the subtask."""
         return self._counted(lambda execution: execution.accumulators)
 
-    def _counted(self, of: Callable[[_Execution], Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
+    def _counted(self, of: Callable[[Execution], Mapping[str, float]]) -> Mapping[str, Mapping[str, float]]:
         # In this order: one that is being started is in both, not in neither.
         counted: dict[str, Mapping[str, float]] = {each: {} for each in list(self._deploying)}
         return counted | {each.id: of(each) for each in list(self._executions.values())}
@@ -281,10 +201,7 @@ class TaskRuntime:
         done.wait(10)
         self._loop.join(5)
         for deployment in self._deployments.values():
-            deployment.over.set()
-            run = deployment.run
-            if self._broken is None and run is not None and run.query is not None and run.stopping is None:
-                run.query.stop()
+            self._queries.close(deployment)
         if self._spark is not None:
             if self._broken is None:
                 self._spark.stop()
@@ -351,13 +268,13 @@ class TaskRuntime:
             if self._broken is not None:
                 raise TaskError(self._broken)
             self._number += 1
-            deployment = _Deployment(self._number, spec, reading_of(spec, str(self._sockets)))
+            deployment = Deployment(self._number, spec, reading_of(spec, str(self._sockets)))
             parts_of(spec.vertex, spec.outputs)
             while waiting:
                 execution = self._start_subtask(deployment, waiting[0])
                 waiting.popleft()
                 self._report(execution.id, ExecutionState.INITIALIZING, None, {})
-            self._start_query_if_due(deployment)
+            self._queries.start_if_due(deployment)
         except Exception as error:
             # What has been started goes on: its query starts when it has restored its position.
             expected = isinstance(error, ValueError | LookupError | TaskError)
@@ -370,7 +287,7 @@ class TaskRuntime:
         if self._broken is None:
             self._pool.fill()
 
-    def _start_subtask(self, deployment: _Deployment, subtask: SubtaskDeployment) -> _Execution:
+    def _start_subtask(self, deployment: Deployment, subtask: SubtaskDeployment) -> Execution:
         spec = deployment.spec
         path = self._user_files.enter(spec.job_id, spec.job_graph.python_files)
         deployment.python_path = path
@@ -385,143 +302,13 @@ class TaskRuntime:
             process.control.close()
             self._user_files.leave(path)
             raise
-        execution = _Execution(subtask, deployment, process)
+        execution = Execution(subtask, deployment, process)
         deployment.executions.append(execution)
         self._deployments[deployment.number] = deployment
         self._executions[execution.id] = execution
         self._deploying.pop(execution.id, None)
         self._register(process.control, partial(self._hear, execution))
         return execution
-
-    # Queries.
-
-    def _start_query_if_due(self, deployment: _Deployment) -> None:
-        """What has no past has committed nothing: the query of its channels need not wait for its StreamTask."""
-        live = deployment.live
-        if not deployment.reads or deployment.run is not None or deployment.watched or not live:
-            return
-        if self._broken is not None:
-            return
-        topics = isinstance(deployment.reading, TopicReading)
-        if any(e.positions is None and (topics or e.subtask.has_past) for e in live):
-            return
-        if topics and not any(e.positions for e in live):
-            deployment.reads = False
-            self._report_running(deployment)
-        elif deployment.changes_pace:
-            self._watch(deployment)
-        elif topics:
-            self._start_query(deployment, self._new_run(deployment), Pace.BULK)
-        else:
-            micro_batch = deployment.settings.mode is ExecutionMode.MICRO_BATCH
-            pace = Pace.MICRO_BATCH if micro_batch else Pace.REAL_TIME
-            self._start_query(deployment, self._new_run(deployment), pace)
-
-    def _new_run(self, deployment: _Deployment) -> QueryRun:
-        self._number += 1
-        self._runs[self._number] = deployment
-        return QueryRun(self._number)
-
-    def _start_query(self, deployment: _Deployment, run: QueryRun, pace: Pace) -> None:
-        reading, receivers = deployment.reading, deployment.receivers
-        assert reading is not None
-        deployment.run = run
-        begin = reading.begin(receivers)
-        run.awaited = sum(map(len, begin.values()))
-        if pace is not Pace.REAL_TIME:
-            # Its tasks begin with the first batch, which may be long in coming: it counts when it has started.
-            run.awaited = 1
-        hand_over = HandOver(
-            run.number, self._lobby.path, reading.plan(receivers, pace), deployment.python_path
-        )
-        self._queries.start(
-            run,
-            begin,
-            hand_over,
-            pace,
-            started=lambda: self._query_started(deployment, run, pace),
-            ended=lambda failure: self._query_ended(deployment, run, failure),
-        )
-
-    def _query_started(self, deployment: _Deployment, run: QueryRun, pace: Pace) -> None:
-        if pace is not Pace.REAL_TIME:
-            run.awaited = 0
-        if not deployment.live:
-            self._queries.stop(run, lambda: self._drop(deployment))
-        self._report_running(deployment)
-
-    def _query_ended(self, deployment: _Deployment, run: QueryRun, failure: str | None) -> None:
-        if run.stopping is not None:
-            return
-        self._fail_all(deployment, failure or "Spark's query ended by itself")
-        if run.query is None:
-            self._drop(deployment)
-
-    def _drop(self, deployment: _Deployment) -> None:
-        """Nothing of the deployment runs any more."""
-        self._deployments.pop(deployment.number, None)
-        for number in [number for number, of in self._runs.items() if of is deployment]:
-            del self._runs[number]
-
-    # Catching up.
-
-    def _watch(self, deployment: _Deployment) -> None:
-        """Has the lag of a Kafka source measured until the deployment ends."""
-        deployment.watched = True
-        reading = deployment.reading
-        assert isinstance(reading, TopicReading)
-        begin = reading.begin(deployment.receivers)
-        partitions = [(topic, partition) for topic, each in begin.items() for partition in each]
-
-        def work() -> None:
-            while True:
-                try:
-                    ends = self._end_offsets.of(partitions)
-                except KafkaException as error:
-                    log.warning("where topics end could not be found out: %s", error.args[0].str())
-                else:
-                    self._post(lambda ends=ends: self._lag_measured(deployment, ends))  # type: ignore[misc]
-                if deployment.over.wait(LAG_INTERVAL_S):
-                    return
-
-        threading.Thread(target=work, name=f"lag-{deployment.number}", daemon=True).start()
-
-    def _lag_measured(self, deployment: _Deployment, ends: Mapping[tuple[str, int], int]) -> None:
-        reading = deployment.reading
-        if not deployment.live or not isinstance(reading, TopicReading):
-            return
-        now = time.monotonic()
-        lag = _lag(deployment, reading, ends, now)
-        if deployment.catch_up is None:
-            deployment.catch_up = CatchUp.beginning(lag, now)
-            self._start_query(deployment, self._new_run(deployment), deployment.catch_up.pace)
-            return
-        run = deployment.run
-        if deployment.successor is not None or run is None or run.query is None:
-            return
-        following = deployment.catch_up.after(lag, now)
-        if following is not deployment.catch_up:
-            deployment.catch_up = following
-            self._switch(deployment, following.pace)
-
-    def _switch(self, deployment: _Deployment, pace: Pace) -> None:
-        run = self._new_run(deployment)
-        log.info("vertex %s is read on in %s mode", deployment.spec.vertex_id, pace.value)
-        deployment.successor = run, pace
-        deployment.answered.clear()
-        for execution in deployment.live:
-            execution.process.send(Switch(run.number))
-
-    def _switch_if_answered(self, deployment: _Deployment) -> None:
-        live, before = deployment.live, deployment.run
-        if deployment.successor is None or not live or before is None:
-            return
-        if deployment.answered.issuperset(each.id for each in live):
-            run, pace = deployment.successor
-            deployment.successor = None
-            self._start_query(deployment, run, pace)
-            self._queries.stop(before)
-            before.predecessor, run.predecessor = None, before
 
     # Listening.
 
@@ -531,20 +318,12 @@ class TaskRuntime:
 
     def _hear_worker(self, reader: FrameReader) -> None:
         for greeting in self._lobby.greetings(reader):
-            deployment = self._runs.get(greeting.query)
-            if deployment is None:
-                continue
-            run = deployment.run
-            if greeting.failure is not None:
-                self._fail_all(deployment, greeting.failure)
-            elif run is not None and run.number == greeting.query:
-                run.awaited -= 1
-                self._report_running(deployment)
+            self._queries.greeted(greeting)
         if reader.ended:
             self._selector.unregister(reader.socket)
             reader.socket.close()
 
-    def _hear(self, execution: _Execution) -> None:
+    def _hear(self, execution: Execution) -> None:
         for data in execution.process.notices.receive():
             self._notice(execution, msgspec.msgpack.decode(data, type=Notice))
         if execution.process.notices.ended:
@@ -557,7 +336,7 @@ class TaskRuntime:
                 else:
                     self._end(execution, ExecutionState.FAILED, "the process of its StreamTask died")
 
-    def _notice(self, execution: _Execution, notice: Notice) -> None:
+    def _notice(self, execution: Execution, notice: Notice) -> None:
         if execution.end is not None:
             return
         match notice:
@@ -565,16 +344,12 @@ class TaskRuntime:
                 execution.process_id = process_id
                 execution.positions = positions
                 execution.ends = ends
-                self._start_query_if_due(execution.deployment)
+                self._queries.start_if_due(execution.deployment)
             case Opened():
                 execution.opened = True
                 self._report_running(execution.deployment)
             case Switched(query, positions):
-                deployment = execution.deployment
-                if deployment.successor is not None and deployment.successor[0].number == query:
-                    execution.positions = positions
-                    deployment.answered.add(execution.id)
-                    self._switch_if_answered(deployment)
+                self._queries.switched(execution, query, positions)
             case Counted():
                 execution.counts = notice.as_accumulators()
                 execution.accumulators = notice.accumulators
@@ -609,12 +384,13 @@ class TaskRuntime:
             return
         log.error("%s", reason)
         self._broken = reason
+        self._queries.refuses = True
         for deployment in list(self._deployments.values()):
             self._fail_all(deployment, reason)
         if self._on_failure is not None:
             self._on_failure(TaskError(reason))
 
-    def _report_running(self, deployment: _Deployment) -> None:
+    def _report_running(self, deployment: Deployment) -> None:
         if not deployment.connected:
             return
         for execution in deployment.live:
@@ -632,7 +408,7 @@ class TaskRuntime:
             execution.process.send(Cancel())
             self._deadlines.append((time.monotonic() + KILL_AFTER_S, execution))
 
-    def _fail_all(self, deployment: _Deployment, reason: str) -> None:
+    def _fail_all(self, deployment: Deployment, reason: str) -> None:
         for execution in deployment.live:
             self._pool.kill(execution.process)
             if execution.canceling:
@@ -640,28 +416,21 @@ class TaskRuntime:
             else:
                 self._end(execution, ExecutionState.FAILED, reason)
 
-    def _end(self, execution: _Execution, state: ExecutionState, reason: str | None) -> None:
+    def _end(self, execution: Execution, state: ExecutionState, reason: str | None) -> None:
         execution.end = state, reason
-        deployment, run = execution.deployment, execution.deployment.run
+        deployment = execution.deployment
         if deployment.live:
             self._forget(execution)
             # Peers may have waited for this one's position.
-            self._start_query_if_due(deployment)
-            self._switch_if_answered(deployment)
+            self._queries.start_if_due(deployment)
+            self._queries.switch_if_answered(deployment)
             return
-        deployment.over.set()
-        if run is None or run.query is None:
-            # Its query, if there is one, is on its way, and is stopped when it arrives. The one before may run still.
-            before = None if run is None else run.predecessor
-            self._queries.when_stopped(before, lambda: self._forget(execution))
-        else:
-            self._queries.stop(run, lambda: self._stopped(deployment, execution))
+        self._queries.stop(deployment, lambda: self._forget(execution))
 
-    def _stopped(self, deployment: _Deployment, last: _Execution) -> None:
-        self._drop(deployment)
-        self._forget(last)
+    def _drop(self, deployment: Deployment) -> None:
+        self._deployments.pop(deployment.number, None)
 
-    def _forget(self, execution: _Execution) -> None:
+    def _forget(self, execution: Execution) -> None:
         """Reports the end, once: a cancellation that comes after it has nothing to cancel."""
         assert execution.end is not None
         self._executions.pop(execution.id, None)
@@ -673,7 +442,7 @@ class TaskRuntime:
         self._user_files.leave(deployment.python_path)
         self._report(execution.id, state, reason, execution.accumulators)
         if not deployment.live and deployment.run is None:
-            self._drop(deployment)
+            self._queries.drop(deployment)
 
 
 def _guarded(handle: Callable[[], object]) -> None:
@@ -682,22 +451,6 @@ def _guarded(handle: Callable[[], object]) -> None:
         handle()
     except Exception:
         log.exception("the task runtime could not handle an event")
-
-
-def _lag(
-    deployment: _Deployment, reading: TopicReading, ends: Mapping[tuple[str, int], int], now: float
-) -> Lag:
-    """How far the source is behind, and what has come in since this was asked last."""
-    begin = reading.begin(deployment.receivers)
-    behind = [
-        max(0, ends.get((topic, partition), 0) - position)
-        for topic, each in begin.items()
-        for partition, position in each.items()
-    ]
-    (before, then), written = deployment.written, sum(ends.values())
-    deployment.written = written, now
-    arriving = (written - before) / (now - then) if then and now > then else 0.0
-    return Lag(sum(behind), arriving, len(behind))
 
 
 def _end_jvm(gateway: Any) -> None:

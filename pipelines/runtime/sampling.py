@@ -7,14 +7,16 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+UNKNOWN: Final = 1 << 30
+"""Larger than any message."""
 _SAMPLE: Final = 500
 _TIMEOUT_S: Final = 1.0
 
 
 def largest_message(bootstrap_servers: str, begin: Mapping[str, Mapping[int, int]]) -> int:
-    """Bytes of the largest of some messages at these offsets; 0 where there are none, or no time to look."""
+    """Bytes of the largest of some messages at these offsets; UNKNOWN where none came in time, and 0 for none."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -38,6 +40,8 @@ def largest_message(bootstrap_servers: str, begin: Mapping[str, Mapping[int, int
                     largest = max(largest, len(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     ended += 1
+    except KafkaException:
+        return UNKNOWN
     finally:
         consumer.close()
-    return largest
+    return largest if seen or ended == len(places) else UNKNOWN
