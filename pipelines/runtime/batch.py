@@ -117,6 +117,8 @@ class Batch:
 
     def columns(self, record_type: RecordType) -> list[pa.Array]:
         """The records as columns of that type. Raises RecordTypeError for a record that is not of it."""
+        if not len(self):
+            return record_type.to_columns([])  # not kept: all share the one batch of no records
         if self._columns is None or self._record_type != record_type:
             self._columns = record_type.to_columns(self.values)
             self._record_type = record_type

@@ -2,9 +2,9 @@
 
 A commit costs a few milliseconds on a machine at rest and many on a busy one, where commits of all tasks
 compete. Between the end of one and the beginning of the next lies a pause as long as commits took lately: what comes in
-meanwhile goes with the next one. While more input waits to be taken than a pause brings, records gather for the commit
-interval, or for as long as keeps commits a small share of the time: a busy machine gets larger transactions instead of
-more of them.
+meanwhile goes with the next one. A task that has not been at rest for the commit interval, and has more input waiting,
+is behind: records then gather for that interval, or for as long as keeps commits a small share of the time: a busy
+machine gets larger transactions instead of more of them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Pacing:
         return max(self._interval, min(LONGEST_S, SHARE * self._cost))
 
     def due(self, since: float, *, busy: bool) -> float:
-        """When a record that was taken at `since` is to be committed; `busy`: more input waits."""
+        """When a record that was taken at `since` is to be committed; `busy`: the task is behind."""
         if busy:
             return since + self.pause_under_load
         return max(since, self._ended + self.pause)

@@ -74,9 +74,12 @@ class Run:
         self._tick_interval = settings.watermark_interval_ms / 1000 * (1 if source else _PASSED_ON)
         self._repeat_interval = settings.watermark_interval_ms / 1000 * _REPEATED
         self._idle_commit_interval = settings.idle_commit_interval_ms / 1000
-        self._pacing = Pacing(settings.commit_interval_ms / 1000)
+        self._commit_interval = settings.commit_interval_ms / 1000
+        self._pacing = Pacing(self._commit_interval)
         self._query = 0
         self._poll_at = 0.0
+        self._rested_at = 0.0
+        """When there was last nothing to do: a task that is never at rest is behind, and commits less often."""
         self._told_at = 0.0
         self._repeated_at = time.monotonic()
         self._counted_at = 0.0
@@ -98,7 +101,11 @@ class Run:
         task = self._task
         while not task.ended:
             now = time.monotonic()
-            letters = self._mailbox.take(self._next(now) - now)
+            wait = self._next(now) - now
+            rests = wait > 0 and self._mailbox.empty
+            letters = self._mailbox.take(wait)
+            if rests:
+                self._rested_at = time.monotonic()
             self._handle_all(letters)
             if self._polls and not task.ended:
                 self._poll()
@@ -188,7 +195,8 @@ class Run:
     def _next_commit(self, now: float) -> float:
         due = now + _FOREVER_S
         if self._dirty_since is not None:
-            busy = not self._mailbox.empty or (self._polls and self._poll_at <= now)
+            more = not self._mailbox.empty or (self._polls and self._poll_at <= now)
+            busy = more and now - self._rested_at >= self._commit_interval
             due = self._pacing.due(self._dirty_since, busy=busy)
         if self._moved_since is not None:
             due = min(due, self._moved_since + self._idle_commit_interval)
