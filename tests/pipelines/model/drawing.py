@@ -77,7 +77,9 @@ def sources(draw: st.DrawFn, most_parallel: int) -> Source:
     partitions = []
     for _ in range(draw(st.integers(1, 3)) if kind in ("files", "text", "json") else 1):
         begin, rows = 0, []
-        for key, number, after, jitter in draw(st.lists(row, max_size=8)):
+        for key, number, after, jitter in draw(
+            st.one_of(st.lists(row, min_size=4, max_size=12), st.lists(row, max_size=3))
+        ):
             begin += after
             rows.append(Row(key, number, begin + jitter))
         partitions.append(tuple(rows))
@@ -89,7 +91,7 @@ def sources(draw: st.DrawFn, most_parallel: int) -> Source:
 def programs(draw: st.DrawFn, steps: int = 6, most_parallel: int = 4) -> Program:
     """Programs of up to so many steps, and some more that these need."""
     drawing = _Drawing(draw, most_parallel)
-    for _ in range(draw(st.integers(1, steps))):
+    for _ in range(draw(st.integers(2, steps))):
         drawing.step()
     return drawing.program()
 
@@ -106,29 +108,19 @@ class _Drawing:
         self._max_parallelism = draw(st.sampled_from([None, 4, 7]))
         self._steps: list[Step] = []
         self._facts = [_facts_of(source) for source in self._sources]
+        for i, facts in enumerate(self._facts[:]):
+            if draw(st.booleans()):  # where order is known best, and watermarks follow closely
+                self._assign_time(i, facts, facts.parallelism)
 
     def step(self) -> None:
         """Adds a step, and those that have to be before it."""
-        kind: Callable[[], None] = self._draw(
-            st.sampled_from(
-                [
-                    self._stateless,
-                    self._batches,
-                    self._timestamp,
-                    self._side,
-                    self._partitioned,
-                    self._union,
-                    self._timed,
-                    self._running,
-                    self._keyed,
-                    self._in_event_time,
-                    self._late,
-                    self._by_the_clock,
-                    self._connected,
-                    self._joined,
-                ]
-            )
-        )
+        # More of what has state, and of what has time.
+        kinds = [
+            self._in_event_time, self._running, self._keyed, self._in_event_time, self._joined, self._late,
+            self._by_the_clock, self._in_event_time, self._keyed, self._running, self._connected, self._union,
+            self._timed, self._partitioned, self._side, self._timestamp, self._batches, self._stateless,
+        ]  # fmt: skip
+        kind: Callable[[], object] = self._draw(st.sampled_from(kinds))
         kind()
 
     def program(self) -> Program:
@@ -184,7 +176,9 @@ class _Drawing:
         self._add("partitioned", (i,), (how,), None, dataclasses.replace(facts, sends=how))
 
     def _union(self) -> None:
-        streams = [self._stream(forward=False) for _ in range(self._draw(st.integers(2, 3)))]
+        self._together([self._stream(forward=False) for _ in range(self._draw(st.integers(2, 3)))])
+
+    def _together(self, streams: list[tuple[int, Facts]]) -> tuple[int, Facts]:
         together = Facts(
             0,
             ordered=False,
@@ -194,11 +188,11 @@ class _Drawing:
             typed=True,
             size=sum(facts.size * (4 if facts.sends == "broadcast" else 1) for _, facts in streams),
         )
-        self._add("union", tuple(i for i, _ in streams), (), None, together)
+        return self._add("union", tuple(i for i, _ in streams), (), None, together)
 
     def _timed(self) -> None:
         i, facts = self._stream(typed=False)
-        self._assign_time(i, facts)
+        self._assign_time(i, facts, self._parallelism(facts))
 
     def _running(self) -> None:
         i, facts = self._stream()
@@ -267,11 +261,15 @@ class _Drawing:
         self._add("joined", (i, j), (self._one_of(*KEYS),), p, facts)
 
     def _in_time(self) -> tuple[int, Facts]:
-        """A stream with event time."""
-        i, facts = self._stream()
-        return (i, facts) if facts.timed else self._assign_time(i, facts)
+        """A stream with event time; now and then two in one, whose times go on each by itself."""
+        one = self._one_in_time()
+        return self._together([one, self._one_in_time()]) if self._one_of(False, False, True) else one
 
-    def _assign_time(self, i: int, facts: Facts) -> tuple[int, Facts]:
+    def _one_in_time(self) -> tuple[int, Facts]:
+        i, facts = self._stream(forward=False)
+        return (i, facts) if facts.timed else self._assign_time(i, facts, self._parallelism(facts))
+
+    def _assign_time(self, i: int, facts: Facts, p: int) -> tuple[int, Facts]:
         ways = ["function"] + ["field"] * facts.typed + ["kept"] * facts.stamped
         in_splits = self._chaining and not facts.sends and facts.split_disorder < UNKNOWN
         if in_splits and self._draw(st.booleans()):
@@ -279,7 +277,6 @@ class _Drawing:
             behind = facts.through(p, timed=True)
             arguments = facts.split_disorder, self._one_of(*ways)
             return self._add("timed", (i,), arguments, p, behind, chained=True)
-        p = self._parallelism(facts)
         behind = facts.through(p, timed=True)
         return self._add("timed", (i,), (behind.disorder, self._one_of(*ways)), p, behind)
 
