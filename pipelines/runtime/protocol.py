@@ -47,9 +47,11 @@ class Cancel(msgspec.Struct, frozen=True, tag=True):
 
 
 class Switch(msgspec.Struct, frozen=True, tag=True):
-    """Runtime -> StreamTask: from now on only frames of this query, or of later ones, count; answered by Switched."""
+    """Runtime -> StreamTask: only frames of this query, or of later ones, are to count; answered by Switched."""
 
     query: int
+    at_once: bool = True
+    """From now on, or, if not, from the first of them on that brings something new."""
 
 
 Command = Open | Cancel | Switch
@@ -69,7 +71,7 @@ class Opened(msgspec.Struct, frozen=True, tag=True):
 
 
 class Switched(msgspec.Struct, frozen=True, tag=True):
-    """StreamTask -> runtime: no frame of an older query counts any more; the query is to begin exactly here."""
+    """StreamTask -> runtime: where the query is to begin. Where it was to count at once, none of an older one does."""
 
     query: int
     positions: Positions

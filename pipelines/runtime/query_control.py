@@ -1,9 +1,10 @@
 """The queries of deployments: when one starts, what it is followed by, and when it is stopped.
 
 The query of channels starts when the StreamTasks know where they go on. The topics of a Kafka source are read by one
-query after another, in bulk or in real time as their lag asks for (catch_up.py): the StreamTasks are told that only
-what a new query brings counts from now on, say how far they have come, and the new query begins there while the old one
-is stopped.
+query after another, in bulk or in real time as their lag asks for (catch_up.py). For bulk, the StreamTasks are told
+that only what the new query brings counts from now on, say how far they have come, and the new query begins there while
+the old one is stopped. For real time, the old query goes on until the new one, whose records come one by one, has
+caught up with it: nobody waits while it starts.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ class QueryControl:
         deployment.successor = run, pace
         deployment.answered.clear()
         for execution in deployment.live:
-            execution.process.send(Switch(run.number))
+            execution.process.send(Switch(run.number, at_once=pace is not Pace.REAL_TIME))
 
     def switch_if_answered(self, deployment: Deployment) -> None:
         live, before = deployment.live, deployment.run
@@ -197,9 +198,11 @@ class QueryControl:
         if deployment.answered.issuperset(each.id for each in live):
             run, pace = deployment.successor
             deployment.successor = None
-            self._start(deployment, run, pace)
-            self._queries.stop(before)
+            self._stop_predecessor(before)
             before.predecessor, run.predecessor = None, before
+            self._start(deployment, run, pace)
+            if pace is not Pace.REAL_TIME:
+                self._queries.stop(before)
 
     def greeted(self, greeting: Greeting) -> None:
         """A worker of Spark says that it is up, or cannot be."""
@@ -211,6 +214,8 @@ class QueryControl:
             self._fail_all(deployment, greeting.failure)
         elif run is not None and run.number == greeting.query:
             run.awaited -= 1
+            if run.awaited <= 0:
+                self._stop_predecessor(run)
             self._connected(deployment)
 
     def switched(self, execution: Execution, query: int, positions: Positions) -> None:
@@ -225,6 +230,8 @@ class QueryControl:
         """Once all of a deployment has ended: stops its query, and calls `then` when nothing of it runs any more."""
         deployment.over.set()
         run = deployment.run
+        if run is not None:
+            self._stop_predecessor(run)
         if run is None or run.query is None:
             # Its query, if there is one, is on its way, and is stopped when it arrives. The one before may run still.
             self._queries.when_stopped(None if run is None else run.predecessor, then)
@@ -236,12 +243,18 @@ class QueryControl:
 
         self._queries.stop(run, stopped)
 
+    def _stop_predecessor(self, run: QueryRun) -> None:
+        before = run.predecessor
+        if before is not None and before.query is not None and before.stopping is None:
+            self._queries.stop(before)
+
     def close(self, deployment: Deployment) -> None:
         """Stops the query of a deployment, from another thread: the loop has ended."""
         deployment.over.set()
         run = deployment.run
-        if not self.refuses and run is not None and run.query is not None and run.stopping is None:
-            run.query.stop()
+        for each in (run, None if run is None else run.predecessor):
+            if not self.refuses and each is not None and each.query is not None and each.stopping is None:
+                each.query.stop()
 
 
 def _lag(

@@ -130,14 +130,18 @@ class Run:
             case HandedOver():
                 if letter.query >= self._query:
                     self._take(letter)
-            case Switch(query):
-                self._query = query
+            case Switch(query, at_once):
+                if at_once:
+                    self._query = query
                 self._notify(Switched(query, self._task.positions))
             case Woken():
                 self._poll_at = 0.0
 
     def _take(self, letter: HandedOver) -> None:
         task, place = self._task, (letter.input_index, letter.partition, letter.first)
+        if letter.query > self._query and task.admits(*place, letter.following):
+            # It has brought all that lies before: from here on nobody else is needed.
+            self._query = letter.query
         if letter.kind == BUFFER:
             task.take_buffer(*place, letter.content)
         elif letter.kind == RECORDS:

@@ -230,6 +230,26 @@ def test_what_older_queries_hand_over_counts_no_more_after_a_switch(start: Calla
     assert [each for each in task.notices if isinstance(each, Switched)] == [Switched(2, {0: {3: 2}})]
 
 
+def test_a_query_that_is_to_take_over_does_so_once_it_has_caught_up(start: Callable[[Task], Task]) -> None:
+    env = environment()
+    env.from_source(KafkaSource("lines", Formats.text(), bounded=True)).print()
+    task = start(Task(env.get_job_graph("kafka"), 0, KafkaInput(("lines",), {(0, 3): 6})))
+    codec = BufferCodec(Types.STRING())
+
+    def records(query: int, first: int, values: list[str]) -> HandedOver:
+        payload = codec.payload(Batch([0] * len(values), values))
+        return HandedOver(RECORDS, 0, query, 3, first, first + len(values), payload)
+
+    task.hand_over(
+        records(1, 0, ["a", "b"]),
+        Switch(2, at_once=False),
+        *(records(1, 2, ["c", "d"]), records(2, 2, ["c"]), records(2, 3, ["d"])),
+        *(records(2, 4, ["e"]), records(1, 4, ["e", "f"]), records(2, 5, ["f"])),
+    )
+    task.ended()
+    assert (task.end, task.printed()) == (None, 6)
+
+
 def test_a_failure_counts_only_where_its_records_do(start: Callable[[Task], Task]) -> None:
     task = start(Task(printing(), 1))
     task.hand_over(buffer(0, ["a"]), HandedOver(FAILURE, 0, 0, 0, 0, 1, b"an old story"), buffer(1, ["b"]))
