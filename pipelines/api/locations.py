@@ -31,9 +31,10 @@ def shown_path(path: str) -> str:
     return path if relative.startswith(os.pardir) else relative
 
 
+@functools.cache
 def is_users(path: str) -> bool:
     """Whether a source file is the user's own: neither Python's, nor an installed package's, nor tailrace's."""
-    # As text first: a process has hundreds of modules, and to resolve a path takes half a millisecond.
+    # As text first, and once: a process has hundreds of modules, and to resolve a path takes half a millisecond.
     if path.startswith(("<", *_foreign_roots())) or _INSTALLED.search(path):
         return False
     resolved = os.path.realpath(path)
