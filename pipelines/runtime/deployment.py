@@ -10,7 +10,16 @@ from typing import Protocol
 
 import msgspec
 
-from ...schemas.types import ExecutionState, JobEdge, JobGraph, JobVertex
+from ...schemas.types import (
+    CheckpointMetrics,
+    CheckpointOptions,
+    ExecutionState,
+    JobEdge,
+    JobGraph,
+    JobVertex,
+    RestoredCheckpoint,
+    SubtaskState,
+)
 
 
 class SubtaskDeployment(msgspec.Struct, frozen=True):
@@ -21,6 +30,12 @@ class SubtaskDeployment(msgspec.Struct, frozen=True):
     attempt_number: int
     resumes: bool = False
     """Whether this attempt ran before, in a TaskExecutor that has been started again since."""
+    generation: int = 0
+    """How often the job was rolled back: what older generations have sent and committed counts for nothing."""
+    restore: RestoredCheckpoint | None = None
+    """The last completed checkpoint, which the subtask's state begins with."""
+    finished: bool = False
+    """Whether the subtask had finished in that checkpoint: it only says so to those that it sends to."""
 
     @property
     def has_past(self) -> bool:
@@ -66,6 +81,31 @@ class Report(Protocol):
     ) -> None:
         """`failure`: for FAILED, the reason. `accumulators`: at an end, what functions have counted and committed, in
         all attempts of the subtask."""
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint that a task is to take. `timestamp`: when it was triggered, in microseconds since the epoch."""
+
+    checkpoint_id: int
+    timestamp: int
+    options: CheckpointOptions
+
+
+class ReportCheckpoint(Protocol):
+    """Told of each subtask's part in a checkpoint; from any thread."""
+
+    def acknowledged(
+        self,
+        execution_attempt_id: str,
+        checkpoint_id: int,
+        state: SubtaskState,
+        metrics: CheckpointMetrics,
+        /,
+    ) -> None:
+        """The part is in storage."""
+
+    def declined(self, execution_attempt_id: str, checkpoint_id: int, reason: str, /) -> None:
+        """There will be none."""
 
 
 def vertex_of(graph: JobGraph, vertex_id: str) -> JobVertex:

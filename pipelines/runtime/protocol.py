@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from .deployment import VertexDeployment
+from ...schemas.types import CheckpointMetrics, RestoredCheckpoint, SubtaskState
+from .deployment import Checkpoint, VertexDeployment
 
 HANDED_OVER: Final = struct.Struct("<BHIIqq")
 """Kind of frame, index of the input, number of the query, partition, first offset, and the offset after the last."""
@@ -40,6 +41,10 @@ class Open(msgspec.Struct, frozen=True, tag=True):
     bootstrap_servers: str
     python_path: str | None = None
     """The directory of the files that the job ships: to be imported from before anything of the job is."""
+    generation: int = 0
+    restore: RestoredCheckpoint | None = None
+    finished: bool = False
+    """These three: see deployment.SubtaskDeployment."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -54,7 +59,25 @@ class Switch(msgspec.Struct, frozen=True, tag=True):
     """From now on, or, if not, from the first of them on that brings something new."""
 
 
-Command = Open | Cancel | Switch
+class TriggerCheckpoint(msgspec.Struct, frozen=True, tag=True):
+    """Runtime -> StreamTask: begin a checkpoint, as one that has no senders, or whose senders have all ended."""
+
+    checkpoint: Checkpoint
+
+
+class ConfirmCheckpoint(msgspec.Struct, frozen=True, tag=True):
+    """Runtime -> StreamTask: the checkpoint is complete."""
+
+    checkpoint_id: int
+
+
+class AbortCheckpoint(msgspec.Struct, frozen=True, tag=True):
+    """Runtime -> StreamTask: the checkpoint will not be completed; what waits for its barriers goes on."""
+
+    checkpoint_id: int
+
+
+Command = Open | Cancel | Switch | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint
 
 
 class Restored(msgspec.Struct, frozen=True, tag=True):
@@ -103,6 +126,21 @@ class Counted(msgspec.Struct, frozen=True, tag=True):
         }
 
 
+class Acknowledged(msgspec.Struct, frozen=True, tag=True):
+    """StreamTask -> runtime: this subtask's part of the checkpoint is in storage, and its transaction committed."""
+
+    checkpoint_id: int
+    state: SubtaskState
+    metrics: CheckpointMetrics
+
+
+class Declined(msgspec.Struct, frozen=True, tag=True):
+    """StreamTask -> runtime: this subtask has no part in the checkpoint."""
+
+    checkpoint_id: int
+    reason: str
+
+
 class Finished(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: all input has ended and all output is committed."""
 
@@ -115,9 +153,11 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: ended because of an error."""
 
     reason: str
+    progress_lost: bool = False
+    """Whether what the attempt was to go on from is gone: the job has to go back to a checkpoint."""
 
 
-Notice = Restored | Opened | Switched | Counted | Finished | Canceled | Failed
+Notice = Restored | Opened | Switched | Counted | Acknowledged | Declined | Finished | Canceled | Failed
 
 
 class Greeting(msgspec.Struct, frozen=True):

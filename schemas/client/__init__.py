@@ -8,9 +8,18 @@ from typing import ClassVar
 import msgspec
 
 from ..body import Body
-from ..types import JobStatus
+from ..types import CompletedCheckpoint, JobStatus
 
-__all__ = ["CancelJobRejected", "JobAccepted", "JobFinished", "JobRejected", "JobStatusChanged"]
+__all__ = [
+    "CancelJobRejected",
+    "CheckpointFailed",
+    "CheckpointSucceeded",
+    "JobAccepted",
+    "JobFinished",
+    "JobRejected",
+    "JobStatusChanged",
+    "SavepointDisposed",
+]
 
 
 class CancelJobRejected(Body, frozen=True, gc=False, kw_only=True):
@@ -21,6 +30,26 @@ class CancelJobRejected(Body, frozen=True, gc=False, kw_only=True):
     """The job."""
     reason: str
     """Why."""
+
+
+class CheckpointFailed(Body, frozen=True, gc=False, kw_only=True):
+    """The checkpoint or savepoint that was asked for was not completed."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.client.CheckpointFailed"
+    job_id: str
+    """The job."""
+    reason: str
+    """Why."""
+
+
+class CheckpointSucceeded(Body, frozen=True, gc=False, kw_only=True):
+    """The checkpoint or savepoint that was asked for is complete."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.client.CheckpointSucceeded"
+    job_id: str
+    """The job."""
+    checkpoint: CompletedCheckpoint
+    """Where it is."""
 
 
 class JobAccepted(Body, frozen=True, gc=False, kw_only=True):
@@ -65,3 +94,13 @@ class JobStatusChanged(Body, frozen=True, gc=False, kw_only=True):
     """The job."""
     status: JobStatus
     """The new state."""
+
+
+class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):
+    """The savepoint is gone, or could not be deleted."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.client.SavepointDisposed"
+    path: str
+    """Its directory."""
+    failure: str | None = None
+    """Why it is still there; null: it is gone."""

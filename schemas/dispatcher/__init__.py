@@ -12,12 +12,17 @@ from ..types import EntryPoint, JobGraph, JobStatus, Origin
 
 __all__ = [
     "CancelJob",
+    "DisposeSavepoint",
     "JobGraphBuilt",
     "JobGraphFailed",
     "JobReachedTerminalState",
+    "SavepointDisposed",
     "ShutDownCluster",
+    "StopWithSavepoint",
     "SubmissionRefused",
     "SubmitJob",
+    "TriggerCheckpoint",
+    "TriggerSavepoint",
 ]
 
 
@@ -27,6 +32,14 @@ class CancelJob(Body, frozen=True, gc=False, kw_only=True):
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.CancelJob"
     job_id: str
     """The job."""
+
+
+class DisposeSavepoint(Body, frozen=True, gc=False, kw_only=True):
+    """Delete a savepoint."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.DisposeSavepoint"
+    path: str
+    """Its directory."""
 
 
 class JobGraphBuilt(Body, frozen=True, gc=False, kw_only=True):
@@ -63,6 +76,18 @@ class JobReachedTerminalState(Body, frozen=True, gc=False, kw_only=True):
     """What the job's subtasks have counted in all, by name."""
 
 
+class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):
+    """A savepoint is gone, or could not be deleted."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SavepointDisposed"
+    path: str
+    """Its directory."""
+    failure: str | None = None
+    """Why it is still there; null: it is gone."""
+    request: int
+    """The offset of the request."""
+
+
 class ShutDownCluster(Body, frozen=True, gc=False, kw_only=True):
     """A client asks for the cluster to end: jobs are cancelled, TaskExecutors disconnected."""
 
@@ -71,6 +96,18 @@ class ShutDownCluster(Body, frozen=True, gc=False, kw_only=True):
     """Why."""
     suspend: bool = False
     """Whether jobs are suspended, to go on when the cluster starts again; else they are cancelled."""
+
+
+class StopWithSavepoint(Body, frozen=True, gc=False, kw_only=True):
+    """Take a savepoint of a job and end it."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.StopWithSavepoint"
+    job_id: str
+    """The job."""
+    directory: str | None = None
+    """The directory to make it in; null: the configured one."""
+    drain: bool = False
+    """Whether time comes to its end before, so that windows and timers fire."""
 
 
 class SubmissionRefused(Body, frozen=True, gc=False, kw_only=True):
@@ -95,3 +132,25 @@ class SubmitJob(Body, frozen=True, gc=False, kw_only=True):
     """The program by name; null where a JobGraph is given."""
     parallelism: int | None = None
     """Default parallelism for an entry point; null for the program's own."""
+    savepoint_path: str | None = None
+    """The savepoint or checkpoint to begin with."""
+    allow_non_restored_state: bool = False
+    """Whether state in it may be left out that no operator of the job takes."""
+
+
+class TriggerCheckpoint(Body, frozen=True, gc=False, kw_only=True):
+    """Take a checkpoint of a job now."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.TriggerCheckpoint"
+    job_id: str
+    """The job."""
+
+
+class TriggerSavepoint(Body, frozen=True, gc=False, kw_only=True):
+    """Take a savepoint of a job."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.TriggerSavepoint"
+    job_id: str
+    """The job."""
+    directory: str | None = None
+    """The directory to make it in; null: the configured one."""

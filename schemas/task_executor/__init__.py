@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ..body import Body
-from ..types import AllocatedSlotReport, JobGraph, ResourceProfile, SlotID
+from ..types import (
+    AllocatedSlotReport,
+    CheckpointOptions,
+    JobGraph,
+    ResourceProfile,
+    RestoredCheckpoint,
+    SlotID,
+)
 
 __all__ = [
+    "AbortCheckpoint",
     "AllocatedSlotsContradicted",
     "CancelTask",
+    "ConfirmCheckpoint",
     "DisconnectJobManager",
     "DisconnectResourceManager",
     "FreeSlot",
@@ -23,7 +32,20 @@ __all__ = [
     "SubmitTask",
     "TaskExecutorRegistrationRejection",
     "TaskExecutorRegistrationSuccess",
+    "TriggerCheckpoint",
 ]
+
+
+class AbortCheckpoint(Body, frozen=True, gc=False, kw_only=True):
+    """A checkpoint will not be completed: who waits for its barriers goes on."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.AbortCheckpoint"
+    job_id: str
+    """The job."""
+    checkpoint_id: int
+    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    execution_attempt_ids: tuple[str, ...]
+    """The Executions."""
 
 
 class AllocatedSlotsContradicted(Body, frozen=True, gc=False, kw_only=True):
@@ -46,6 +68,18 @@ class CancelTask(Body, frozen=True, gc=False, kw_only=True):
     """The job."""
     execution_attempt_id: str
     """The Execution."""
+
+
+class ConfirmCheckpoint(Body, frozen=True, gc=False, kw_only=True):
+    """A checkpoint is complete (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.ConfirmCheckpoint"
+    job_id: str
+    """The job."""
+    checkpoint_id: int
+    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    execution_attempt_ids: tuple[str, ...]
+    """The Executions that were part of it and still run."""
 
 
 class DisconnectJobManager(Body, frozen=True, gc=False, kw_only=True):
@@ -170,6 +204,12 @@ class SubmitTask(Body, frozen=True, gc=False, kw_only=True):
     """Subtasks of the vertex that are deployed here together have it in common: they share a query."""
     deployment_size: int
     """How many they are."""
+    generation: int = 0
+    """How often the job was rolled back to a checkpoint: what older generations have sent and committed counts for nothing."""
+    restore: RestoredCheckpoint | None = None
+    """The last completed checkpoint: what the subtask's state begins with."""
+    finished: bool = False
+    """Whether the subtask had finished in that checkpoint: it only says so to those that it sends to."""
 
 
 class TaskExecutorRegistrationRejection(Body, frozen=True, gc=False, kw_only=True):
@@ -186,3 +226,19 @@ class TaskExecutorRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True)
     AVRO_NAME: ClassVar[str] = "tailrace.task_executor.TaskExecutorRegistrationSuccess"
     instance_id: str
     """The InstanceID of this registration."""
+
+
+class TriggerCheckpoint(Body, frozen=True, gc=False, kw_only=True):
+    """Begin a checkpoint in these Executions (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.task_executor.TriggerCheckpoint"
+    job_id: str
+    """The job."""
+    checkpoint_id: int
+    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    execution_attempt_ids: tuple[str, ...]
+    """The Executions."""
+    timestamp: int
+    """When the checkpoint was triggered, in microseconds since the epoch."""
+    options: CheckpointOptions
+    """How."""

@@ -13,22 +13,32 @@ __all__ = [
     "AccumulatorSnapshot",
     "AllocatedSlotInfo",
     "AllocatedSlotReport",
+    "CheckpointFailureReason",
+    "CheckpointMetrics",
+    "CheckpointOptions",
+    "CompletedCheckpoint",
     "EntryPoint",
     "ExecutionState",
     "HardwareDescription",
     "Header",
+    "InFlightState",
     "JobEdge",
     "JobGraph",
     "JobStatus",
     "JobVertex",
     "OperatorConfig",
+    "OperatorState",
     "Origin",
     "Partitioner",
     "PythonFile",
     "ResourceProfile",
+    "RestoredCheckpoint",
     "SlotID",
     "SlotOffer",
     "SlotStatus",
+    "SnapshotType",
+    "StateFile",
+    "SubtaskState",
 ]
 
 
@@ -52,6 +62,37 @@ class AllocatedSlotInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The slot's number at its TaskExecutor."""
     allocation_id: str
     """Its allocation."""
+
+
+class CheckpointFailureReason(StrEnum):
+    """Why a checkpoint was not completed; Flink's names."""
+
+    CHECKPOINT_DECLINED = "CHECKPOINT_DECLINED"
+    CHECKPOINT_EXPIRED = "CHECKPOINT_EXPIRED"
+    TASK_FAILURE = "TASK_FAILURE"
+    JOB_ENDED = "JOB_ENDED"
+    CHECKPOINT_STORAGE = "CHECKPOINT_STORAGE"
+    FINALIZE_CHECKPOINT_FAILURE = "FINALIZE_CHECKPOINT_FAILURE"
+    TASKS_NOT_RUNNING = "TASKS_NOT_RUNNING"
+    TOO_MANY_CHECKPOINT_REQUESTS = "TOO_MANY_CHECKPOINT_REQUESTS"
+
+
+class CheckpointMetrics(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How a subtask's part of a checkpoint went; times in microseconds (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.CheckpointMetrics"
+    start_delay: int = 0
+    """From the trigger to the first barrier."""
+    alignment_duration: int = 0
+    """From the first barrier to the last."""
+    sync_duration: int = 0
+    """While nothing else was done."""
+    async_duration: int = 0
+    """Beside the work."""
+    bytes_written: int = 0
+    """New bytes in storage: what the checkpoint cost."""
+    bytes_in_flight: int = 0
+    """Of them, records in flight."""
 
 
 class ExecutionState(StrEnum):
@@ -174,6 +215,18 @@ class ResourceProfile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Further resources by name, such as gpu."""
 
 
+class RestoredCheckpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What tasks begin with instead of nothing (JobManagerTaskRestore)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.RestoredCheckpoint"
+    checkpoint_id: int
+    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    uri: str
+    """The checkpoint's or savepoint's directory."""
+    generation: int
+    """The job's generation in which it was taken; -1: by another job."""
+
+
 class SlotID(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Identifies a slot of a TaskExecutor."""
 
@@ -182,6 +235,31 @@ class SlotID(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The ResourceID of the TaskExecutor."""
     slot_number: int
     """The slot's number there, from 0."""
+
+
+class SnapshotType(StrEnum):
+    """What a snapshot of a job is taken for (document 000, CheckpointType)."""
+
+    CHECKPOINT = "CHECKPOINT"
+    SAVEPOINT = "SAVEPOINT"
+
+
+class StateFile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A stretch of a file of state."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.StateFile"
+    path: str
+    """URI of the file; relative to the job's checkpoint directory, or the savepoint's, where it lies below that."""
+    offset: int = 0
+    """Where the stretch begins, in bytes."""
+    length: int
+    """Its length in bytes."""
+    crc: int
+    """CRC-32 of the stretch."""
+    first_key_group: int = -1
+    """The first key group that it may hold; -1: any."""
+    last_key_group: int = -1
+    """The last key group that it may hold; -1: any."""
 
 
 class AccumulatorReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -200,6 +278,40 @@ class AllocatedSlotReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The job."""
     allocated_slot_infos: tuple[AllocatedSlotInfo, ...]
     """The slots, by number."""
+
+
+class CheckpointOptions(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """How a checkpoint is to be taken (document 000)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.CheckpointOptions"
+    snapshot_type: SnapshotType
+    """A savepoint waits until each sender's barrier has come, so that it holds no records in flight; all its state is in its own directory."""
+    directory: str
+    """URI of the directory for files of this checkpoint alone: .../chk-N, or the savepoint's."""
+    shared: str
+    """URI of the directory for files that later checkpoints use too."""
+    full: bool = False
+    """Whether all state is to be written anew, instead of what has changed since the last checkpoint."""
+    stops: bool = False
+    """Stop-with-savepoint: sources end behind the barrier."""
+    drains: bool = False
+    """Stop-with-savepoint: time comes to its end before, so that windows and timers fire (advanceToEndOfEventTime)."""
+
+
+class CompletedCheckpoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A checkpoint or savepoint that is whole."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.CompletedCheckpoint"
+    checkpoint_id: int
+    """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
+    snapshot_type: SnapshotType
+    """What it was taken for."""
+    uri: str
+    """Its directory; _metadata in it says the rest."""
+    generation: int = 0
+    """The job's generation in which it was taken."""
+    size: int = 0
+    """Bytes of all state that it refers to."""
 
 
 class EntryPoint(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -238,6 +350,20 @@ class Header(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """For a request that came in from outside: where it was first written; set by the Dispatcher on admission."""
     traceparent: str | None = None
     """W3C trace context of the request that this belongs to."""
+
+
+class InFlightState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Records that were sent before a sender's barrier and read behind the first one: buffers of one channel (FLIP-76)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.InFlightState"
+    operator_id: str
+    """The operator that receives."""
+    input: int
+    """Which of its vertex's incoming edges, from 0."""
+    partition: int
+    """The partition: the subtask that received."""
+    files: tuple[StateFile, ...]
+    """Buffers, in the order of the channel."""
 
 
 class JobEdge(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -286,6 +412,16 @@ class JobVertex(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a slot must offer for a subtask of this vertex; null: anything (UNKNOWN)."""
 
 
+class OperatorState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The state of an operator in one subtask: files to be applied in order (OperatorSubtaskState)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.OperatorState"
+    files: tuple[StateFile, ...] = ()
+    """What was written, oldest first."""
+    inline: bytes | None = None
+    """Small state that is in no file: the positions of a Kafka source, as JSON topic -> partition -> offset."""
+
+
 class SlotOffer(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A slot that a TaskExecutor offers to a JobMaster."""
 
@@ -326,3 +462,19 @@ class JobGraph(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Settings of the job."""
     python_files: tuple[PythonFile, ...] = ()
     """Files that the user's code is imported from, in each of the job's processes and in no other's."""
+
+
+class SubtaskState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What a subtask contributes to a checkpoint (TaskStateSnapshot)."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.SubtaskState"
+    operators: Mapping[str, OperatorState] = msgspec.field(default_factory=dict)
+    """Operator id -> its state; the key 'accumulators' has what functions have counted."""
+    in_flight: tuple[InFlightState, ...] = ()
+    """Per input; empty where nothing was in flight."""
+    changelog_offset: int = -1
+    """Where the changelog goes on behind the barrier; -1: the vertex has none."""
+    generation: int = 0
+    """The generation of the job that the changelog offset is of."""
+    size: int = 0
+    """Bytes of all files together."""
