@@ -10,7 +10,22 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any
 
-from .option_types import BOOL, DURATION, FLOAT, HOUR, INT, MILLISECOND, MINUTE, SECOND, choice, unlimited
+from .option_types import (
+    BOOL,
+    DURATION,
+    FLOAT,
+    HOUR,
+    INT,
+    LOCATION,
+    MILLISECOND,
+    MINUTE,
+    SECOND,
+    choice,
+    derived,
+    optional,
+    switchable,
+    unlimited,
+)
 from .options import ConfigOption, Ordered, Scope, find_faults, index
 
 _MOST_FAULTS = 5
@@ -38,6 +53,14 @@ class RestartStrategyType(StrEnum):
     FIXED_DELAY = "fixed-delay"
     FAILURE_RATE = "failure-rate"
     EXPONENTIAL_DELAY = "exponential-delay"
+
+
+class ExternalizedCheckpointRetention(StrEnum):
+    """What becomes of a job's completed checkpoints when it ends."""
+
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
 
 
 MODE = ConfigOption(
@@ -88,6 +111,85 @@ SCHEDULE_MODE = ConfigOption(
     "its inputs run.",
     scopes=_JOB,
     ours=True,
+)
+CHECKPOINT_INTERVAL = ConfigOption[int | None](
+    key="execution.checkpointing.interval",
+    type=switchable(DURATION),
+    default=None,
+    at_least=10 * MILLISECOND,
+    doc="How often a checkpoint is taken. `off`: only when somebody asks for one; state is then kept in changelogs "
+    "alone.",
+    scopes=_JOB,
+)
+CHECKPOINT_TIMEOUT = ConfigOption(
+    key="execution.checkpointing.timeout",
+    type=DURATION,
+    default=10 * MINUTE,
+    at_least=MILLISECOND,
+    doc="How long a checkpoint or savepoint may take before it is given up.",
+    scopes=_JOB,
+)
+MIN_PAUSE = ConfigOption(
+    key="execution.checkpointing.min-pause",
+    type=DURATION,
+    default=0,
+    doc="At least so much time lies between the end of one checkpoint and the beginning of the next.",
+    scopes=_JOB,
+)
+MAX_CONCURRENT_CHECKPOINTS = ConfigOption(
+    key="execution.checkpointing.max-concurrent-checkpoints",
+    type=INT,
+    default=1,
+    at_least=1,
+    at_most=100,
+    doc="How many checkpoints may be under way at once. Savepoints are not counted.",
+    scopes=_JOB,
+)
+TOLERABLE_FAILED_CHECKPOINTS = ConfigOption[int | None](
+    key="execution.checkpointing.tolerable-failed-checkpoints",
+    type=unlimited(INT),
+    default=None,
+    at_least=0,
+    doc="How many checkpoints may fail one after another before one more fails the job. Those that a task's own "
+    "failure took with it are not counted, nor are savepoints.",
+    scopes=_JOB,
+    flink="0",
+)
+CHECKPOINT_RETENTION = ConfigOption(
+    key="execution.checkpointing.externalized-checkpoint-retention",
+    type=choice(ExternalizedCheckpointRetention),
+    default=ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
+    doc="What becomes of the last checkpoints when the job ends. RETAIN_ON_CANCELLATION keeps them when it is "
+    "cancelled or fails, DELETE_ON_CANCELLATION only when it fails, NO_EXTERNALIZED_CHECKPOINTS never. A job that has "
+    "finished needs none; one that is suspended keeps them.",
+    scopes=_JOB,
+)
+RETAINED_CHECKPOINTS = ConfigOption(
+    key="state.checkpoints.num-retained",
+    type=INT,
+    default=1,
+    at_least=1,
+    at_most=100,
+    doc="How many completed checkpoints are kept; the oldest goes when there is one more.",
+    scopes=_JOB,
+)
+CHECKPOINTS_DIRECTORY = ConfigOption[str | None](
+    key="state.checkpoints.dir",
+    type=derived(LOCATION),
+    default=None,
+    doc="Where checkpoints are written, in a directory for each job. `auto`: `checkpoints` in the home of the cluster, "
+    "which all its machines must then share.",
+    scopes=_JOB,
+    flink="none",
+)
+SAVEPOINTS_DIRECTORY = ConfigOption[str | None](
+    key="state.savepoints.dir",
+    type=derived(LOCATION),
+    default=None,
+    doc="Where savepoints are written unless another directory is given with the request. `auto`: `savepoints` in "
+    "the home of the cluster.",
+    scopes=_JOB,
+    flink="none",
 )
 RESTART_STRATEGY = ConfigOption(
     key="restart-strategy.type",
@@ -196,6 +298,21 @@ ATTEMPTS_BEFORE_RESET = ConfigOption[int | None](
     doc="How many failures are followed by a restart before one fails the job; counted anew when the wait is reset.",
     scopes=_JOB,
 )
+STATE_RECOVERY_PATH = ConfigOption[str | None](
+    key="execution.state-recovery.path",
+    type=optional(LOCATION),
+    default=None,
+    doc="The savepoint or checkpoint that a job begins with, as `tailrace run -s` gives it.",
+    scopes=_JOB,
+)
+IGNORE_UNCLAIMED_STATE = ConfigOption(
+    key="execution.state-recovery.ignore-unclaimed-state",
+    type=BOOL,
+    default=False,
+    doc="Whether state may be left out that no operator of the job takes, as `tailrace run --allow-non-restored-state` "
+    "says.",
+    scopes=_JOB,
+)
 
 EXECUTION: tuple[ConfigOption[Any], ...] = (
     MODE,
@@ -203,6 +320,19 @@ EXECUTION: tuple[ConfigOption[Any], ...] = (
     WATERMARK_INTERVAL,
     MINI_BATCH,
     SCHEDULE_MODE,
+)
+CHECKPOINTING: tuple[ConfigOption[Any], ...] = (
+    CHECKPOINT_INTERVAL,
+    CHECKPOINT_TIMEOUT,
+    MIN_PAUSE,
+    MAX_CONCURRENT_CHECKPOINTS,
+    TOLERABLE_FAILED_CHECKPOINTS,
+    CHECKPOINT_RETENTION,
+    RETAINED_CHECKPOINTS,
+    CHECKPOINTS_DIRECTORY,
+    SAVEPOINTS_DIRECTORY,
+    STATE_RECOVERY_PATH,
+    IGNORE_UNCLAIMED_STATE,
 )
 RESTART: tuple[ConfigOption[Any], ...] = (
     RESTART_STRATEGY,
@@ -218,7 +348,7 @@ RESTART: tuple[ConfigOption[Any], ...] = (
     JITTER_FACTOR,
     ATTEMPTS_BEFORE_RESET,
 )
-OPTIONS = (*EXECUTION, *RESTART)
+OPTIONS = (*EXECUTION, *CHECKPOINTING, *RESTART)
 ORDERED = (
     Ordered(INITIAL_BACKOFF, MAX_BACKOFF, strictly=False),
     Ordered(INITIAL_BACKOFF, RESET_BACKOFF_THRESHOLD, strictly=False),

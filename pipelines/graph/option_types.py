@@ -7,6 +7,7 @@ write it are read too.
 from __future__ import annotations
 
 import math
+import posixpath
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -29,6 +30,9 @@ _LARGEST = 1 << 53
 _DIGITS = r"[0-9]{1,18}"
 _UNLIMITED = "unlimited"
 _AUTO = "auto"
+_NONE = "none"
+_URI = re.compile(r"([a-z][a-z0-9+.-]*)://([^\x00-\x1f]+)")
+_OFF = "off"
 
 
 class OptionType(msgspec.Struct, Generic[T], frozen=True):
@@ -80,6 +84,30 @@ def derived(inner: OptionType[T]) -> OptionType[T | None]:
     return OptionType(f"{inner.name} or {_AUTO}", f"{inner.wanted} or {_AUTO}", read, write)
 
 
+def switchable(inner: OptionType[T]) -> OptionType[T | None]:
+    """As `inner`, or `off`, which is None: not at all."""
+
+    def read(text: str) -> T | None:
+        return None if text.lower() == _OFF else inner.read(text)
+
+    def write(value: T | None) -> str:
+        return _OFF if value is None else inner.write(value)
+
+    return OptionType(f"{inner.name} or {_OFF}", f"{inner.wanted} or {_OFF}", read, write)
+
+
+def optional(inner: OptionType[T]) -> OptionType[T | None]:
+    """As `inner`, or `none`, which is None."""
+
+    def read(text: str) -> T | None:
+        return None if text.lower() in (_NONE, "") else inner.read(text)
+
+    def write(value: T | None) -> str:
+        return _NONE if value is None else inner.write(value)
+
+    return OptionType(f"{inner.name} or {_NONE}", f"{inner.wanted} or {_NONE}", read, write)
+
+
 def pattern(wanted: str, matches: Callable[[str], bool]) -> OptionType[str]:
     """A text of a certain form."""
 
@@ -108,6 +136,16 @@ def _read_float(text: str) -> float:
     if not math.isfinite(value) or "_" in text:
         raise ValueError(text)
     return value
+
+
+def _read_location(text: str) -> str:
+    path = text.removeprefix("file://") if text.startswith("file://") else text.removeprefix("file:")
+    if path.startswith("/"):
+        return f"file://{posixpath.normpath('/' + path.lstrip('/'))}"
+    found = _URI.fullmatch(text)
+    if found is None or found[1] == "file" or not found[2].strip("/"):
+        raise ValueError(text)
+    return text.rstrip("/")
 
 
 _TIME_UNITS: Mapping[str, int] = {
@@ -153,6 +191,11 @@ def _writer(names: Mapping[str, int]) -> Callable[[int], str]:
     return write
 
 
+LOCATION: OptionType[str] = OptionType(
+    "URI or absolute path", "a URI such as s3://bucket/directory, or an absolute path", _read_location, str
+)
+"""Where something is in storage, as a URI without a slash at its end. Relative paths are refused: they would lead
+somewhere else in every process."""
 BOOL: OptionType[bool] = OptionType(
     "true or false", "true or false", _read_bool, lambda value: str(value).lower()
 )

@@ -335,6 +335,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     ),
     "Heartbeats": (HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT),
     "Jobs": job_options.EXECUTION,
+    "Checkpoints": job_options.CHECKPOINTING,
     "Restart strategies": job_options.RESTART,
 }
 """Title of a part of the table -> its options."""

@@ -12,7 +12,11 @@ from collections.abc import Mapping
 import msgspec
 
 from ...pipelines.graph import job_options
-from ...pipelines.graph.job_options import RestartStrategyType, ScheduleMode
+from ...pipelines.graph.job_options import (
+    ExternalizedCheckpointRetention,
+    RestartStrategyType,
+    ScheduleMode,
+)
 from . import options
 from .options import ResourceManagerMode
 
@@ -130,12 +134,46 @@ def restart_strategy(configuration: Mapping[str, str]) -> RestartStrategyOptions
             )
 
 
+class CheckpointingOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job's checkpoints are taken and what becomes of them. Directories: absolute URIs, or empty where the
+    cluster named none, as in logs of older versions.
+
+    `interval`: None for none but those that are asked for; `tolerable_failures`: None for any number.
+    """
+
+    interval: int | None = job_options.CHECKPOINT_INTERVAL.default
+    timeout: int = job_options.CHECKPOINT_TIMEOUT.default
+    min_pause: int = job_options.MIN_PAUSE.default
+    max_concurrent: int = job_options.MAX_CONCURRENT_CHECKPOINTS.default
+    tolerable_failures: int | None = job_options.TOLERABLE_FAILED_CHECKPOINTS.default
+    retention: ExternalizedCheckpointRetention = job_options.CHECKPOINT_RETENTION.default
+    retained: int = job_options.RETAINED_CHECKPOINTS.default
+    checkpoints_directory: str = ""
+    savepoints_directory: str = ""
+
+    @classmethod
+    def of(cls, configuration: Mapping[str, str]) -> CheckpointingOptions:
+        """Never fails."""
+        return cls(
+            interval=job_options.CHECKPOINT_INTERVAL.of(configuration),
+            timeout=job_options.CHECKPOINT_TIMEOUT.of(configuration),
+            min_pause=job_options.MIN_PAUSE.of(configuration),
+            max_concurrent=job_options.MAX_CONCURRENT_CHECKPOINTS.of(configuration),
+            tolerable_failures=job_options.TOLERABLE_FAILED_CHECKPOINTS.of(configuration),
+            retention=job_options.CHECKPOINT_RETENTION.of(configuration),
+            retained=job_options.RETAINED_CHECKPOINTS.of(configuration),
+            checkpoints_directory=job_options.CHECKPOINTS_DIRECTORY.of(configuration) or "",
+            savepoints_directory=job_options.SAVEPOINTS_DIRECTORY.of(configuration) or "",
+        )
+
+
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """From StartJob; `job_configuration` makes what StartJob says."""
 
     restart_strategy: RestartStrategyOptions = restart_strategy({})
     schedule_mode: ScheduleMode = job_options.SCHEDULE_MODE.default
     slot_idle_timeout: int = options.SLOT_IDLE_TIMEOUT.default
+    checkpointing: CheckpointingOptions = CheckpointingOptions()
 
     @classmethod
     def of(cls, configuration: Mapping[str, str]) -> JobOptions:
@@ -144,6 +182,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             restart_strategy=restart_strategy(configuration),
             schedule_mode=job_options.SCHEDULE_MODE.of(configuration),
             slot_idle_timeout=options.SLOT_IDLE_TIMEOUT.of(configuration),
+            checkpointing=CheckpointingOptions.of(configuration),
         )
 
 
