@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import structlog
@@ -373,7 +373,7 @@ def walk(seed: int) -> World:
 
 
 _ID = re.compile(r"\b[0-9a-f]{32}\b")
-_TOLD = {
+_UNTOLD = {
     "process_mark",
     "job_graph",
     "hardware",
@@ -383,6 +383,24 @@ _TOLD = {
     "address",
     "session",
 }
+_MOSTLY_DEFAULT = {
+    "accumulators",
+    "allow_non_restored_state",
+    "changelog_offset",
+    "drain",
+    "drains",
+    "finished",
+    "full",
+    "generation",
+    "in_flight",
+    "operators",
+    "passed_over",
+    "progress_lost",
+    "requests",
+    "size",
+    "stops",
+}
+"""Fields that are left out where they are as in most events."""
 
 
 def transcript(records: Sequence[Record]) -> str:
@@ -391,18 +409,21 @@ def transcript(records: Sequence[Record]) -> str:
     lines = []
     for record in records:
         header, body = record.header, record.body
-        fields = "".join(
-            f" {field.name}={_short(value)}"
-            for field in msgspec.structs.fields(body)
-            if field.name not in _TOLD and (value := getattr(body, field.name)) is not None
-            # Most ends tell of no accumulators.
-            if field.name != "accumulators" or value
-        )
+        fields = "".join(f" {name}={_short(value)}" for name, value in _told(body))
         cause = "" if header.cause is None else f" <- {header.cause}"
         event = body.AVRO_NAME.rpartition(".")[2]
         line = f"{record.offset:>3} {header.sender} -> {header.recipient}: {event}{fields}{cause}"
         lines.append(_ID.sub(lambda match: names.setdefault(match[0], f"id{len(names) + 1}"), line))
     return "\n".join(lines) + "\n"
+
+
+def _told(struct: msgspec.Struct) -> Iterator[tuple[str, object]]:
+    """The fields that say something."""
+    for field in msgspec.structs.fields(struct):
+        value = getattr(struct, field.name)
+        usual = field.name in _MOSTLY_DEFAULT and (not value or value == field.default)
+        if field.name not in _UNTOLD and value is not None and not usual:
+            yield field.name, value
 
 
 def _short(value: object) -> str:
@@ -414,10 +435,7 @@ def _short(value: object) -> str:
         case tuple():
             return f"[{', '.join(_short(each) for each in value)}]"
         case msgspec.Struct():
-            told = ((each.name, getattr(value, each.name)) for each in msgspec.structs.fields(value))
-            return (
-                "{" + " ".join(f"{k}={_short(v)}" for k, v in told if k not in _TOLD and v is not None) + "}"
-            )
+            return "{" + " ".join(f"{name}={_short(field)}" for name, field in _told(value)) + "}"
         case _:
             return str(value)
 
