@@ -7,11 +7,25 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
+from ....schemas.types import OperatorState
 from ..failures import TaskError
+from ..state.stateful import Origin
 from .kafka import connected
 from .transaction import ConsumedOffset
 
 _TIMEOUT_S: Final = 30.0
+
+
+def restored_state(
+    uri: str, operators: Sequence[tuple[Origin, OperatorState]], subtask_index: int, parallelism: int
+) -> Iterator[tuple[bytes, bytes]]:
+    """Key and message of all state that a subtask takes from the checkpoint at `uri`, for Subtask.restore.
+
+    `operators` are, for each operator, the old subtasks that have something of it. Where the subtask takes the state of
+    its own predecessor, it is the messages as they were; else each origin's begin with an Origin. Raises TaskError
+    where a file is missing or torn.
+    """
+    raise NotImplementedError
 
 
 def read_committed(consumer: Consumer, partitions: Sequence[tuple[str, int]]) -> list[ConsumedOffset]:
