@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ...pipelines.graph.job_options import CHECKPOINTS_DIRECTORY, SAVEPOINTS_DIRECTORY
+from ...pipelines.graph.option_types import LOCATION
 from ...pipelines.graph.options import ConfigOption, Scope, unknown
 from . import options
 from .errors import ConfigurationError
@@ -132,11 +134,17 @@ class Configuration:
         may hold passwords, and paths) are never among them.
         """
         wanted = set(scopes or (Scope.JOBMANAGER, Scope.JOB))
-        return {
+        said = {
             option.key: option.write(self.get(option))
             for option in self._known()
             if wanted.intersection(option.scopes) and Scope.CLIENT not in option.scopes
         }
+        # Whoever reads the log may have another home.
+        for directory in (CHECKPOINTS_DIRECTORY, SAVEPOINTS_DIRECTORY):
+            if directory.key in said and self.get(directory) is None:
+                name = "checkpoints" if directory is CHECKPOINTS_DIRECTORY else "savepoints"
+                said[directory.key] = LOCATION.write(LOCATION.read(str(self.home.absolute() / name)))
+        return said
 
     def environment(self) -> dict[str, str]:
         """The variables that give another process this configuration, whatever its file says."""

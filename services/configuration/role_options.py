@@ -196,4 +196,8 @@ def job_configuration(cluster: Mapping[str, str], job: Mapping[str, str]) -> dic
     """
     defaults = {key: value for key, value in cluster.items() if key in _FOR_JOBS}
     own = {key: value for key, value in job.items() if key in job_options.BY_KEY}
+    for directory in (job_options.CHECKPOINTS_DIRECTORY, job_options.SAVEPOINTS_DIRECTORY):
+        if directory.key in defaults and directory.of(own) is None:
+            # `auto`: only the cluster knows its home.
+            own.pop(directory.key, None)
     return {**defaults, **own}

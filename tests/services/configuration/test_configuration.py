@@ -30,7 +30,7 @@ Values = dict[str, str]
 _CANDIDATES = (
     *("0", "1", "3", "7 s", "70 s", "2 min", "1 gb", "0.5", "2.5", "true", "false", "none", "auto", "active"),
     *("standalone", "EAGER", "LAZY_FROM_SOURCES", "micro-batch", "failure-rate", "local-process", "gpu;fpga"),
-    *("kafka:1", "http://registry:1"),
+    *("kafka:1", "http://registry:1", "RETAIN_ON_CANCELLATION", "s3://bucket/dir", "off"),
 )
 
 
@@ -114,10 +114,43 @@ def test_what_the_log_says_is_what_holds(values: Values) -> None:
     again = Configuration(said)
     assert again.as_map() == said
     for option in options.OPTIONS:
-        if option.key in said:
+        if option.key in said and configuration.get(option) is not None:
             assert again.get(option) == configuration.get(option)
     for scope in Scope:
         assert not {"bootstrap.servers", "schema.registry.url", "home"} & configuration.as_map(scope).keys()
+
+
+def test_where_checkpoints_are_is_said_in_full_whatever_the_reader_of_the_log_has_for_a_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = Configuration({"home": "here"}).as_map()
+    assert said["state.checkpoints.dir"] == f"file://{tmp_path}/here/checkpoints"
+    assert said["state.savepoints.dir"] == f"file://{tmp_path}/here/savepoints"
+    assert "state.checkpoints.dir" not in Configuration().as_map(Scope.TASKMANAGER)
+
+
+@pytest.mark.parametrize(
+    ("text", "uri"),
+    [
+        ("/a/b/", "file:///a/b"),
+        ("/a//b/../c", "file:///a/c"),
+        ("file:///a/b", "file:///a/b"),
+        ("file:/a/b", "file:///a/b"),
+        ("s3://bucket/dir/", "s3://bucket/dir"),
+        ("hdfs://name:8020/dir", "hdfs://name:8020/dir"),
+    ],
+)
+def test_a_directory_in_storage_has_one_name(text: str, uri: str) -> None:
+    option = options.BY_KEY["state.checkpoints.dir"]
+    assert option.read(text) == uri
+    assert option.read(uri) == uri
+
+
+@pytest.mark.parametrize("text", ["relative/dir", "", "s3://", "file://relative", "S3//x", "a:b"])
+def test_a_directory_that_is_another_one_in_every_process_is_refused(text: str, tmp_path: Path) -> None:
+    fault = refused(tmp_path, None, None, f"state.checkpoints.dir={text}")
+    assert fault.endswith("it may be a URI such as s3://bucket/directory, or an absolute path or auto")
 
 
 @given(st.lists(consistent_configurations, min_size=1, max_size=4))

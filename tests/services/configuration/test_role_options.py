@@ -34,6 +34,10 @@ texts = st.text(max_size=20) | st.sampled_from(
     ["0", "1", "-1", "7 s", "70 s", "1 min", "active", "none", "unlimited"]
 )
 anything = st.dictionaries(st.sampled_from(sorted(options.BY_KEY)) | st.text(max_size=20), texts)
+DIRECTORIES = {
+    each.key: each for each in (job_options.CHECKPOINTS_DIRECTORY, job_options.SAVEPOINTS_DIRECTORY)
+}
+"""`auto` in a job's configuration means what the cluster says."""
 
 
 @given(anything)
@@ -55,6 +59,8 @@ def test_a_job_goes_by_its_own_options_then_by_the_clusters(
     effective = job_configuration(cluster, job)
     for key, value in effective.items():
         own = key in job_options.BY_KEY and key in job
+        if key in DIRECTORIES and key in cluster and DIRECTORIES[key].of(job) is None:
+            own = False
         assert value == (job[key] if own else cluster[key])
     assert job_options.BY_KEY.keys() & (cluster.keys() | job.keys()) <= effective.keys()
     assert JobOptions.of(job_configuration(cluster, {})) == JobOptions.of(cluster)
@@ -62,6 +68,7 @@ def test_a_job_goes_by_its_own_options_then_by_the_clusters(
 
 
 def test_defaults_are_those_of_the_table() -> None:
+    # But for directories, which only a cluster that has a home can name.
     nothing = Configuration()
     assert (
         ResourceManagerOptions.of(nothing.as_map())
@@ -69,7 +76,12 @@ def test_defaults_are_those_of_the_table() -> None:
         == ResourceManagerOptions.of({})
     )
     assert TaskExecutorOptions.of(nothing.as_map(Scope.TASKMANAGER)) == TaskExecutorOptions()
-    assert JobOptions.of(job_configuration(nothing.as_map(), {})) == JobOptions() == JobOptions.of({})
+    assert JobOptions.of({}) == JobOptions()
+    of_jobs = JobOptions.of(job_configuration(nothing.as_map(), {}))
+    homeless = msgspec.structs.replace(
+        of_jobs.checkpointing, checkpoints_directory="", savepoints_directory=""
+    )
+    assert msgspec.structs.replace(of_jobs, checkpointing=homeless) == JobOptions()
 
 
 def test_what_masters_go_by_is_what_the_leader_says() -> None:
