@@ -88,9 +88,12 @@ def sources(draw: st.DrawFn, most_parallel: int) -> Source:
 
 
 @st.composite
-def programs(draw: st.DrawFn, steps: int = 6, most_parallel: int = 4) -> Program:
-    """Programs of up to so many steps, and some more that these need."""
-    drawing = _Drawing(draw, most_parallel)
+def programs(draw: st.DrawFn, steps: int = 6, most_parallel: int = 4, *, rescalable: bool = False) -> Program:
+    """Programs of up to so many steps, and some more that these need.
+
+    `rescalable`: what they mean does not depend on the parallelism of steps that have more than one subtask.
+    """
+    drawing = _Drawing(draw, most_parallel, rescalable)
     for _ in range(draw(st.integers(2, steps))):
         drawing.step()
     return drawing.program()
@@ -99,15 +102,16 @@ def programs(draw: st.DrawFn, steps: int = 6, most_parallel: int = 4) -> Program
 class _Drawing:
     """A program as it grows."""
 
-    def __init__(self, draw: st.DrawFn, most_parallel: int) -> None:
+    def __init__(self, draw: st.DrawFn, most_parallel: int, rescalable: bool) -> None:
         self._draw = draw
+        self._rescalable = rescalable
         self._any_parallelism = st.integers(1, most_parallel)
         self._sources = draw(st.lists(sources(most_parallel), min_size=1, max_size=3))
         self._chaining = draw(st.booleans())
         self._mini_batch = draw(st.booleans())
         self._max_parallelism = draw(st.sampled_from([None, 4, 7]))
         self._steps: list[Step] = []
-        self._facts = [_facts_of(source) for source in self._sources]
+        self._facts = [_facts_of(source, rescalable) for source in self._sources]
         for i, facts in enumerate(self._facts[:]):
             if draw(st.booleans()):  # where order is known best, and watermarks follow closely
                 self._assign_time(i, facts, facts.parallelism)
@@ -171,7 +175,7 @@ class _Drawing:
         i, facts = self._stream(typed=False)
         ways = ["shuffle", "rebalance", "rescale", "global", "custom"]
         ways += ["forward"] if facts.parallelism else []
-        ways += ["broadcast"] if facts.size < MANY else []
+        ways += ["broadcast"] if facts.size < MANY and not self._rescalable else []
         how = self._one_of(*ways)
         self._add("partitioned", (i,), (how,), None, dataclasses.replace(facts, sends=how))
 
@@ -326,12 +330,14 @@ class _Drawing:
         return self._draw(st.sampled_from(choices))
 
 
-def _facts_of(source: Source) -> Facts:
+def _facts_of(source: Source, rescalable: bool) -> Facts:
     alone = source.parallelism == 1 and len(source.partitions) == 1
+    # A subtask that takes over the rest of several others' numbers begins again at the least of them.
+    counts_up = source.kind == "generator" and not rescalable
     return Facts(
         source.parallelism,
         ordered=alone,
-        disorder=source.disorder if alone or source.kind == "generator" else UNKNOWN,
+        disorder=source.disorder if alone or counts_up else UNKNOWN,
         timed=False,
         stamped=source.kind in ("text", "json"),
         typed=source.kind != "loose",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,19 @@ class Program:
     chaining: bool
     mini_batch: bool
     max_parallelism: int | None
+
+    def rescaled(self, parallelism: Callable[[int], int]) -> Program:
+        """The same with another parallelism of each step."""
+
+        def of(step: Step) -> Step:
+            return dataclasses.replace(
+                step, parallelism=None if step.parallelism is None else parallelism(step.parallelism)
+            )
+
+        sources = tuple(
+            dataclasses.replace(each, parallelism=parallelism(each.parallelism)) for each in self.sources
+        )
+        return dataclasses.replace(self, sources=sources, steps=tuple(map(of, self.steps)))
 
     def __repr__(self) -> str:
         lines = [f"{i}: {each!r}" for i, each in enumerate((*self.sources, *self.steps))]
