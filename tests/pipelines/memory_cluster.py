@@ -43,6 +43,11 @@ MOST_STEPS = 20_000
 """Of a job that is run until something has come of it."""
 _MANY = 1_000_000
 
+Place = tuple[str, int]
+"""A subtask: vertex id and index."""
+Sent = tuple[str, int, "Message"]
+"""A message, and the topic and partition that it went to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -63,11 +68,12 @@ class Outcome:
     steps: int
     attempts: int
     """Of all subtasks together."""
+    job_id: str = JOB
 
     @property
     def printed(self) -> list[dict[str, Any]]:
         """The messages of all print sinks: subtask, identifier, text, record."""
-        partitions = self.topics.get(output_topic(CLUSTER, JOB), {})
+        partitions = self.topics.get(output_topic(CLUSTER, self.job_id), {})
         return [json.loads(message.value) for message in partitions.get(0, ())]
 
     @property
@@ -85,7 +91,11 @@ class MemoryKafka:
     """Logs of messages, and what groups have committed."""
 
     logs: dict[str, dict[int, list[Message]]] = field(default_factory=dict)
-    offsets: dict[tuple[str, int], dict[tuple[str, int], ConsumedOffset]] = field(default_factory=dict)
+    offsets: dict[Place, dict[tuple[str, int], ConsumedOffset]] = field(default_factory=dict)
+    owners: dict[Place, MemoryTransaction] = field(default_factory=dict)
+    """Whose transactions count: those of the attempt that came last."""
+    sent: dict[Place, list[Sent]] = field(default_factory=dict)
+    """What each subtask has committed, in its order."""
 
     def append(self, topic: str, partition: int, message: Message) -> None:
         self.logs.setdefault(topic, {}).setdefault(partition, []).append(message)
@@ -100,7 +110,7 @@ class MemoryTransaction:
     def __init__(
         self,
         kafka: MemoryKafka,
-        owner: tuple[str, int],
+        owner: Place,
         rng: random.Random | None = None,
         now: Callable[[], int] = lambda: BEGIN_MS,
     ) -> None:
@@ -109,8 +119,14 @@ class MemoryTransaction:
         self._owner = owner
         self._rng = rng
         self._now = now
-        self._late: list[tuple[str, int, Message]] = []
-        self._open: list[tuple[str, int, Message]] = []
+        self._late: list[Sent] = []
+        self._open: list[Sent] = []
+        kafka.owners[owner] = self
+
+    @property
+    def sent(self) -> int:
+        """How many messages the subtask has sent, with those that are not committed yet."""
+        return len(self._kafka.sent.get(self._owner, ())) + len(self._open)
 
     @property
     def active(self) -> bool:
@@ -142,6 +158,9 @@ class MemoryTransaction:
             self._late.append((topic, partition, Message(value)))
 
     def commit(self, offsets: Sequence[ConsumedOffset]) -> None:
+        if self._kafka.owners[self._owner] is not self:
+            raise TaskError("a newer attempt of this subtask has fenced this one")
+        self._kafka.sent.setdefault(self._owner, []).extend(self._open)
         for topic, partition, message in (*self._open, *self._late):
             self._kafka.append(topic, partition, message)
         self._late.clear()
