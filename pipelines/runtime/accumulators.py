@@ -7,12 +7,14 @@ attempt reads it back and counts on. See graph/accumulators.py for what follows 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from ..functions import Counter
 from ..graph import accumulators
+from .state.stateful import Origin
 
 CHANGELOG_KEY: Final = "accumulators"
 """In the place of an operator id, which is 32 digits."""
@@ -45,6 +47,8 @@ class Accumulators:
     def __init__(self) -> None:
         self._counters: dict[str, _Accumulator] = {}
         self._committed: dict[str, float] = {}
+        self._earlier: dict[str, float] = {}
+        """What the origins counted that have been restored before the last one."""
 
     def counter(self, name: str) -> Counter:
         """The accumulator of that name; the same one each time. Raises ValueError where there can be none."""
@@ -65,7 +69,16 @@ class Accumulators:
         for name, value in msgspec.msgpack.decode(message, type=dict[str, float]).items():
             counter = self.counter(name)
             assert isinstance(counter, _Accumulator)
-            counter.before = self._committed[name] = value
+            counter.before = self._committed[name] = value + self._earlier.get(name, 0.0)
+
+    def restore_from(self, origin: Origin | None) -> None:
+        """What follows is another subtask's, and is added to what has been restored so far; None: it is the whole."""
+        self._earlier = {} if origin is None else dict(self._committed)
+
+    def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
+        """All totals, as of the last `take_changes`."""
+        if self._committed:
+            yield None, msgspec.msgpack.encode(self._committed)
 
     def take_changes(self) -> bytes | None:
         """What is to be written with the next commit; None where nothing was counted since the last call."""

@@ -14,7 +14,7 @@ positions are committed together or not at all.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -22,6 +22,7 @@ import msgspec
 from ....schemas.types import OperatorConfig
 from ...types import PICKLED, RecordType
 from ..batch import Batch
+from ..state.stateful import Origin
 from .context import TaskContext
 
 
@@ -121,8 +122,15 @@ class Operator:
         """The changes of state since the last call, for the changelog."""
         return ()
 
+    def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
+        """All state as messages for `restore`, as of the last `take_changes` (state/stateful.py)."""
+        return iter(())
+
     def committed(self) -> None:
         """The transaction is committed: what it promised can be done (files shown to readers)."""
+
+    def restore_from(self, origin: Origin | None) -> None:
+        """What is restored from here on was written by that subtask, before the parallelism was changed; None: by this."""
 
     def restore(self, message: bytes) -> None:
         """Applies what `take_changes` gave to an earlier attempt, in order. Raises ValueError for what is none."""

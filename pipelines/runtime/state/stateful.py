@@ -14,14 +14,12 @@ import msgspec
 from ...graph.key_groups import key_groups_of_subtask
 
 ORIGIN_KEY: Final = b"~origin"
-"""In the place of an operator id: what follows was written by another subtask (an Origin)."""
+"""In the place of an operator id: says whose messages follow (`origin_message`)."""
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """A subtask of an earlier deployment whose state is taken in, whole or in part, after a change of parallelism."""
+    """A subtask before a change of parallelism, whose state is taken in whole or in part."""
 
-    operator_id: str
-    """`accumulators` for those."""
     subtask_index: int
     parallelism: int
     max_parallelism: int
@@ -30,15 +28,6 @@ class Origin(msgspec.Struct, frozen=True):
     def key_groups(self) -> range:
         """Those that were its own."""
         return key_groups_of_subtask(self.subtask_index, self.max_parallelism, self.parallelism)
-
-    def message(self) -> tuple[bytes, bytes]:
-        """As what comes before the origin's messages."""
-        return ORIGIN_KEY, msgspec.msgpack.encode(self)
-
-    @classmethod
-    def read(cls, message: bytes) -> Origin:
-        """What `message` wrote. Raises msgspec.DecodeError."""
-        return msgspec.msgpack.decode(message, type=cls)
 
 
 class Stateful(Protocol):
@@ -51,8 +40,21 @@ class Stateful(Protocol):
         section; those of no key (None) come first. Called where no thread, socket or client may be used.
         """
 
-    def restore_from(self, origin: Origin) -> None:
-        """What is restored from here on was written by that subtask; of it, take what is this one's own."""
+    def restore_from(self, origin: Origin | None) -> None:
+        """What is restored from here on was written by that subtask: of it, take what is this one's own.
+
+        None: by this one, once all origins have been taken in.
+        """
 
     def restore(self, message: bytes) -> None:
         """Applies a message, in their order. Raises ValueError for what is none."""
+
+
+def origin_message(operator_id: str, origin: Origin | None) -> tuple[bytes, bytes]:
+    """Key and message that stand before those of an origin, and (None) behind those of all."""
+    return ORIGIN_KEY, msgspec.msgpack.encode((operator_id, origin))
+
+
+def read_origin(message: bytes) -> tuple[str, Origin | None]:
+    """Operator id and origin. Raises msgspec.DecodeError."""
+    return msgspec.msgpack.decode(message, type=tuple[str, Origin | None])

@@ -20,6 +20,7 @@ from ..clocks import ClockDemand
 from ..failures import TaskError
 from ..operators.chain import OperatorChain
 from ..operators.functions import typed_by
+from ..state.stateful import ORIGIN_KEY, Stateful, read_origin
 from .input_gate import InputGate
 from .positions import InputPositions
 from .progress import moved_offsets
@@ -83,17 +84,25 @@ class Subtask:
 
     def restore(self, key: bytes, message: bytes) -> None:
         """Applies a message of the changelog, in their order. Raises TaskError for state of nobody here."""
-        owner = key.decode(errors="replace")
-        if owner == CHANGELOG_KEY:
-            self._accumulators.restore(message)
-        elif self._source is not None and owner == self._source[0]:
-            self._source[1].restore(message)
-        elif (operator := self._chain.by_id.get(owner)) is not None:
-            operator.restore(message)
+        if key == ORIGIN_KEY:
+            operator_id, origin = read_origin(message)
+            self._owner(operator_id).restore_from(origin)
         else:
+            self._owner(key.decode(errors="replace")).restore(message)
+
+    @property
+    def stateful(self) -> Mapping[str, Stateful]:
+        """Who keeps state, by operator id."""
+        source = {} if self._source is None else {self._source[0]: self._source[1]}
+        return {**self._chain.by_id, **source, CHANGELOG_KEY: self._accumulators}
+
+    def _owner(self, operator_id: str) -> Stateful:
+        owner = self.stateful.get(operator_id)
+        if owner is None:
             raise TaskError(
-                f"{self._changelog} holds state of an operator {owner!r} that is not in this vertex"
+                f"there is state of an operator {operator_id!r} that is not in this vertex ({self._changelog})"
             )
+        return owner
 
     def open(self, setup: SourceSetup | None = None) -> None:
         """Opens the operators, the last ones first, then the source. Raises UserCodeError, TaskError."""

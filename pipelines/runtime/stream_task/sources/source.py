@@ -11,7 +11,7 @@ that processing time may be told up to the millisecond before the last poll.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ import msgspec
 from .....schemas.types import OperatorConfig
 from ....functions import RuntimeContext
 from ...batch import Batch
+from ...state.stateful import Origin
 
 UNTIL_WOKEN_S: Final = 3600.0
 """`Polled.wait_s` of a source that calls `wake` when it has something."""
@@ -66,6 +67,13 @@ class Source:
     def take_changes(self) -> Iterable[bytes]:
         """What has changed of the position since the last call, for the changelog."""
         return ()
+
+    def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
+        """The whole position as messages for `restore`, as of the last `take_changes` (state/stateful.py)."""
+        return iter(())
+
+    def restore_from(self, origin: Origin | None) -> None:
+        """What is restored from here on was written by that subtask, before the parallelism was changed; None: by this."""
 
     def close(self) -> None:
         """At the end, also after a failure."""
