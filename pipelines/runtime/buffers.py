@@ -4,8 +4,12 @@ A buffer is a fixed header and, unless it is a control buffer, one Arrow record 
 timestamps and the columns of the channel's record type; a few rows are MessagePack instead. The schema is
 not in it: both ends have the job graph. The header says who sent it (subtask and attempt), its place in what
 that attempt sent on this channel (sequence number, from 0), how far both clocks have come after its records,
-whether the sender is idle, and whether its output ends with it. Spark hands buffers on unread, or with other
-records under the same header.
+whether the sender is idle, and whether its output ends with it; and of which generation of the job it is. Spark hands
+buffers on unread, or with other records under the same header.
+
+A *barrier* is a buffer too, numbered like any other: instead of records it holds the checkpoint that it belongs to.
+What its sender sent before it is part of that checkpoint, and what follows it is not (Chandy and Lamport 1985, as
+adapted by Carbone et al. 2015).
 
 Times are milliseconds since the epoch. A watermark W means: no record with a timestamp <= W follows.
 """
@@ -20,6 +24,7 @@ import pyarrow as pa
 
 from ..types import RecordType
 from .batch import EMPTY, Batch
+from .deployment import Checkpoint
 from .small_batches import FEW, FEW_OF_COLUMNS, SmallBatches
 
 NO_WATERMARK: Final = -(1 << 63)
@@ -29,11 +34,13 @@ END_OF_TIME: Final = (1 << 63) - 1
 
 TIMESTAMP_COLUMN: Final = "~timestamp"
 
-_FORMAT: Final = 2
-_HEADER: Final = struct.Struct("<BBHIQqq")
+_FORMAT: Final = 3
+_HEADER: Final = struct.Struct("<BBHIIQqq")
 _ENDS: Final = 1
 _IDLE: Final = 2
 _TICK: Final = 4
+_BARRIER: Final = 8
+_STOPS: Final = 16
 _SMALL: Final = b"\x00"
 """How a payload begins that is no Arrow message: these begin with 0xFF."""
 
@@ -57,11 +64,30 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     """Whether the receiver is to go on without this sender's watermark."""
     tick: bool = False
     """Whether it only tells the time, outside of transactions: it has the number of the next buffer, and takes none."""
+    generation: int = 0
+    """How often the job was rolled back before the sender began: what older ones sent counts for nothing."""
+    barrier: bool = False
+    """Whether it holds a checkpoint instead of records."""
+    stops: bool = False
+    """Of an end: the sender was stopped with a savepoint, and what it held back is kept there for later."""
 
     def __bytes__(self) -> bytes:
-        flags = _ENDS * self.ends | _IDLE * self.idle | _TICK * self.tick
+        flags = (
+            _ENDS * self.ends
+            | _IDLE * self.idle
+            | _TICK * self.tick
+            | _BARRIER * self.barrier
+            | _STOPS * self.stops
+        )
         return _HEADER.pack(
-            _FORMAT, flags, self.sender, self.attempt, self.sequence, self.watermark, self.clock
+            _FORMAT,
+            flags,
+            self.sender,
+            self.attempt,
+            self.generation,
+            self.sequence,
+            self.watermark,
+            self.clock,
         )
 
 
@@ -80,9 +106,9 @@ class BufferCodec:
         return bytes(header) + self.payload(batch)
 
     def decode(self, data: bytes) -> tuple[Header, Batch]:
-        """Header and records of a buffer; as columns, unless they are few. Raises BufferError."""
+        """Header and records of a buffer; as columns, unless they are few; none of a barrier. Raises BufferError."""
         header = header_of(data)
-        return header, self.read_payload(data, _HEADER.size)
+        return header, EMPTY if header.barrier else self.read_payload(data, _HEADER.size)
 
     def encode_within(self, limit: int, header: Header, batch: Batch) -> list[bytes]:
         """Buffers of at most `limit` bytes that together hold the batch, with ascending sequence numbers.
@@ -139,13 +165,42 @@ def header_of(data: bytes) -> Header:
     """The header of a buffer. Raises BufferError."""
     if len(data) < _HEADER.size or data[0] != _FORMAT:
         raise BufferError(f"{len(data)} bytes that begin {data[:8].hex()} are no buffer of format {_FORMAT}")
-    _, flags, sender, attempt, sequence, watermark, clock = _HEADER.unpack_from(data)
-    ends, idle, tick = (bool(flags & each) for each in (_ENDS, _IDLE, _TICK))
-    return Header(sender, attempt, sequence, watermark, clock, ends, idle, tick)
+    _, flags, sender, attempt, generation, sequence, watermark, clock = _HEADER.unpack_from(data)
+    return Header(
+        sender,
+        attempt,
+        sequence,
+        watermark,
+        clock,
+        flags & _ENDS != 0,
+        flags & _IDLE != 0,
+        flags & _TICK != 0,
+        generation,
+        flags & _BARRIER != 0,
+        flags & _STOPS != 0,
+    )
+
+
+def write_barrier(header: Header, checkpoint: Checkpoint) -> bytes:
+    """The barrier of a checkpoint; the header says that it is one."""
+    return bytes(header) + msgspec.msgpack.encode(checkpoint)
+
+
+def read_barrier(data: bytes) -> Checkpoint:
+    """What `write_barrier` was given. Raises BufferError."""
+    try:
+        return msgspec.msgpack.decode(memoryview(data)[_HEADER.size :], type=Checkpoint)
+    except msgspec.MsgspecError as error:
+        raise BufferError(f"a barrier of {len(data)} bytes has no readable checkpoint: {error}") from error
+
+
+def is_barrier(data: bytes) -> bool:
+    """Whether a buffer is a barrier, which nobody on the way may change."""
+    return data[0] == _FORMAT and data[1] & _BARRIER != 0
 
 
 def _part(header: Header, index: int, last: int) -> Header:
     sequence = header.sequence + index
     if index == last:
         return msgspec.structs.replace(header, sequence=sequence)
-    return Header(header.sender, header.attempt, sequence)
+    return Header(header.sender, header.attempt, sequence, generation=header.generation)

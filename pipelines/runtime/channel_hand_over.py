@@ -1,7 +1,7 @@
 """Handing over the buffers of channels: each row is one, with its topic, partition and offset.
 
 The prefix works on the records of a buffer and leaves its header alone, so that sender, sequence, clocks and end
-reach the StreamTask as they were sent.
+reach the StreamTask as they were sent; barriers do untouched.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ..types import RecordType
-from .buffers import BufferCodec
+from .buffers import BufferCodec, is_barrier
 from .failures import describe
 from .hand_over import Connections, Place, Prefix, Targets
 from .operators.build import build_prefix
@@ -86,7 +86,7 @@ class ChannelWorker:
             self._connections.send(target.socket_path, BUFFER, place, content)
 
     def _transformed(self, index: int, value: bytes) -> bytes:
-        if self._output_codec is None:
+        if self._output_codec is None or is_barrier(value):
             return value
         header, batch = self._input_codecs[index].decode(value)
         made = self._prefix.process(batch)

@@ -33,6 +33,10 @@ class TaskError(Exception):
     """A task cannot go on, for a reason that is not the user's code; the text says which and what to do."""
 
 
+class ProgressLost(TaskError):
+    """What an attempt was to go on from is gone: no other attempt fares better, the job has to go back."""
+
+
 def describe(error: BaseException) -> str:
     """One line for a person, then a short traceback where it helps; at most LONGEST characters."""
     return shortened(_describe(error))

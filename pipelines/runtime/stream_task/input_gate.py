@@ -11,6 +11,8 @@ Rules:
    it. If all that have not ended are idle, so is the subtask.
 4. The clock is the least of all senders that have not ended.
 5. When all senders have ended, the input has, and both are at END_OF_TIME.
+6. What a sender of an older generation of the job has said counts for nothing. One of a newer generation means that
+   this attempt is the past: it must end.
 
 What cannot be heard again after a restart is who has ended: it is committed with the positions. All else is
 repeated.
@@ -21,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..buffers import END_OF_TIME, NO_WATERMARK, Header
-from ..failures import TaskError
+from ..failures import ProgressLost, TaskError
 
 
 class _Sender:
@@ -40,7 +42,10 @@ class _Sender:
 class InputGate:
     """The channels of a subtask. Takes, per input, its senders' subtasks and those that have ended already."""
 
-    def __init__(self, senders: Sequence[Iterable[int]], ended: Sequence[frozenset[int]]) -> None:
+    def __init__(
+        self, senders: Sequence[Iterable[int]], ended: Sequence[frozenset[int]], generation: int = 0
+    ) -> None:
+        self._generation = generation
         self._senders = [
             {sender: _Sender(sender in known) for sender in those}
             for those, known in zip(senders, ended, strict=True)
@@ -54,7 +59,19 @@ class InputGate:
         """Whether nobody is to wait for this subtask's watermark."""
         self.ended = False
         """Whether every sender of every input has ended."""
+        self.stopped = False
+        """Whether a sender was stopped with a savepoint: nothing that is held back is due by its end."""
         self._look()
+
+    @property
+    def unended(self) -> frozenset[tuple[int, int]]:
+        """(input, sender) of all that have not ended."""
+        return frozenset(
+            (i, sender)
+            for i, those in enumerate(self._senders)
+            for sender, said in those.items()
+            if not said.ended
+        )
 
     def ended_senders(self, input_index: int) -> frozenset[int]:
         """The senders of an input that have ended."""
@@ -63,8 +80,16 @@ class InputGate:
     def admits(self, input_index: int, offset: int, header: Header) -> bool:
         """Notes a buffer, before its records are taken; False where it tells nothing new.
 
-        Raises TaskError where a buffer before it was lost, or where it comes from nobody who sends here.
+        Raises ProgressLost where a buffer before it was lost, TaskError where it comes from nobody who sends here, or
+        from a newer generation of the job.
         """
+        if header.generation != self._generation:
+            if header.generation < self._generation:
+                return False
+            raise TaskError(
+                f"superseded: input {input_index} has, at offset {offset}, a buffer of generation"
+                f" {header.generation} of the job, and this attempt is of {self._generation}"
+            )
         sender = self._senders[input_index].get(header.sender)
         if sender is None:
             raise TaskError(
@@ -86,10 +111,10 @@ class InputGate:
         elif header.sequence == 0:
             expected = 0
         if header.sequence != expected:
-            raise TaskError(
+            raise ProgressLost(
                 f"a buffer was lost: input {input_index} has, at offset {offset}, number {header.sequence} of"
                 f" sender {header.sender} (attempt {header.attempt}), after number {sender.sequence};"
-                " restart the job from a checkpoint"
+                " the job has to go back to a checkpoint"
             )
         if not header.tick:
             sender.sequence = header.sequence
@@ -102,6 +127,7 @@ class InputGate:
         sender.idle = header.idle
         if header.ends:
             sender.ended = True
+            self.stopped = self.stopped or header.stops
         if header.watermark > sender.watermark:
             sender.watermark, changed = header.watermark, True
         if header.clock > sender.clock:

@@ -10,6 +10,8 @@ transaction.
 
 What a tick said may have been lost, and a receiver that was restarted has forgotten it. So time and idleness are
 repeated now and then while nothing new is to be told; where every step of processing time counts, it goes on by itself.
+
+A barrier goes to every partition that the subtask reaches, behind what was flushed before it.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ import msgspec
 from ....schemas.types import OperatorConfig
 from ...types import RecordType
 from ..batch import Batch, all_of
-from ..buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header
+from ..buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header, write_barrier
 from ..clocks import ALWAYS, ClockDemand
+from ..deployment import Checkpoint
 from ..operators.functions import typed_by
 from .partitioning import Partition
 
@@ -55,6 +58,7 @@ class ChannelWriter:
         *,
         subtask: int,
         attempt: int,
+        generation: int = 0,
         demand: ClockDemand = ALWAYS,
         timed: bool = True,
     ) -> None:
@@ -68,6 +72,7 @@ class ChannelWriter:
         self._partition = partition
         self._subtask = subtask
         self._attempt = attempt
+        self._generation = generation
         self._repeatable = (timed or bool(demand)) and not demand.always
         self._pending: dict[int, list[Batch]] = {each: [] for each in partitions}
         self._sequences = dict.fromkeys(partitions, 0)
@@ -110,10 +115,12 @@ class ChannelWriter:
         """Whether every partition has a numbered buffer of this attempt, so that ticks count there."""
         return all(self._sequences.values())
 
-    def flush(self, clock: int, *, ends: bool = False, tell_all: bool = False) -> Iterator[Outgoing]:
+    def flush(
+        self, clock: int, *, ends: bool = False, stops: bool = False, tell_all: bool = False
+    ) -> Iterator[Outgoing]:
         """The buffers of all records since the last flush; `tell_all` adds those that only tell the time.
 
-        Raises UserCodeError of the sender for a value that is not of the channel's type.
+        `stops`: the end is that of a savepoint. Raises UserCodeError of the sender for a value that is not of the channel's type.
         """
         if tell_all:
             self._note_told(clock)
@@ -122,7 +129,7 @@ class ChannelWriter:
         for partition, batches in self._pending.items():
             if not batches and not tell_all:
                 continue
-            header = self._header(partition, clock, ends=ends)
+            header = self._header(partition, clock, ends=ends, stops=stops)
             batch = batches[0] if len(batches) == 1 else all_of(batches)
             with nullcontext() if self.sender is None else typed_by(self.sender):
                 buffers = self._codec.encode_within(BUFFER_LIMIT, header, batch)
@@ -139,11 +146,28 @@ class ChannelWriter:
             header = self._header(partition, clock, tick=True)
             yield Outgoing(self.topic, partition, bytes(header))
 
+    def barrier(self, clock: int, checkpoint: Checkpoint) -> Iterator[Outgoing]:
+        """The barrier for every partition, when all records are flushed."""
+        self._note_told(clock)
+        for partition in self._pending:
+            header = self._header(partition, clock, barrier=True)
+            self._sequences[partition] += 1
+            yield Outgoing(self.topic, partition, write_barrier(header, checkpoint))
+
     def _note_told(self, clock: int) -> None:
         self._told = self._watermark, clock, self._idle
         self._spoken = self._spoken or self._idle or self._watermark > NO_WATERMARK or bool(self.demand)
 
-    def _header(self, partition: int, clock: int, *, ends: bool = False, tick: bool = False) -> Header:
+    def _header(
+        self,
+        partition: int,
+        clock: int,
+        *,
+        ends: bool = False,
+        stops: bool = False,
+        tick: bool = False,
+        barrier: bool = False,
+    ) -> Header:
         return Header(
             self._subtask,
             self._attempt,
@@ -153,6 +177,9 @@ class ChannelWriter:
             ends,
             self._idle,
             tick,
+            self._generation,
+            barrier,
+            ends and stops,
         )
 
 
@@ -176,10 +203,17 @@ class RecordWriter:
         """Whether a channel is to be told the time again, now and then."""
         return any(channel.repeats for channel in self.channels)
 
-    def flush(self, clock: int, *, ends: bool = False, tell_all: bool = False) -> Iterator[Outgoing]:
+    def flush(
+        self, clock: int, *, ends: bool = False, stops: bool = False, tell_all: bool = False
+    ) -> Iterator[Outgoing]:
         """As ChannelWriter.flush, for every outgoing edge."""
         for channel in self.channels:
-            yield from channel.flush(clock, ends=ends, tell_all=tell_all)
+            yield from channel.flush(clock, ends=ends, stops=stops, tell_all=tell_all)
+
+    def barrier(self, clock: int, checkpoint: Checkpoint) -> Iterator[Outgoing]:
+        """As ChannelWriter.barrier, for every outgoing edge."""
+        for channel in self.channels:
+            yield from channel.barrier(clock, checkpoint)
 
     def tell(
         self,
