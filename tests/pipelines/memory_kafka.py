@@ -1,0 +1,114 @@
+"""Kafka of one process: logs are lists, transactions of one attempt at a time count."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.stream_task.transaction import ConsumedOffset
+
+BEGIN_MS = 1_700_000_000_000
+AFTER_MAX_MS = 3_600_000
+"""Brokers' default of message.timestamp.after.max.ms."""
+
+Place = tuple[str, int]
+"""A subtask: vertex id and index."""
+Sent = tuple[str, int, "Message"]
+"""A message, and the topic and partition that it went to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a topic."""
+
+    value: bytes
+    key: bytes | None = None
+    timestamp_ms: int = BEGIN_MS
+
+
+@dataclass
+class MemoryKafka:
+    """Logs of messages, and what groups have committed."""
+
+    logs: dict[str, dict[int, list[Message]]] = field(default_factory=dict)
+    offsets: dict[Place, dict[tuple[str, int], ConsumedOffset]] = field(default_factory=dict)
+    owners: dict[Place, MemoryTransaction] = field(default_factory=dict)
+    """Whose transactions count: those of the attempt that came last."""
+    sent: dict[Place, list[Sent]] = field(default_factory=dict)
+    """What each subtask has committed, in its order."""
+
+    def append(self, topic: str, partition: int, message: Message) -> None:
+        self.logs.setdefault(topic, {}).setdefault(partition, []).append(message)
+
+    def log(self, topic: str, partition: int) -> list[Message]:
+        return self.logs.get(topic, {}).get(partition, [])
+
+
+class MemoryTransaction:
+    """Transaction of one attempt; nothing of a fenced one arrives."""
+
+    def __init__(
+        self,
+        kafka: MemoryKafka,
+        owner: Place,
+        rng: random.Random | None = None,
+        now: Callable[[], int] = lambda: BEGIN_MS,
+    ) -> None:
+        """With `rng`, what is told gets lost or comes late now and then. `now`: the broker's clock."""
+        self._kafka = kafka
+        self._owner = owner
+        self._rng = rng
+        self._now = now
+        self._late: list[Sent] = []
+        self._open: list[Sent] = []
+        kafka.owners[owner] = self
+
+    @property
+    def sent(self) -> int:
+        """How many messages the subtask has sent, with those that are not committed yet."""
+        return len(self._kafka.sent.get(self._owner, ())) + len(self._open)
+
+    @property
+    def active(self) -> bool:
+        return bool(self._open)
+
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp_ms: int = 0,
+    ) -> None:
+        if partition is None:
+            partition = 0
+        if timestamp_ms > self._now() + AFTER_MAX_MS:
+            raise TaskError(f"a message was not delivered: {timestamp_ms} is too far ahead for {topic}")
+        self._open.append((topic, partition, Message(value, key, timestamp_ms)))
+
+    def require_topic(self, topic: str) -> None:
+        """Topics are made as they are written to."""
+
+    def tell(self, topic: str, partition: int, value: bytes) -> None:
+        fate = 1.0 if self._rng is None else self._rng.random()
+        if fate > 0.4:
+            self._kafka.append(topic, partition, Message(value))
+        elif fate > 0.2:
+            self._late.append((topic, partition, Message(value)))
+
+    def commit(self, offsets: Sequence[ConsumedOffset]) -> None:
+        if self._kafka.owners[self._owner] is not self:
+            raise TaskError("a newer attempt of this subtask has fenced this one")
+        self._kafka.sent.setdefault(self._owner, []).extend(self._open)
+        for topic, partition, message in (*self._open, *self._late):
+            self._kafka.append(topic, partition, message)
+        self._late.clear()
+        committed = self._kafka.offsets.setdefault(self._owner, {})
+        committed.update({(each.topic, each.partition): each for each in offsets})
+        self._open.clear()
+
+    def abort(self) -> None:
+        self._open.clear()
