@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from pyarrow import fs
 
+from ....file_systems import connect
 from ...failures import TaskError
 from ...formats.format import one_line
 
@@ -62,15 +63,12 @@ def storage_of(path: str) -> Storage:
 @functools.lru_cache(maxsize=64)
 def _remote(scheme: str, authority: str) -> Storage:
     """Kept, since connecting takes a while."""
-    import fsspec
-
     url = f"{scheme}://{authority}"
     try:
-        inner, root = fsspec.core.url_to_fs(url)
-        system = fs.PyFileSystem(fs.FSSpecHandler(inner))
-    except Exception as error:  # whatever a client of a file system may raise
-        raise TaskError(f"{url} cannot be reached: {one_line(error)}") from error
-    return Storage(system, url, root.rstrip("/"))
+        inner, root = connect(url)
+    except OSError as error:
+        raise TaskError(str(error)) from error
+    return Storage(fs.PyFileSystem(fs.FSSpecHandler(inner)), url, root.rstrip("/"))
 
 
 def list_files(path: str) -> list[FoundFile]:

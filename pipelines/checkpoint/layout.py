@@ -1,0 +1,65 @@
+"""Where checkpoints lie: one directory for each job, as Flink has it, and one for each savepoint.
+
+    <state.checkpoints.dir>/<job id>/chk-N        what only checkpoint N holds, and its _metadata
+    <state.checkpoints.dir>/<job id>/shared       state that several checkpoints refer to
+    <state.checkpoints.dir>/<job id>/taskowned    files that tasks delete themselves
+    <state.savepoints.dir>/savepoint-...          a savepoint with all that it holds
+
+Files are named relative to the job's directory, or the savepoint's, so that either can be moved as a whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+import re
+from typing import Final
+
+METADATA: Final = "_metadata"
+SHARED: Final = "shared"
+TASKOWNED: Final = "taskowned"
+
+_CHECKPOINT: Final = re.compile(r"chk-([1-9][0-9]*)")
+
+
+def job_directory(checkpoints: str, job_id: str) -> str:
+    """A job's directory in the configured one (a path or URI)."""
+    return posixpath.join(checkpoints, job_id)
+
+
+def checkpoint_directory(job: str, checkpoint_id: int) -> str:
+    """chk-N in a job's directory."""
+    return posixpath.join(job, f"chk-{checkpoint_id}")
+
+
+def shared_directory(job: str) -> str:
+    """For state that several checkpoints refer to."""
+    return posixpath.join(job, SHARED)
+
+
+def taskowned_directory(job: str) -> str:
+    """For files that tasks delete themselves."""
+    return posixpath.join(job, TASKOWNED)
+
+
+def savepoint_directory(savepoints: str, job_id: str, checkpoint_id: int) -> str:
+    """A savepoint's directory in the one that was configured or asked for: always the same for the same savepoint."""
+    derived = hashlib.blake2b(f"{job_id}/{checkpoint_id}".encode(), digest_size=6).hexdigest()
+    return posixpath.join(savepoints, f"savepoint-{job_id[:6]}-{derived}")
+
+
+def checkpoint_id_of(directory: str) -> int | None:
+    """N of .../chk-N; None for a savepoint's directory."""
+    found = _CHECKPOINT.fullmatch(posixpath.basename(directory.rstrip("/")))
+    return int(found[1]) if found else None
+
+
+def base_of(directory: str) -> str:
+    """What a checkpoint's files are named relative to: the job's directory for .../chk-N, else the savepoint's."""
+    directory = directory.rstrip("/")
+    return directory if checkpoint_id_of(directory) is None else posixpath.dirname(directory)
+
+
+def metadata_path(directory: str) -> str:
+    """Of a checkpoint's or savepoint's directory."""
+    return posixpath.join(directory, METADATA)

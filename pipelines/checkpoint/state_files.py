@@ -1,0 +1,282 @@
+"""Files of state: messages of one owner, in order, in a stretch of a file that a StateFile names with its checksum.
+
+A stretch is a section: a head that says whose messages follow, and of which key groups, then each message behind its
+length. A section ends where its stretch does. Hence a growing file is one section, of which each cut hands out a longer
+prefix; and a file that is written at once holds many sections, one for each owner and range of key groups, so that a
+reader takes only what is its own.
+
+What a reader gives is checked first: a stretch that is too short or holds other bytes gives nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from ...schemas.types import StateFile
+from .errors import TornFile
+from .storage import NewFile, Storage
+
+_HEAD: Final = struct.Struct("<4sHii")
+_MAGIC: Final = b"TRS1"
+_LENGTH: Final = struct.Struct("<I")
+_SENDER: Final = struct.Struct("<I")
+_CHUNK: Final = 8 << 20
+"""Bytes that are read at once; a stretch that is longer is read twice, first to be checked."""
+ANY: Final = -1
+"""For the first and last key group: messages of any, or of none."""
+
+
+class Section(msgspec.Struct, frozen=True):
+    """The head of a section."""
+
+    key: str
+    """Whose messages these are: an operator id, `accumulators`, or what `in_flight_key` gives."""
+    first_key_group: int = ANY
+    last_key_group: int = ANY
+
+
+class Sections:
+    """Writes a file of sections at once: a full snapshot, what was in flight, or one cut where files can't grow.
+
+    The StateFiles that it gives hold from `close` on. Use it as a context manager.
+    """
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        """Creates the file. Raises StorageError."""
+        self._path = storage.relative(path)
+        self._file = storage.create(path)
+
+    @property
+    def length(self) -> int:
+        """Bytes written."""
+        return self._file.length
+
+    def add(
+        self, key: str, messages: Iterable[bytes], first_key_group: int = ANY, last_key_group: int = ANY
+    ) -> StateFile:
+        """Writes a section; messages may come from an iterator. Raises StorageError."""
+        offset = self._file.length
+        crc = 0
+        waiting = [_head(key, first_key_group, last_key_group)]
+        size = len(waiting[0])
+        for message in messages:
+            waiting += (_LENGTH.pack(len(message)), message)
+            size += _LENGTH.size + len(message)
+            if size >= _CHUNK:
+                crc = self._write(waiting, crc)
+                size = 0
+        crc = self._write(waiting, crc)
+        return StateFile(
+            path=self._path,
+            offset=offset,
+            length=self._file.length - offset,
+            crc=crc,
+            first_key_group=first_key_group,
+            last_key_group=last_key_group,
+        )
+
+    def close(self) -> None:
+        """Ends the file. Raises StorageError."""
+        self._file.close()
+
+    def __enter__(self) -> Sections:
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.__exit__(*error)  # type: ignore[arg-type]
+
+    def _write(self, waiting: list[bytes], crc: int) -> int:
+        data = b"".join(waiting)
+        waiting.clear()
+        self._file.write(data)
+        return zlib.crc32(data, crc)
+
+
+class GrowingFile:
+    """A file of one section that grows from cut to cut; for storage where `can_append`."""
+
+    def __init__(self, storage: Storage, path: str, key: str) -> None:
+        """Creates the file. Raises StorageError, also if there is one of that name."""
+        head = _head(key, ANY, ANY)
+        self._path = storage.relative(path)
+        self._file: NewFile | None = storage.create(path)
+        self._crc = 0
+        self._write(head)
+
+    @property
+    def length(self) -> int:
+        """Bytes written; 0 once it is closed."""
+        return 0 if self._file is None else self._file.length
+
+    def append(self, messages: Iterable[bytes]) -> None:
+        """Adds messages. Raises StorageError; then the file can't be used any more, though its prefixes hold."""
+        framed = b"".join(part for each in messages for part in (_LENGTH.pack(len(each)), each))
+        if framed:
+            self._write(framed)
+
+    def cut(self) -> StateFile:
+        """All that was added so far."""
+        return StateFile(path=self._path, length=self._open().length, crc=self._crc)
+
+    def close(self) -> None:
+        """A second time does nothing. Raises StorageError."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _open(self) -> NewFile:
+        if self._file is None:
+            raise ValueError(f"{self._path} is closed")
+        return self._file
+
+    def _write(self, data: bytes) -> None:
+        file = self._open()
+        try:
+            file.write(data)
+        except BaseException:
+            # What is at its end now is not known: nothing may follow.
+            self.close()
+            raise
+        self._crc = zlib.crc32(data, self._crc)
+
+
+def read_messages(storage: Storage, file: StateFile, key: str | None = None) -> Iterator[bytes]:
+    """The messages of a stretch, in order, once its length and checksum are found right.
+
+    `key`: whose they have to be. Raises MissingFile, TornFile, StorageError.
+    """
+    return _Stretch(storage, file).messages(key)
+
+
+def read_section(storage: Storage, file: StateFile) -> Section:
+    """The head of a stretch; its checksum is not looked at. Raises MissingFile, TornFile, StorageError."""
+    return _Stretch(storage, file).section()
+
+
+def check(storage: Storage, file: StateFile) -> None:
+    """Whether a stretch is as it was written. Raises MissingFile, TornFile, StorageError."""
+    _Stretch(storage, file).check()
+
+
+def in_flight_key(operator_id: str, input_index: int, partition: int) -> str:
+    """Whose section the buffers are that were in flight on an input of an operator, in one partition."""
+    return f"in flight/{operator_id}/{input_index}/{partition}"
+
+
+def in_flight_message(sender: int, buffer: bytes) -> bytes:
+    """A buffer in flight and the subtask that sent it, as a message."""
+    return _SENDER.pack(sender) + buffer
+
+
+def read_in_flight(storage: Storage, file: StateFile) -> Iterator[tuple[int, bytes]]:
+    """(sender, buffer) of each message of a stretch in flight. Raises MissingFile, TornFile, StorageError."""
+    for message in read_messages(storage, file):
+        if len(message) < _SENDER.size:
+            raise TornFile(f"{storage.absolute(file.path)} holds {len(message)} bytes that are no buffer")
+        yield _SENDER.unpack_from(message)[0], message[_SENDER.size :]
+
+
+class _Stretch:
+    """What a StateFile names, read in chunks."""
+
+    def __init__(self, storage: Storage, file: StateFile) -> None:
+        self._storage = storage
+        self._file = file
+
+    def check(self) -> None:
+        crc = 0
+        for chunk in self._chunks():
+            crc = zlib.crc32(chunk, crc)
+        self._compare(crc)
+
+    def section(self) -> Section:
+        most = min(self._file.length, _HEAD.size + (1 << 16))
+        data = self._storage.read(self._file.path, self._file.offset, most)
+        return self._parse_head(data)[0]
+
+    def messages(self, key: str | None) -> Iterator[bytes]:
+        if self._file.length <= _CHUNK:
+            chunks = list(self._chunks())
+            self._compare(zlib.crc32(b"".join(chunks)))
+        else:
+            self.check()
+            chunks = []
+        section, data = self._parse_head(b"".join(chunks) if chunks else self._first_chunk())
+        if key is not None and section.key != key:
+            raise TornFile(f"{self._name} holds messages of {section.key!r}, not of {key!r}")
+        if chunks:
+            yield from self._split(data, whole=True)
+            return
+        rest = data
+        at = min(_CHUNK, self._file.length)
+        while True:
+            last = at >= self._file.length
+            consumed = 0
+            for message in self._split(rest, whole=last):
+                consumed += _LENGTH.size + len(message)
+                yield message
+            if last:
+                return
+            more = self._read(at, min(_CHUNK, self._file.length - at))
+            rest = rest[consumed:] + more
+            at += len(more)
+
+    def _split(self, data: bytes, *, whole: bool) -> Iterator[bytes]:
+        """The messages at the beginning of the data; `whole`: which ends with the last of them."""
+        at, end = 0, len(data)
+        while at + _LENGTH.size <= end:
+            until = at + _LENGTH.size + _LENGTH.unpack_from(data, at)[0]
+            if until > end:
+                break
+            yield data[at + _LENGTH.size : until]
+            at = until
+        if whole and at != end:
+            raise TornFile(f"{self._name} ends in the middle of a message")
+
+    def _parse_head(self, data: bytes) -> tuple[Section, bytes]:
+        if len(data) < _HEAD.size or not data.startswith(_MAGIC):
+            raise TornFile(f"{self._name} holds no state: it begins {data[:8].hex() or 'nowhere'}")
+        _, length, first, last = _HEAD.unpack_from(data)
+        until = _HEAD.size + length
+        if until > len(data):
+            raise TornFile(f"{self._name} ends in its head")
+        key = data[_HEAD.size : until].decode(errors="replace")
+        return Section(key, first, last), data[until:]
+
+    def _first_chunk(self) -> bytes:
+        return self._read(0, min(_CHUNK, self._file.length))
+
+    def _chunks(self) -> Iterator[bytes]:
+        for at in range(0, self._file.length, _CHUNK):
+            yield self._read(at, min(_CHUNK, self._file.length - at))
+
+    def _read(self, at: int, length: int) -> bytes:
+        offset = self._file.offset + at
+        data = self._storage.read(self._file.path, offset, length)
+        if len(data) < length:
+            whole = self._file.offset + self._file.length
+            raise TornFile(
+                f"{self._storage.absolute(self._file.path)} is torn:"
+                f" {whole} bytes were written and {offset + len(data)} are there"
+            )
+        return data
+
+    def _compare(self, crc: int) -> None:
+        if crc != self._file.crc:
+            raise TornFile(f"{self._name} holds other bytes than were written: its checksum differs")
+
+    @property
+    def _name(self) -> str:
+        begin = self._file.offset
+        return f"{self._storage.absolute(self._file.path)}[{begin}:{begin + self._file.length}]"
+
+
+def _head(key: str, first: int, last: int) -> bytes:
+    name = key.encode()
+    return _HEAD.pack(_MAGIC, len(name), first, last) + name
