@@ -2,13 +2,30 @@
 
 It is written last, so a directory without it is no checkpoint. It names files with their lengths and checksums: whoever
 restores knows at once that one is missing or torn.
+
+The file is a head (magic, version, length and checksum of what follows) and a CheckpointMetadata in MessagePack. A
+field that is added with a default does not need a new version.
 """
 
 from __future__ import annotations
 
+import posixpath
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
 import msgspec
 
-from ...schemas.types import CheckpointMetrics, CompletedCheckpoint, SubtaskState
+from ...schemas.types import CheckpointMetrics, CompletedCheckpoint, JobGraph, StateFile, SubtaskState
+from .errors import CheckpointError, MissingFile, NoCheckpoint, StorageError, TornFile
+from .layout import METADATA, base_of, metadata_path
+from .state_files import check
+from .storage import Storage
+
+VERSION: Final = 1
+_MAGIC: Final = b"tailrace"
+_HEAD: Final = struct.Struct("<8sHQI")
 
 
 class OperatorOutline(msgspec.Struct, frozen=True):
@@ -49,3 +66,124 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     triggered: int
     vertices: tuple[VertexOutline, ...]
     subtasks: tuple[SubtaskSnapshot, ...]
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(CheckpointMetadata).decode
+
+
+def outline_of(graph: JobGraph) -> tuple[VertexOutline, ...]:
+    """What a checkpoint says of its job's graph."""
+    return tuple(
+        VertexOutline(
+            vertex.vertex_id,
+            vertex.name,
+            vertex.parallelism,
+            vertex.max_parallelism,
+            tuple(OperatorOutline(each.operator_id, each.kind, each.name) for each in vertex.operators),
+        )
+        for vertex in graph.vertices
+    )
+
+
+def write_metadata(metadata: CheckpointMetadata) -> int:
+    """Makes the checkpoint's directory one: writes its `_metadata`, whole or not at all. Raises StorageError.
+
+    How many bytes it has.
+    """
+    body = _encode(metadata)
+    data = _HEAD.pack(_MAGIC, VERSION, len(body), zlib.crc32(body)) + body
+    directory = metadata.checkpoint.uri
+    Storage.open(directory).write_atomically(METADATA, data)
+    return len(data)
+
+
+def read_metadata(directory: str) -> CheckpointMetadata:
+    """Of a checkpoint's or savepoint's directory, or of its `_metadata`; its `uri` is where it is now.
+
+    Raises NoCheckpoint, TornFile, StorageError.
+    """
+    if posixpath.basename(directory.rstrip("/")) == METADATA:
+        directory = posixpath.dirname(directory.rstrip("/"))
+    storage = Storage.open(directory)
+    path = metadata_path(storage.uri)
+    try:
+        data = storage.read(METADATA)
+    except MissingFile:
+        there = storage.exists("")
+        what = f"has no {METADATA}" if there else "is not there"
+        raise NoCheckpoint(f"{storage.uri} is no checkpoint or savepoint: it {what}") from None
+    metadata = _parse(path, data)
+    checkpoint = msgspec.structs.replace(metadata.checkpoint, uri=storage.uri)
+    return msgspec.structs.replace(metadata, checkpoint=checkpoint)
+
+
+def files_of(metadata: CheckpointMetadata) -> Iterator[StateFile]:
+    """Every stretch of a file that a checkpoint refers to."""
+    for subtask in metadata.subtasks:
+        for state in subtask.state.operators.values():
+            yield from state.files
+        for channel in subtask.state.in_flight:
+            yield from channel.files
+
+
+def verify(metadata: CheckpointMetadata, *, checksums: bool = False) -> list[str]:
+    """What is wrong with a checkpoint's files, a line each; empty where all are there and long enough.
+
+    `checksums`: reads them all, too. Raises StorageError where storage does not say.
+    """
+    storage = Storage.open(base_of(metadata.checkpoint.uri))
+    needed: dict[str, int] = {}
+    for file in files_of(metadata):
+        needed[file.path] = max(needed.get(file.path, 0), file.offset + file.length)
+    there = {
+        directory: storage.sizes(directory) for directory in {posixpath.dirname(path) for path in needed}
+    }
+    faults = []
+    sound = set()
+    for path, length in needed.items():
+        size = there[posixpath.dirname(path)].get(posixpath.basename(path))
+        if size is None:
+            faults.append(f"{storage.absolute(path)} is not there")
+        elif size < length:
+            faults.append(
+                f"{storage.absolute(path)} is torn: {length} bytes were written and {size} are there"
+            )
+        else:
+            sound.add(path)
+    if checksums:
+        faults += _wrong_checksums(storage, [file for file in files_of(metadata) if file.path in sound])
+    return faults
+
+
+def _wrong_checksums(storage: Storage, files: list[StateFile]) -> Iterator[str]:
+    for file in files:
+        try:
+            check(storage, file)
+        except StorageError:
+            raise
+        except CheckpointError as error:
+            yield str(error)
+
+
+def _parse(path: str, data: bytes) -> CheckpointMetadata:
+    if not data.startswith(_MAGIC[: max(len(data), 1)]):
+        raise NoCheckpoint(f"{path} was not written by tailrace: it begins {data[:8].hex()}")
+    if len(data) < _HEAD.size:
+        raise TornFile(f"{path} is torn: it has {len(data)} bytes")
+    _, version, length, crc = _HEAD.unpack_from(data)
+    if version > VERSION:
+        raise NoCheckpoint(
+            f"{path} has version {version} and this tailrace reads up to {VERSION}: use the newer one"
+        )
+    body = data[_HEAD.size :]
+    if len(body) != length:
+        raise TornFile(
+            f"{path} is torn: {length} bytes were written behind its head and {len(body)} are there"
+        )
+    if zlib.crc32(body) != crc:
+        raise TornFile(f"{path} holds other bytes than were written: its checksum differs")
+    try:
+        return _decode(body)
+    except msgspec.MsgspecError as error:
+        raise NoCheckpoint(f"{path} can't be understood: {error}") from error
