@@ -31,7 +31,7 @@ _DIGITS = r"[0-9]{1,18}"
 _UNLIMITED = "unlimited"
 _AUTO = "auto"
 _NONE = "none"
-_URI = re.compile(r"([a-z][a-z0-9+.-]*)://([^\x00-\x1f]+)")
+_URI = re.compile(r"([a-z][a-z0-9+.-]*)://(.+)")
 _OFF = "off"
 
 
@@ -140,10 +140,10 @@ def _read_float(text: str) -> float:
 
 def _read_location(text: str) -> str:
     path = text.removeprefix("file://") if text.startswith("file://") else text.removeprefix("file:")
-    if path.startswith("/"):
+    if path.startswith("/") and text.isprintable():
         return f"file://{posixpath.normpath('/' + path.lstrip('/'))}"
     found = _URI.fullmatch(text)
-    if found is None or found[1] == "file" or not found[2].strip("/"):
+    if found is None or found[1] == "file" or not text.isprintable() or not found[2].strip("/"):
         raise ValueError(text)
     return text.rstrip("/")
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ...pipelines.graph import job_options, python_files
+from ...pipelines.graph.option_types import LOCATION
 from ...pipelines.graph.validation import validate
 from ...schemas import client, dispatcher, job_master
 from ...schemas.body import Body
@@ -16,7 +17,8 @@ from ...schemas.states import JOB_ENDS
 from ...schemas.types import EntryPoint, JobStatus
 from ..configuration.role_options import job_configuration
 from ..roles import JOB_MASTER, IllegalEvent, Owed, Step, address
-from .state import TRANSITIONS, DispatcherState, Job, Phase, Refusal
+from . import checkpoints
+from .state import TRANSITIONS, DispatcherState, Job, Phase, Refusal, Refused
 
 _REASONS = 5
 
@@ -44,6 +46,8 @@ def _submitted(state: DispatcherState, record: Record, body: dispatcher.SubmitJo
         graph=body.job_graph,
         entry_point=body.entry_point,
         parallelism=body.parallelism,
+        savepoint_path=None if body.savepoint_path is None else LOCATION.read(body.savepoint_path),
+        allow_non_restored_state=body.allow_non_restored_state,
     )
     return state.put(job)
 
@@ -60,6 +64,10 @@ def _fault(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
         return "exactly one of job_graph and entry_point must be given"
     if body.parallelism is not None and body.parallelism < 1:
         return f"parallelism {body.parallelism} is impossible: give 1 or more"
+    if body.savepoint_path is not None:
+        fault = checkpoints.fault_of_location(body.savepoint_path, what="the savepoint")
+        if fault is not None:
+            return fault
     if body.job_graph is not None:
         return _some_of(validate(body.job_graph)) or None
     return None if body.entry_point is None else _fault_of_program(body.entry_point)
@@ -94,13 +102,17 @@ def _refused(state: DispatcherState, record: Record, job: Job, reason: str) -> D
     """A job that never was: its id is free again."""
     refusals = state.refusals.set(record.offset, Refusal(job.requester, job.job_id, reason))
     for offset, canceller in job.cancellers:
-        never_was = Refusal(canceller, job.job_id, f"job {job.job_id} was rejected: {reason}", of_cancel=True)
+        never_was = Refusal(
+            canceller, job.job_id, f"job {job.job_id} was rejected: {reason}", Refused.CANCELLATION
+        )
         refusals = refusals.set(offset, never_was)
     return replace(state.without(job.job_id), refusals=refusals)
 
 
 def _answered(
-    state: DispatcherState, record: Record, _body: client.JobRejected | client.CancelJobRejected
+    state: DispatcherState,
+    record: Record,
+    _body: client.JobRejected | client.CancelJobRejected | client.CheckpointFailed,
 ) -> DispatcherState:
     cause = record.header.cause
     if cause is None or cause not in state.refusals:
@@ -115,7 +127,12 @@ def _accepted(state: DispatcherState, record: Record, body: client.JobAccepted) 
 def _started(state: DispatcherState, record: Record, body: job_master.StartJob) -> DispatcherState:
     job = _job(state, record, body.job_id, Phase.ACCEPTED)
     started = job.moved(
-        _next(job), cause=record.offset, graph=None, entry_point=None, status=JobStatus.RUNNING
+        _next(job),
+        cause=record.offset,
+        graph=None,
+        entry_point=None,
+        status=JobStatus.RUNNING,
+        savepoint_path=body.savepoint_path,
     )
     return state.put(started)
 
@@ -132,7 +149,7 @@ def _cancel_asked(state: DispatcherState, record: Record, body: dispatcher.Cance
     job = state.jobs.get(job_id)
     if job is None or job.phase in (Phase.TERMINATED, Phase.ENDED):
         what = "is unknown" if job is None else f"has ended already: {job.status.value}"
-        refusal = Refusal(record.header.sender, job_id, f"job {job_id[:80]} {what}", of_cancel=True)
+        refusal = Refusal(record.header.sender, job_id, f"job {job_id[:80]} {what}", Refused.CANCELLATION)
         return replace(state, refusals=state.refusals.set(record.offset, refusal))
     if job.phase is Phase.BUILDING:
         job = replace(job, cancellers=(*job.cancellers, (record.offset, record.header.sender)))
@@ -203,7 +220,7 @@ def _terminated(
         accumulators=body.accumulators,
         suspend=False,
     )
-    return state.put(reached)
+    return checkpoints.forget(state.put(reached), reached)
 
 
 def _ended(state: DispatcherState, record: Record, body: client.JobFinished) -> DispatcherState:
@@ -211,13 +228,22 @@ def _ended(state: DispatcherState, record: Record, body: client.JobFinished) -> 
 
 
 def answers(state: DispatcherState) -> list[tuple[tuple[int, str], Owed]]:
-    """JobRejected and CancelJobRejected, with what orders them."""
+    """JobRejected, CancelJobRejected and CheckpointFailed, with what orders them."""
     owed = []
     for offset, refusal in state.refusals.items():
-        answer = client.CancelJobRejected if refusal.of_cancel else client.JobRejected
+        answer = _ANSWERS[refusal.of]
         body = answer(job_id=refusal.job_id, reason=refusal.reason)
         owed.append(((offset, ""), Owed(refusal.recipient, body, offset)))
     return owed
+
+
+_ANSWERS: Mapping[
+    Refused, type[client.JobRejected] | type[client.CancelJobRejected] | type[client.CheckpointFailed]
+] = {
+    Refused.SUBMISSION: client.JobRejected,
+    Refused.CANCELLATION: client.CancelJobRejected,
+    Refused.CHECKPOINT: client.CheckpointFailed,
+}
 
 
 def messages(state: DispatcherState, job: Job) -> list[Owed]:
@@ -249,7 +275,14 @@ def _start(state: DispatcherState, job: Job) -> job_master.StartJob:
     if job.graph is None:
         raise AssertionError(f"job {job.job_id} is {job.phase} without a graph")
     configuration = job_configuration(state.configuration or {}, job.graph.configuration)
-    return job_master.StartJob(job_id=job.job_id, job_graph=job.graph, configuration=configuration)
+    return job_master.StartJob(
+        job_id=job.job_id,
+        job_graph=job.graph,
+        configuration=configuration,
+        savepoint_path=job.savepoint_path or job_options.STATE_RECOVERY_PATH.of(configuration),
+        allow_non_restored_state=job.allow_non_restored_state
+        or job_options.IGNORE_UNCLAIMED_STATE.of(configuration),
+    )
 
 
 STEPS: Mapping[type[Body], Step[DispatcherState]] = {
@@ -261,6 +294,7 @@ STEPS: Mapping[type[Body], Step[DispatcherState]] = {
     client.JobAccepted: _accepted,
     client.JobRejected: _answered,
     client.CancelJobRejected: _answered,
+    client.CheckpointFailed: _answered,
     client.JobFinished: _ended,
     job_master.StartJob: _started,
     job_master.CancelJob: _said(Phase.CANCEL_REQUESTED),

@@ -17,7 +17,7 @@ from ..roles import (
     Time,
     unchanged,
 )
-from . import ending, jobs
+from . import checkpoints, ending, jobs
 from .state import DispatcherState, Phase
 
 
@@ -52,7 +52,7 @@ class Dispatcher:
         return _STEPS.take(state, record)
 
     def decide(self, state: DispatcherState, now: Time) -> list[Owed]:
-        owed = jobs.answers(state)
+        owed = jobs.answers(state) + checkpoints.messages(state)
         for job_id, offset in state.owing.items():
             # One event may concern many jobs, as the end of the cluster does.
             owed += [((offset, job_id), each) for each in jobs.messages(state, state.jobs[job_id])]
@@ -66,11 +66,12 @@ class Dispatcher:
         building = [
             state.jobs[job_id] for job_id in state.owing if state.jobs[job_id].phase is Phase.BUILDING
         ]
-        return [
+        builds = [
             BuildJobGraph(job.job_id, job.entry_point, job.parallelism, job.cause)
             for job in sorted(building, key=lambda job: job.cause)
             if job.entry_point is not None
         ]
+        return [*builds, *checkpoints.instructions(state)]
 
     def at_rest(self, state: DispatcherState) -> bool:
         return False
@@ -97,6 +98,7 @@ def _configured(
 _STEPS: Steps[DispatcherState] = Steps(
     {
         **jobs.STEPS,
+        **checkpoints.STEPS,
         **ending.STEPS,
         dispatcher.SubmissionRefused: _submission_refused,
         everyone.ConfigurationChanged: _configured,

@@ -10,7 +10,7 @@ import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
-from ...schemas.types import EntryPoint, JobGraph, JobStatus
+from ...schemas.types import EntryPoint, JobGraph, JobStatus, SnapshotType
 from ..maps import without
 
 
@@ -85,6 +85,9 @@ class Job(msgspec.Struct, frozen=True):
     reason: str | None = None
     accumulators: Mapping[str, float] = {}
     """What the job's subtasks had counted when it ended, or was suspended."""
+    savepoint_path: str | None = None
+    """The savepoint or checkpoint that the job begins with."""
+    allow_non_restored_state: bool = False
 
     def moved(self, to: Phase, **changes: Any) -> Job:
         """The job in another phase. Raises IllegalTransition."""
@@ -93,13 +96,42 @@ class Job(msgspec.Struct, frozen=True):
         return replace(self, phase=to, **changes)
 
 
+class Refused(StrEnum):
+    """What was asked for, and so which answer says that it can't be met."""
+
+    SUBMISSION = "SUBMISSION"
+    CANCELLATION = "CANCELLATION"
+    CHECKPOINT = "CHECKPOINT"
+    """A checkpoint or a savepoint."""
+
+
 class Refusal(msgspec.Struct, frozen=True):
-    """An answer owed to a client whose request can't be met: CancelJobRejected if `of_cancel`, else JobRejected."""
+    """An answer owed to a client whose request can't be met."""
 
     recipient: str
     job_id: str
     reason: str
-    of_cancel: bool = False
+    of: Refused = Refused.SUBMISSION
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """A checkpoint or savepoint that a client asks for and that the JobMaster is owed. `directory` is a URI."""
+
+    requester: str
+    job_id: str
+    snapshot_type: SnapshotType
+    directory: str | None
+    stops: bool
+    drains: bool
+
+
+class Disposal(msgspec.Struct, frozen=True):
+    """A savepoint that is to be deleted; once it is `done`, or can't be, the client is owed an answer."""
+
+    requester: str
+    path: str
+    failure: str | None = None
+    done: bool = False
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -125,6 +157,10 @@ class DispatcherState(msgspec.Struct, frozen=True):
     suspended: Map[str, None] = Map()
     """Jobs in phase SUSPENDED."""
     refusals: Map[int, Refusal] = Map()
+    """By the offset of the request."""
+    triggers: Map[int, Trigger] = Map()
+    """Checkpoints and savepoints that JobMasters are to be told of, by the offset of the request."""
+    disposals: Map[int, Disposal] = Map()
     """By the offset of the request."""
     positions: Map[int, int] = Map()
     """Partition of the submissions topic -> the next offset to admit."""

@@ -24,7 +24,15 @@ from ..log.topics import LARGEST_SUBMISSION, submissions_topic
 from ..roles import CLIENT, DISPATCHER, Clock, Owed, Say
 
 _log = structlog.get_logger(__name__)
-REQUESTS = (dispatcher.SubmitJob, dispatcher.CancelJob, dispatcher.ShutDownCluster)
+REQUESTS = (
+    dispatcher.SubmitJob,
+    dispatcher.CancelJob,
+    dispatcher.TriggerCheckpoint,
+    dispatcher.TriggerSavepoint,
+    dispatcher.StopWithSavepoint,
+    dispatcher.DisposeSavepoint,
+    dispatcher.ShutDownCluster,
+)
 """What clients may ask for."""
 _SENDER = re.compile(rf"{CLIENT}/[A-Za-z0-9._-]{{1,64}}")
 _LATEST = 1 << 53

@@ -1,0 +1,190 @@
+"""Requests for checkpoints and savepoints: checked here, passed on to the job's JobMaster, which answers the client.
+
+What can't be met is refused at once: a job that is unknown, does not run, or is about to end, and a directory that
+would be another one in every process. A savepoint that is to be disposed of belongs to no job any more; the
+Dispatcher's shell deletes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ...pipelines.graph.option_types import LOCATION
+from ...pipelines.graph.options import shown
+from ...schemas import client, dispatcher, job_master
+from ...schemas.body import Body
+from ...schemas.event import Record
+from ...schemas.types import SnapshotType
+from ..roles import JOB_MASTER, IllegalEvent, Instruction, Owed, Step, address
+from .state import DispatcherState, Disposal, Job, Phase, Refusal, Refused, Trigger
+
+_LONGEST = 2_048
+"""Characters of a directory."""
+_SNAPSHOT_REQUEST = dispatcher.TriggerCheckpoint | dispatcher.TriggerSavepoint | dispatcher.StopWithSavepoint
+
+
+class DisposeSavepoint(Instruction, frozen=True):
+    """Delete the directory of a savepoint; `request` is the offset of who asked."""
+
+    path: str
+    request: int
+
+    @property
+    def key(self) -> str:
+        return f"dispose/{self.request}"
+
+
+def fault_of_location(text: str, *, what: str) -> str | None:
+    """Why a text from outside names nothing in storage; None where it does."""
+    try:
+        if len(text) <= _LONGEST:
+            LOCATION.read(text)
+            return None
+    except ValueError:
+        pass
+    return f"{what} {shown(text)} is not possible: give {LOCATION.wanted}"
+
+
+def _asked(state: DispatcherState, record: Record, body: _SNAPSHOT_REQUEST) -> DispatcherState:
+    requester, offset = record.header.sender, record.offset
+    directory = None if isinstance(body, dispatcher.TriggerCheckpoint) else body.directory
+    fault = _fault_of_job(state, body.job_id)
+    if fault is None and directory is not None:
+        fault = fault_of_location(directory, what="the directory")
+    if fault is not None:
+        return _refused(state, offset, requester, body.job_id, fault)
+    stops = isinstance(body, dispatcher.StopWithSavepoint)
+    trigger = Trigger(
+        requester=requester,
+        job_id=body.job_id,
+        snapshot_type=(
+            SnapshotType.CHECKPOINT
+            if isinstance(body, dispatcher.TriggerCheckpoint)
+            else SnapshotType.SAVEPOINT
+        ),
+        directory=None if directory is None else LOCATION.read(directory),
+        stops=stops,
+        drains=isinstance(body, dispatcher.StopWithSavepoint) and body.drain,
+    )
+    return replace(state, triggers=state.triggers.set(offset, trigger))
+
+
+def _fault_of_job(state: DispatcherState, job_id: str) -> str | None:
+    job = state.jobs.get(job_id)
+    if job is None:
+        return f"job {job_id[:80]} is unknown: `tailrace list` shows those there are"
+    why = _not_running(job)
+    return None if why is None else f"job {job_id} {why}"
+
+
+def _not_running(job: Job) -> str | None:
+    match job.phase:
+        case Phase.TERMINATED | Phase.ENDED:
+            return f"has ended already: {job.status.value}"
+        case Phase.BUILDING | Phase.ADMITTED | Phase.ACCEPTED:
+            return "is not started yet: ask again when it runs"
+        case Phase.SUSPENDED | Phase.SUSPEND_REQUESTED | Phase.RESUME_REQUESTED:
+            return "is suspended: ask again when it runs"
+        case Phase.RUNNING | Phase.CANCEL_REQUESTED:
+            if job.cancel:
+                return "is being cancelled"
+            return "is being suspended: ask again when it runs" if job.suspend else None
+
+
+def _refused(
+    state: DispatcherState, offset: int, requester: str, job_id: str, reason: str
+) -> DispatcherState:
+    refusal = Refusal(requester, job_id, reason, Refused.CHECKPOINT)
+    return replace(state, refusals=state.refusals.set(offset, refusal))
+
+
+def _passed_on(
+    state: DispatcherState, record: Record, _body: job_master.TriggerCheckpoint
+) -> DispatcherState:
+    cause = record.header.cause
+    if cause is None or cause not in state.triggers:
+        return state
+    return replace(state, triggers=state.triggers.delete(cause))
+
+
+def forget(state: DispatcherState, job: Job) -> DispatcherState:
+    """The job has ended, or pauses: what was not passed on yet is refused, since nobody is there to do it."""
+    for offset, each in state.triggers.items():
+        if each.job_id == job.job_id:
+            state = replace(state, triggers=state.triggers.delete(offset))
+            state = _refused(
+                state, offset, each.requester, job.job_id, f"job {job.job_id} {_not_running(job)}"
+            )
+    return state
+
+
+def _disposal_asked(
+    state: DispatcherState, record: Record, body: dispatcher.DisposeSavepoint
+) -> DispatcherState:
+    path, fault = body.path, fault_of_location(body.path, what="the savepoint")
+    if fault is None:
+        path = LOCATION.read(body.path)
+        user = next((each for each in sorted(state.live) if state.jobs[each].savepoint_path == path), None)
+        user = user or next(
+            (each for each in sorted(state.suspended) if state.jobs[each].savepoint_path == path), None
+        )
+        if user is not None:
+            fault = f"job {user} began with it and may need it again: end the job first"
+    disposal = Disposal(record.header.sender, path, fault, done=fault is not None)
+    return replace(state, disposals=state.disposals.set(record.offset, disposal))
+
+
+def _disposed(state: DispatcherState, record: Record, body: dispatcher.SavepointDisposed) -> DispatcherState:
+    disposal = state.disposals.get(body.request)
+    if disposal is None or disposal.done:
+        raise IllegalEvent(
+            record, "any", f"nobody waits for an answer to the request at offset {body.request}"
+        )
+    done = replace(disposal, failure=body.failure, done=True)
+    return replace(state, disposals=state.disposals.set(body.request, done))
+
+
+def _told(state: DispatcherState, record: Record, _body: client.SavepointDisposed) -> DispatcherState:
+    cause = record.header.cause
+    if cause is None or cause not in state.disposals:
+        return state
+    return replace(state, disposals=state.disposals.delete(cause))
+
+
+def messages(state: DispatcherState) -> list[tuple[tuple[int, str], Owed]]:
+    """TriggerCheckpoint to JobMasters and SavepointDisposed to clients, with what orders them."""
+    owed = []
+    for offset, each in state.triggers.items():
+        trigger = job_master.TriggerCheckpoint(
+            job_id=each.job_id,
+            snapshot_type=each.snapshot_type,
+            directory=each.directory,
+            stops=each.stops,
+            drains=each.drains,
+            requester=each.requester,
+        )
+        owed.append(((offset, ""), Owed(address(JOB_MASTER, each.job_id), trigger, offset)))
+    for offset, disposal in state.disposals.items():
+        if disposal.done:
+            answer = client.SavepointDisposed(path=disposal.path, failure=disposal.failure)
+            owed.append(((offset, ""), Owed(disposal.requester, answer, offset)))
+    return owed
+
+
+def instructions(state: DispatcherState) -> list[Instruction]:
+    """A DisposeSavepoint for each savepoint that is to go, in the order of the requests."""
+    waiting = sorted((offset, each) for offset, each in state.disposals.items() if not each.done)
+    return [DisposeSavepoint(each.path, offset) for offset, each in waiting]
+
+
+STEPS: Mapping[type[Body], Step[DispatcherState]] = {
+    dispatcher.TriggerCheckpoint: _asked,
+    dispatcher.TriggerSavepoint: _asked,
+    dispatcher.StopWithSavepoint: _asked,
+    dispatcher.DisposeSavepoint: _disposal_asked,
+    dispatcher.SavepointDisposed: _disposed,
+    client.SavepointDisposed: _told,
+    job_master.TriggerCheckpoint: _passed_on,
+}
