@@ -6,6 +6,7 @@ job. One that was submitted while that happened, unread by its JobMaster, was ne
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ AFTER = {
 }
 """What a TaskExecutor may report of an Execution after what, as Flink has it."""
 
+NEVER = sys.maxsize
 Subtask = tuple[str, str, int]
 """(job, vertex, index)."""
 
@@ -37,8 +39,28 @@ class Attempt:
     deployment_id: str
     size: int
     offset: int
+    generation: int = 0
     live: bool = True
     reported: str = "DEPLOYING"
+    running_at: int = NEVER
+    """Where it was reported RUNNING for the first time."""
+    finished: bool = False
+    """Whether it has FINISHED, and that counts."""
+    over_at: int = NEVER
+    """Where it ended, or was lost to its job."""
+
+    def is_over(self, offset: int) -> None:
+        """It has ended, or counts for nothing from here on."""
+        if self.live:
+            self.live, self.over_at = False, offset
+
+    def ran(self, offset: int) -> bool:
+        """Whether it was RUNNING, for who had read the log up to `offset`."""
+        return self.running_at <= offset < self.over_at
+
+    def had_finished(self, offset: int) -> bool:
+        """Whether it had FINISHED, for who had read the log up to `offset`."""
+        return self.finished and self.over_at <= offset
 
 
 class Attempts:
@@ -51,7 +73,21 @@ class Attempts:
         self._at: dict[str, set[str]] = {}
         self._in: dict[str, set[str]] = {}
         self._deployed: dict[str, int] = {}
+        self._of_job: dict[str, list[Attempt]] = {}
         self._vertices: dict[str, dict[str, dict[str, Any]]] = {}
+
+    def find(self, attempt_id: str) -> Attempt | None:
+        """An Execution that was submitted."""
+        return self._attempts.get(attempt_id)
+
+    def of_job(self, job_id: str) -> list[Attempt]:
+        """All of a job, in the order in which they were submitted."""
+        return self._of_job.get(job_id, [])
+
+    def parallelism(self, job_id: str) -> dict[str, int]:
+        """Vertex -> how many subtasks it has; empty where the graph does not say."""
+        vertices = self._vertices.get(job_id, {})
+        return {each: vertex["parallelism"] for each, vertex in vertices.items() if "parallelism" in vertex}
 
     def see(self, event: Event) -> Iterator[str]:
         name = event.name
@@ -68,18 +104,18 @@ class Attempts:
                 if self._attempts[attempt_id].reported not in ENDS:
                     self._attempts[attempt_id].reported = "DEPLOYING"
         elif name == "everyone.TaskExecutorLost":
-            self._over(self._at.get(event["resource_id"], set()))
+            self._over(self._at.get(event["resource_id"], set()), event.offset)
         elif name == "job_master.FailSlot" and not self._slots.is_late(event):
-            self._over(self._in.get(event["allocation_id"], set()))
+            self._over(self._in.get(event["allocation_id"], set()), event.offset)
         elif name == "job_master.TasksContradicted":
-            self._over(set(event["execution_attempt_ids"]))
+            self._over(set(event["execution_attempt_ids"]), event.offset)
         elif name == "job_master.HeartbeatTimedOut":
-            self._over(self._of_job_at(event.to, event["resource_id"]))
+            self._over(self._of_job_at(event.to, event["resource_id"]), event.offset)
         elif name == "job_master.DisconnectTaskManager" and not self._slots.is_late(event):
             at = self._of_job_at(event["job_id"], event["resource_id"])
             for attempt_id in sorted(each for each in at if self._attempts[each].live):
-                yield f"{event.sender} says that it has no more slots, but {_shown(self._attempts[attempt_id])} runs"
-            self._over(at)
+                yield f"{event.sender} says that it has no more slots, but {shown(self._attempts[attempt_id])} runs"
+            self._over(at, event.offset)
 
     def end(self) -> Iterator[str]:
         if self._slots.terminated:
@@ -88,11 +124,11 @@ class Attempts:
             if not attempt.live:
                 continue
             if attempt.subtask[0] in self._slots.ended:
-                yield f"{_shown(attempt)} has not ended, but its job has"
+                yield f"{shown(attempt)} has not ended, but its job has"
             elif attempt.reported != "RUNNING":
                 deployed = self._deployed[attempt.deployment_id]
                 yield (
-                    f"{_shown(attempt)} does not run but is {attempt.reported} "
+                    f"{shown(attempt)} does not run but is {attempt.reported} "
                     f"({deployed} of its deployment's {attempt.size} tasks were submitted)"
                 )
 
@@ -106,39 +142,41 @@ class Attempts:
             deployment_id=event["deployment_id"],
             size=event["deployment_size"],
             offset=event.offset,
+            generation=event.body.get("generation", 0),
         )
         if attempt.attempt_id in self._attempts:
-            yield f"{_shown(attempt)} is submitted again"
+            yield f"{shown(attempt)} is submitted again"
             return
         job_id = attempt.subtask[0]
         self._deployed[attempt.deployment_id] = self._deployed.get(attempt.deployment_id, 0) + 1
         self._attempts[attempt.attempt_id] = attempt
+        self._of_job.setdefault(job_id, []).append(attempt)
         if self._for_nothing(attempt):
-            attempt.live = False
+            attempt.is_over(event.offset)
             return
         before = self._last.get(attempt.subtask)
         if before is not None and before.live:
-            yield f"{_shown(attempt)} is submitted while {_shown(before)} has not ended"
-            before.live = False
+            yield f"{shown(attempt)} is submitted while {shown(before)} has not ended"
+            before.is_over(event.offset)
         expected = 0 if before is None else before.number + 1
         # One that was not submitted before its slot was lost may have been counted.
         lost = self._slots.lost_slot.get(event["job_id"], -1)
         skips = attempt.number > expected and lost > (-1 if before is None else before.offset)
         if attempt.number != expected and not skips:
-            yield f"{_shown(attempt)} is submitted where attempt {expected} would be next"
+            yield f"{shown(attempt)} is submitted where attempt {expected} would be next"
         self._last[attempt.subtask] = attempt
         self._at.setdefault(attempt.resource_id, set()).add(attempt.attempt_id)
         self._in.setdefault(attempt.allocation_id, set()).add(attempt.attempt_id)
-        attempt.live = event.read(self._slots.over(job_id, attempt.resource_id, attempt.allocation_id))
-        if not attempt.live:
+        if not event.read(self._slots.over(job_id, attempt.resource_id, attempt.allocation_id)):
+            attempt.is_over(event.offset)
             return
         if job_id in self._slots.ended:
-            yield f"{_shown(attempt)} is submitted though its job has ended"
+            yield f"{shown(attempt)} is submitted though its job has ended"
         if self._slots.taken.get(attempt.allocation_id) != attempt.resource_id:
             where = f"allocation {attempt.allocation_id}, which its job has not taken there"
-            yield f"{_shown(attempt)} is submitted into {where}"
+            yield f"{shown(attempt)} is submitted into {where}"
         elif self._slots.job_of.get(attempt.allocation_id, job_id) != job_id:
-            yield f"{_shown(attempt)} is submitted into a slot of job {self._slots.job_of[attempt.allocation_id]}"
+            yield f"{shown(attempt)} is submitted into a slot of job {self._slots.job_of[attempt.allocation_id]}"
         yield from self._shares(attempt)
 
     def _for_nothing(self, attempt: Attempt) -> bool:
@@ -158,9 +196,9 @@ class Attempts:
                 continue
             group = self._vertices[job_id][other.subtask[1]]["slot_sharing_group"]
             if other.subtask[1] == vertex_id:
-                yield f"{_shown(attempt)} shares its slot with {_shown(other)}, of the same vertex"
+                yield f"{shown(attempt)} shares its slot with {shown(other)}, of the same vertex"
             elif not group or group != vertex["slot_sharing_group"]:
-                yield f"{_shown(attempt)} shares its slot with {_shown(other)}, which is in another group"
+                yield f"{shown(attempt)} shares its slot with {shown(other)}, which is in another group"
         group = vertex["co_location_group"]
         if group is None:
             return
@@ -169,7 +207,7 @@ class Attempts:
             if other_vertex["co_location_group"] != group or peer is None or not peer.live:
                 continue
             if peer.allocation_id != attempt.allocation_id:
-                yield f"{_shown(attempt)} is not in the slot of {_shown(peer)}, though they are co-located"
+                yield f"{shown(attempt)} is not in the slot of {shown(peer)}, though they are co-located"
 
     def _changed(self, event: Event) -> Iterator[str]:
         attempt = self._attempts.get(event["execution_attempt_id"])
@@ -178,26 +216,30 @@ class Attempts:
             yield f"{event.sender} reports {to} of Execution {event['execution_attempt_id']}, which was never submitted"
             return
         if event.by != attempt.resource_id:
-            yield f"{event.sender} reports {to} of {_shown(attempt)}"
+            yield f"{event.sender} reports {to} of {shown(attempt)}"
             return
         if attempt.reported in ENDS:
-            yield f"{_shown(attempt)} is reported {to} after it was {attempt.reported}"
+            yield f"{shown(attempt)} is reported {to} after it was {attempt.reported}"
         elif to not in AFTER[attempt.reported]:
-            yield f"{_shown(attempt)} is reported {to} while it was {attempt.reported}"
+            yield f"{shown(attempt)} is reported {to} while it was {attempt.reported}"
         attempt.reported = to
-        if to in ENDS:
-            attempt.live = False
+        if to == "RUNNING":
+            attempt.running_at = min(attempt.running_at, event.offset)
+        elif to in ENDS:
+            attempt.finished = attempt.live and to == "FINISHED"
+            attempt.is_over(event.offset)
 
     def _of_job_at(self, job_id: str, resource_id: str) -> set[str]:
         at = self._at.get(resource_id, set())
         return {each for each in at if self._attempts[each].subtask[0] == job_id}
 
-    def _over(self, attempt_ids: set[str]) -> None:
+    def _over(self, attempt_ids: set[str], offset: int) -> None:
         for attempt_id in attempt_ids:
             if attempt_id in self._attempts:
-                self._attempts[attempt_id].live = False
+                self._attempts[attempt_id].is_over(offset)
 
 
-def _shown(attempt: Attempt) -> str:
+def shown(attempt: Attempt) -> str:
+    """For a person."""
     job_id, vertex_id, index = attempt.subtask
     return f"attempt {attempt.number} of {job_id}/{vertex_id[:8]}/{index} at {attempt.resource_id}"

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from .answers import Answers
 from .attempts import Attempts
 from .causes import Causes
+from .checkpoints import Checkpoints
 from .counts import Accumulators
 from .events import Event
 from .fencing import Fencing
 from .requests import Requests
+from .restores import Restores
 from .slots import Slots
 from .statuses import Statuses
 from .words import Words
@@ -49,18 +52,21 @@ def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
     unless a role's own shell tells it.
     """
     slots = Slots()
+    attempts, causes = Attempts(slots), Causes()
+    checkpoints = Checkpoints(slots, attempts)
     invariants: list[Invariant] = [
         slots,
-        Attempts(slots),
+        attempts,
         Requests(slots),
         Statuses(),
-        Causes(),
+        causes,
         Words(slots),
         Accumulators(),
+        checkpoints,
+        Restores(attempts, checkpoints),
+        Answers(slots),
     ]
     fencing, ids, violations, offset = Fencing(), set[str](), list[Violation](), -1
-    causes = invariants[4]
-    assert isinstance(causes, Causes)
     for event in events:
         if event.offset <= offset:
             violations.append(Violation(event.offset, "Order", f"it follows offset {offset}"))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .attempts import ENDS
+from .durations import microseconds
 from .events import Event
 from .fencing import role_of
 from .slots import Slots
@@ -90,7 +91,7 @@ class Requests:
     def _everyone_ConfigurationChanged(self, event: Event) -> None:
         text = event["configuration"].get("slot.request.timeout")
         if text is not None:
-            self._waits_us = _microseconds(text)
+            self._waits_us = microseconds(text)
 
     def _everyone_TaskExecutorLost(self, event: Event) -> None:
         self._drop_resource(event["resource_id"])
@@ -268,12 +269,3 @@ class Requests:
 
     def _dispatcher_JobReachedTerminalState(self, event: Event) -> None:
         self._drop_job(event["job_id"], "cancel", "suspend", "ask to cancel")
-
-
-_UNITS = {"ms": 1_000, "s": 1_000_000, "sec": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
-
-
-def _microseconds(text: str) -> int:
-    """A duration as the configuration has it: 300 s, 10s, 5 min, 500 ms; a bare number is milliseconds."""
-    number = text.strip().rstrip("abcdefghijklmnopqrstuvwxyz ")
-    return int(float(number) * _UNITS.get(text.strip()[len(number) :].strip(), 1_000))

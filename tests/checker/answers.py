@@ -1,0 +1,46 @@
+"""Whoever asks for a checkpoint, a savepoint, or the end of one is answered, once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from .events import Event
+from .slots import Slots
+
+_TRIGGERS = ("dispatcher.TriggerCheckpoint", "dispatcher.TriggerSavepoint", "dispatcher.StopWithSavepoint")
+
+Asked = tuple[str, str]
+"""(client, job or directory)."""
+
+
+class Answers:
+    """Counts, as one client may ask for the same thing more than once."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self._asked: Counter[Asked] = Counter()
+        self._answered: Counter[Asked] = Counter()
+
+    def see(self, event: Event) -> Iterator[str]:
+        match event.name:
+            case name if name in _TRIGGERS:
+                self._asked[event.sender, event["job_id"]] += 1
+            case "dispatcher.DisposeSavepoint":
+                self._asked[event.sender, event["path"]] += 1
+            case "client.CheckpointSucceeded" | "client.CheckpointFailed":
+                yield from self._is_answered(event.recipient, event["job_id"])
+            case "client.SavepointDisposed":
+                yield from self._is_answered(event.recipient, event["path"])
+
+    def end(self) -> Iterator[str]:
+        if self._slots.terminated:
+            return
+        for asked, count in self._asked.items():
+            if self._answered[asked] < count:
+                yield f"{asked[0]} asked {count} times for {asked[1]} and was answered {self._answered[asked]} times"
+
+    def _is_answered(self, client: str, what: str) -> Iterator[str]:
+        self._answered[client, what] += 1
+        if self._answered[client, what] > self._asked[client, what]:
+            yield f"{client} is answered once more than it asked for {what}"

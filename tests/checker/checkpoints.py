@@ -1,0 +1,297 @@
+"""A checkpoint is complete only with every acknowledgement of what was current when it was triggered (document 000).
+
+It is pending from CheckpointTriggered until all that is awaited has acknowledged or FINISHED and its metadata is
+written, or until it is aborted. Whoever speaks of one that is not pending speaks late, and changes nothing. What is
+complete stays until newer ones take its place: as many as the job retains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .attempts import NEVER, Attempt, Attempts, shown
+from .durations import microseconds
+from .events import Event
+from .slots import Slots
+
+RETAINED = "state.checkpoints.num-retained"
+CONCURRENT = "execution.checkpointing.max-concurrent-checkpoints"
+INTERVAL = "execution.checkpointing.interval"
+MIN_PAUSE = "execution.checkpointing.min-pause"
+TIMEOUT = "execution.checkpointing.timeout"
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """One checkpoint or savepoint. Offsets are NEVER where it has not come so far."""
+
+    checkpoint_id: int
+    savepoint: bool
+    periodic: bool
+    awaited: dict[str, Attempt]
+    finished: set[tuple[str, str, int]]
+    """Subtasks that have no state in it, as they had finished."""
+    generation: int
+    triggered: int
+    time: int
+    acknowledged: set[str] = field(default_factory=set)
+    uri: str = ""
+    completed: int = NEVER
+    aborted: int = NEVER
+    discarded: int = NEVER
+
+    @property
+    def pending(self) -> bool:
+        """Whether it is neither complete nor aborted."""
+        return self.completed == self.aborted == NEVER
+
+    def there(self, offset: int) -> bool:
+        """Whether it is complete and kept, for who had read the log up to `offset`."""
+        return self.completed <= offset < self.discarded
+
+
+@dataclass(slots=True)
+class Job:
+    """A job's settings, and its checkpoints by their ids."""
+
+    settings: dict[str, str]
+    checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
+    pending: dict[int, Checkpoint] = field(default_factory=dict)
+    kept: dict[int, Checkpoint] = field(default_factory=dict)
+    """Complete ones that are not discarded; no savepoints."""
+    removed: bool = False
+    last_end: int = 0
+    """The time at which a checkpoint ended last, one way or the other."""
+
+    def number(self, key: str) -> int:
+        return int(self.settings.get(key, "1"))
+
+    def duration(self, key: str, default: int) -> int:
+        text = self.settings.get(key)
+        return default if text is None else microseconds(text)
+
+
+class Checkpoints:
+    """Every checkpoint of every job, so far. `Restores` asks it."""
+
+    def __init__(self, slots: Slots, attempts: Attempts) -> None:
+        self.jobs: dict[str, Job] = {}
+        self._slots = slots
+        self._attempts = attempts
+        self._directories: dict[str, str] = {}
+        self._now = 0
+        self._steps = {
+            "job_master.StartJob": self._started,
+            "job_master.CheckpointTriggered": self._triggered,
+            "job_master.AcknowledgeCheckpoint": self._acknowledged,
+            "job_master.CheckpointCompleted": self._completed,
+            "job_master.CheckpointAborted": self._aborted,
+            "job_master.CheckpointDiscarded": self._discarded,
+            "job_master.CheckpointsRemoved": self._removed,
+            "task_executor.TriggerCheckpoint": self._told_to_trigger,
+            "task_executor.ConfirmCheckpoint": self._told_to_confirm,
+            "task_executor.AbortCheckpoint": self._told_to_abort,
+        }
+
+    def see(self, event: Event) -> Iterator[str]:
+        self._now = max(self._now, event.time)
+        step = self._steps.get(event.name)
+        return iter(()) if step is None else step(event)
+
+    def end(self) -> Iterator[str]:
+        if self._slots.terminated:
+            return
+        for job_id, job in self.jobs.items():
+            ended = job_id in self._slots.ended
+            timeout = job.duration(TIMEOUT, 600_000_000)
+            for each in job.pending.values():
+                if ended or self._now - each.time > timeout:
+                    yield f"{_shown(job_id, each)} is neither complete nor aborted"
+
+    def _started(self, event: Event) -> Iterator[str]:
+        settings = {**event["job_graph"].get("configuration", {}), **event.body.get("configuration", {})}
+        self.jobs.setdefault(event["job_id"], Job(settings))
+        return iter(())
+
+    def _triggered(self, event: Event) -> Iterator[str]:
+        job_id, checkpoint_id = event["job_id"], event["checkpoint_id"]
+        job = self.jobs.setdefault(job_id, Job({}))
+        last = max(job.checkpoints, default=0)
+        if checkpoint_id <= last:
+            yield f"{job_id} triggers checkpoint {checkpoint_id} after {last}: ids are used once, in order"
+            return
+        if event.by != job_id:
+            yield f"{event.sender} triggers a checkpoint of {job_id}"
+        decided_at = event.offset if event.decided_at is None else event.decided_at
+        awaited, ended, generation = {}, set(), 0
+        for attempt_id in (*event["to_acknowledge"], *event["finished"]):
+            attempt = self._attempts.find(attempt_id)
+            if attempt is None or attempt.subtask[0] != job_id:
+                yield f"{job_id} awaits {attempt_id} for checkpoint {checkpoint_id}, which was never submitted"
+                continue
+            generation = max(generation, attempt.generation)
+            if attempt_id in event["finished"]:
+                ended.add(attempt.subtask)
+                if not attempt.had_finished(decided_at):
+                    yield f"{job_id} takes {shown(attempt)} for finished in checkpoint {checkpoint_id}"
+            else:
+                awaited[attempt_id] = attempt
+                if not attempt.ran(decided_at):
+                    yield f"{job_id} awaits {shown(attempt)} for checkpoint {checkpoint_id}, which does not run"
+        yield from self._covers(event, [each.subtask for each in awaited.values()] + sorted(ended))
+        if strange := set(event["to_trigger"]) - set(awaited):
+            yield f"{job_id} triggers checkpoint {checkpoint_id} in {sorted(strange)}, which it does not await"
+        options = event["options"]
+        checkpoint = Checkpoint(
+            checkpoint_id=checkpoint_id,
+            savepoint=options["snapshot_type"] == "SAVEPOINT",
+            periodic=not event["requests"],
+            awaited=awaited,
+            finished=ended,
+            generation=generation,
+            triggered=event.offset,
+            time=event.time,
+            uri=options["directory"],
+        )
+        yield from self._not_too_many(job_id, job, checkpoint)
+        yield from self._own_directory(job_id, checkpoint)
+        job.checkpoints[checkpoint_id] = job.pending[checkpoint_id] = checkpoint
+
+    def _covers(self, event: Event, subtasks: list[tuple[str, str, int]]) -> Iterator[str]:
+        """Each subtask of the job is awaited or has finished, once."""
+        parallelism = self._attempts.parallelism(event["job_id"])
+        if not parallelism:
+            return
+        of_job = [
+            (event["job_id"], vertex, each) for vertex, count in parallelism.items() for each in range(count)
+        ]
+        if sorted(of_job) != sorted(subtasks):
+            yield (
+                f"checkpoint {event['checkpoint_id']} of {event['job_id']} is of {len(subtasks)} subtasks, not just "
+                f"of each of its {len(of_job)}"
+            )
+
+    def _not_too_many(self, job_id: str, job: Job, new: Checkpoint) -> Iterator[str]:
+        if new.savepoint or not new.periodic:
+            return
+        if job.settings.get(INTERVAL, "off") == "off":
+            yield f"{job_id} triggers checkpoint {new.checkpoint_id}, for which nobody asked"
+        pending = [each for each in job.pending.values() if not each.savepoint]
+        if len(pending) >= job.number(CONCURRENT):
+            yield f"{job_id} triggers checkpoint {new.checkpoint_id} while {len(pending)} are pending"
+        pause = job.duration(MIN_PAUSE, 0)
+        since = new.time - job.last_end
+        if job.last_end and since < pause:
+            yield f"{job_id} triggers checkpoint {new.checkpoint_id} {since} us after the last one's end"
+
+    def _own_directory(self, job_id: str, new: Checkpoint) -> Iterator[str]:
+        other = self._directories.setdefault(new.uri, _shown(job_id, new))
+        if other != _shown(job_id, new):
+            yield f"{_shown(job_id, new)} is written to {new.uri}, as {other} was"
+
+    def _acknowledged(self, event: Event) -> Iterator[str]:
+        attempt = self._attempts.find(event["execution_attempt_id"])
+        checkpoint = self._find(event["job_id"], event["checkpoint_id"])
+        if attempt is None or checkpoint is None or event.by != attempt.resource_id:
+            return iter(())
+        if checkpoint.pending and attempt.live and not self._slots.is_late(event):
+            checkpoint.acknowledged.add(attempt.attempt_id)
+        return iter(())
+
+    def _completed(self, event: Event) -> Iterator[str]:
+        job_id, said = event["job_id"], event["checkpoint"]
+        job, checkpoint = self.jobs.get(job_id), self._find(job_id, said["checkpoint_id"])
+        if job is None or checkpoint is None:
+            yield f"checkpoint {said['checkpoint_id']} of {job_id} is complete, but was never triggered"
+            return
+        if not checkpoint.pending:
+            return
+        for attempt_id, attempt in checkpoint.awaited.items():
+            if attempt_id in checkpoint.acknowledged:
+                continue
+            if attempt.had_finished(event.offset):
+                checkpoint.finished.add(attempt.subtask)
+            else:
+                yield f"{_shown(job_id, checkpoint)} is complete, but {shown(attempt)} has not acknowledged it"
+        if (said["uri"], said["snapshot_type"] == "SAVEPOINT") != (checkpoint.uri, checkpoint.savepoint):
+            yield f"{_shown(job_id, checkpoint)} is complete as {said}, but was triggered to be in {checkpoint.uri}"
+        if said["generation"] != checkpoint.generation:
+            yield f"{_shown(job_id, checkpoint)} is said to be of generation {said['generation']}"
+        checkpoint.completed, job.last_end = event.offset, event.time
+        del job.pending[checkpoint.checkpoint_id]
+        if not checkpoint.savepoint:
+            job.kept[checkpoint.checkpoint_id] = checkpoint
+
+    def _aborted(self, event: Event) -> Iterator[str]:
+        job_id, checkpoint_id = event["job_id"], event["checkpoint_id"]
+        checkpoint = self._find(job_id, checkpoint_id)
+        if checkpoint is None:
+            yield f"checkpoint {checkpoint_id} of {job_id} is aborted, but was never triggered"
+        elif checkpoint.pending:
+            checkpoint.aborted = event.offset
+            self.jobs[job_id].last_end = event.time
+            del self.jobs[job_id].pending[checkpoint_id]
+            if event["failure"] == "CHECKPOINT_EXPIRED":
+                yield from self._expired(event, checkpoint)
+        elif event.read(min(checkpoint.completed, checkpoint.aborted)):
+            yield f"{_shown(job_id, checkpoint)} is aborted, though it was {_fate(checkpoint)}"
+
+    def _expired(self, event: Event, checkpoint: Checkpoint) -> Iterator[str]:
+        if event.time - checkpoint.time < self.jobs[event["job_id"]].duration(TIMEOUT, 600_000_000):
+            yield f"{_shown(event['job_id'], checkpoint)} has expired after {event.time - checkpoint.time} us"
+
+    def _discarded(self, event: Event) -> Iterator[str]:
+        job_id, checkpoint_id = event["job_id"], event["checkpoint_id"]
+        checkpoint = self._find(job_id, checkpoint_id)
+        if checkpoint is None or checkpoint.pending:
+            yield f"checkpoint {checkpoint_id} of {job_id} is discarded, but was neither complete nor aborted"
+            return
+        if checkpoint.discarded != NEVER or checkpoint.completed == NEVER:
+            return
+        if checkpoint.savepoint:
+            yield f"{_shown(job_id, checkpoint)} is discarded, but belongs to who asked for it"
+            return
+        job = self.jobs[job_id]
+        newer = [each for each in job.kept if each > checkpoint_id]
+        if len(newer) < job.number(RETAINED):
+            yield f"{_shown(job_id, checkpoint)} is discarded, but only {len(newer)} newer ones are there"
+        checkpoint.discarded = event.offset
+        del job.kept[checkpoint_id]
+
+    def _removed(self, event: Event) -> Iterator[str]:
+        job_id = event["job_id"]
+        for each in self.jobs.setdefault(job_id, Job({})).pending.values():
+            yield f"{_shown(job_id, each)} is pending, but what checkpoints left of {job_id} is removed"
+        self.jobs[job_id].removed = True
+
+    def _told_to_trigger(self, event: Event) -> Iterator[str]:
+        checkpoint = self._find(event["job_id"], event["checkpoint_id"])
+        if checkpoint is None or not set(event["execution_attempt_ids"]) <= set(checkpoint.awaited):
+            yield f"{event.recipient} is told to trigger checkpoint {event['checkpoint_id']}, which does not await that"
+        elif event.read(min(checkpoint.completed, checkpoint.aborted)):
+            which = f"{_shown(event['job_id'], checkpoint)}, which is {_fate(checkpoint)}"
+            yield f"{event.recipient} is told to trigger {which}"
+
+    def _told_to_confirm(self, event: Event) -> Iterator[str]:
+        checkpoint = self._find(event["job_id"], event["checkpoint_id"])
+        if checkpoint is None or checkpoint.completed == NEVER:
+            yield f"{event.recipient} is told that checkpoint {event['checkpoint_id']} of {event['job_id']} is complete"
+
+    def _told_to_abort(self, event: Event) -> Iterator[str]:
+        checkpoint = self._find(event["job_id"], event["checkpoint_id"])
+        if checkpoint is None or checkpoint.aborted == NEVER:
+            yield f"{event.recipient} is told that checkpoint {event['checkpoint_id']} of {event['job_id']} is aborted"
+
+    def _find(self, job_id: str, checkpoint_id: int) -> Checkpoint | None:
+        job = self.jobs.get(job_id)
+        return None if job is None else job.checkpoints.get(checkpoint_id)
+
+
+def _shown(job_id: str, checkpoint: Checkpoint) -> str:
+    kind = "savepoint" if checkpoint.savepoint else "checkpoint"
+    return f"{kind} {checkpoint.checkpoint_id} of {job_id}"
+
+
+def _fate(checkpoint: Checkpoint) -> str:
+    return "aborted" if checkpoint.completed == NEVER else "complete"

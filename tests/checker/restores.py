@@ -1,0 +1,168 @@
+"""A rollback ends every task of the older generation before one of the newer begins, and all begin with one checkpoint.
+
+Within a generation an attempt goes on from where its subtask was, with the newest checkpoint that its JobMaster knew to
+be complete; after a rollback, with the one that was found whole. Attempts that have lost their progress are followed by
+a newer generation, never by another attempt of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .attempts import ENDS, NEVER, Attempts, shown
+from .checkpoints import Checkpoint, Checkpoints
+from .events import Event
+
+
+@dataclass(slots=True)
+class History:
+    """What a job began with, and how often."""
+
+    generation: int = 0
+    begun: int = NEVER
+    """Where the first task of the generation was submitted."""
+    savepoint: str | None = None
+    restored: dict[str, Any] | None = None
+    """What CheckpointRestored said last."""
+    restored_at: int = -1
+    lost: int = NEVER
+    """Where the progress of an attempt of this generation was lost first."""
+    restoring: dict[str, int] = field(default_factory=dict)
+    """Attempt -> the checkpoint it was submitted with, until it runs."""
+
+
+class Restores:
+    """Of every job, so far."""
+
+    def __init__(self, attempts: Attempts, checkpoints: Checkpoints) -> None:
+        self._attempts = attempts
+        self._checkpoints = checkpoints
+        self._jobs: dict[str, History] = {}
+
+    def see(self, event: Event) -> Iterator[str]:
+        match event.name:
+            case "job_master.StartJob":
+                self._of(event["job_id"]).savepoint = event.body.get("savepoint_path")
+            case "task_executor.SubmitTask":
+                yield from self._submitted(event)
+            case "job_master.UpdateTaskExecutionState":
+                self._changed(event)
+            case "job_master.CheckpointRestored":
+                yield from self._restored(event)
+            case "job_master.CheckpointDiscarded":
+                yield from self._discarded(event)
+
+    def end(self) -> Iterator[str]:
+        return iter(())
+
+    def _of(self, job_id: str) -> History:
+        return self._jobs.setdefault(job_id, History())
+
+    def _submitted(self, event: Event) -> Iterator[str]:
+        history = self._of(event["job_id"])
+        generation, restore = event.body.get("generation", 0), event.body.get("restore")
+        attempt = self._attempts.find(event["execution_attempt_id"])
+        if attempt is None or attempt.offset != event.offset:
+            return
+        if generation < history.generation:
+            yield f"{shown(attempt)} is of generation {generation}, after generation {history.generation} has begun"
+            return
+        if generation > history.generation or history.begun == NEVER:
+            if generation > history.generation:
+                yield from self._all_over(event, generation)
+                if history.restored_at < history.begun != NEVER:
+                    yield f"{shown(attempt)} begins generation {generation}, but no checkpoint was restored"
+            history.generation, history.begun, history.lost = generation, event.offset, NEVER
+        elif attempt.live and event.read(history.lost):
+            yield f"{shown(attempt)} is of generation {generation}, whose progress was lost at {history.lost}"
+        yield from self._right_one(event, history, restore)
+        if attempt.live and restore is not None:
+            history.restoring[attempt.attempt_id] = restore["checkpoint_id"]
+
+    def _all_over(self, event: Event, generation: int) -> Iterator[str]:
+        for each in self._attempts.of_job(event["job_id"]):
+            if each.live and each.generation < generation:
+                yield f"{shown(each)} of generation {each.generation} has not ended, but generation {generation} begins"
+
+    def _right_one(self, event: Event, history: History, restore: dict[str, Any] | None) -> Iterator[str]:
+        """What an attempt begins with is the newest that is complete, or what was found whole for its generation."""
+        subtask = event["job_id"], event["vertex_id"], event["subtask_index"]
+        who = f"attempt {event['attempt_number']} of {event['job_id']}/{subtask[1][:8]}/{subtask[2]}"
+        known = event.offset if event.decided_at is None else event.decided_at
+        newest = self._newest(event["job_id"], history, known)
+        expected = (
+            history.restored if newest is None else {"checkpoint_id": newest.checkpoint_id, "uri": newest.uri}
+        )
+        if (None if restore is None else _identity(restore)) != (
+            None if expected is None else _identity(expected)
+        ):
+            yield f"{who} begins with {restore}, not with {expected}"
+            return
+        if newest is None or restore is None:
+            return
+        if restore["generation"] != newest.generation:
+            yield f"{who} begins with {restore}, which was taken in generation {newest.generation}"
+        if event.body.get("finished", False) != (subtask in newest.finished):
+            yield f"{who} is said to have{' not' * (subtask in newest.finished)} finished in {restore['uri']}"
+
+    def _newest(self, job_id: str, history: History, known: int) -> Checkpoint | None:
+        """The newest checkpoint of this generation, or the one that the generation began with."""
+        job = self._checkpoints.jobs.get(job_id)
+        if job is None:
+            return None
+        own = [
+            each
+            for each in job.checkpoints.values()
+            if not each.savepoint and each.completed <= known and each.generation == history.generation
+        ]
+        if own:
+            return max(own, key=lambda each: each.checkpoint_id)
+        restored = history.restored
+        if restored is None or restored["generation"] < 0:
+            return None
+        return job.checkpoints.get(restored["checkpoint_id"])
+
+    def _changed(self, event: Event) -> None:
+        attempt = self._attempts.find(event["execution_attempt_id"])
+        if attempt is None or event.by != attempt.resource_id:
+            return
+        history, to = self._of(event["job_id"]), event["execution_state"]
+        if to == "RUNNING" or to in ENDS:
+            history.restoring.pop(attempt.attempt_id, None)
+        counts = attempt.over_at == event.offset and attempt.generation == history.generation
+        if event.body.get("progress_lost") and counts:
+            history.lost = min(history.lost, event.offset)
+
+    def _restored(self, event: Event) -> Iterator[str]:
+        job_id, said, history = event["job_id"], event["checkpoint"], self._of(event["job_id"])
+        history.restored, history.restored_at = said, event.offset
+        if said is None:
+            return
+        job = self._checkpoints.jobs.get(job_id)
+        if said["generation"] < 0:
+            if history.savepoint is None:
+                yield f"{job_id} begins with {said['uri']}, which nobody asked for"
+            return
+        checkpoint = None if job is None else job.checkpoints.get(said["checkpoint_id"])
+        if job is None or checkpoint is None or checkpoint.uri != said["uri"]:
+            yield f"{job_id} goes back to {said}, which is no checkpoint of its own"
+            return
+        if not checkpoint.there(event.offset):
+            yield f"{job_id} goes back to checkpoint {said['checkpoint_id']}, which is not there"
+        for each in job.checkpoints.values():
+            newer = each.checkpoint_id > checkpoint.checkpoint_id and each.there(event.offset)
+            if newer and not each.savepoint and each.uri not in event["passed_over"]:
+                yield f"{job_id} goes back to {said['checkpoint_id']}, though {each.checkpoint_id} is newer"
+
+    def _discarded(self, event: Event) -> Iterator[str]:
+        history = self._of(event["job_id"])
+        for attempt_id, checkpoint_id in history.restoring.items():
+            attempt = self._attempts.find(attempt_id)
+            if attempt is not None and attempt.live and checkpoint_id == event["checkpoint_id"]:
+                yield f"checkpoint {checkpoint_id} is discarded while {shown(attempt)} begins with it"
+
+
+def _identity(said: dict[str, Any]) -> tuple[int, str]:
+    return said["checkpoint_id"], said["uri"]
