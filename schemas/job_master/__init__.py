@@ -148,6 +148,8 @@ class CheckpointRestored(Body, frozen=True, gc=False, kw_only=True):
     """Which one; null: there is none, and tasks begin with nothing."""
     passed_over: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Newer ones that can't be read: directory -> why."""
+    finished: Mapping[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    """Subtasks that had finished in it, of the job's own parallelism: vertex -> their numbers."""
 
 
 class CheckpointTriggered(Body, frozen=True, gc=False, kw_only=True):

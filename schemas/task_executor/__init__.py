@@ -80,6 +80,8 @@ class ConfirmCheckpoint(Body, frozen=True, gc=False, kw_only=True):
     """The checkpoint, counted from 1 in each job; savepoints are counted with them."""
     execution_attempt_ids: tuple[str, ...]
     """The Executions that were part of it and still run."""
+    restore: RestoredCheckpoint | None = None
+    """The checkpoint, where it is what the Executions begin with if their TaskExecutor is started again; null for a savepoint."""
 
 
 class DisconnectJobManager(Body, frozen=True, gc=False, kw_only=True):

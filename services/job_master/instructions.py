@@ -1,11 +1,16 @@
-"""What a JobMaster demands of the world: the topics that its tasks need."""
+"""What a JobMaster demands of the world: the topics that its tasks need, and its checkpoints in storage.
+
+Each says which event answers it. Files are touched by whoever obeys more than once where leaders change: obeying again
+has to lead to the same.
+"""
 
 from __future__ import annotations
 
-from ...schemas.types import JobGraph
+from ...schemas.types import CompletedCheckpoint, JobGraph, RestoredCheckpoint
 from ..roles import (
     Instruction,
 )
+from .checkpoints.pending import PendingCheckpoint
 
 
 class CreateChannels(Instruction, frozen=True):
@@ -30,3 +35,73 @@ class DeleteChannels(Instruction, frozen=True):
     @property
     def key(self) -> str:
         return f"delete channels/{self.job_id}"
+
+
+class WriteMetadata(Instruction, frozen=True):
+    """Write `_metadata` of a checkpoint that all have acknowledged into `pending.options.directory`.
+
+    Answered by CheckpointCompleted, or by CheckpointAborted with FINALIZE_CHECKPOINT_FAILURE.
+    """
+
+    job_id: str
+    job_graph: JobGraph
+    pending: PendingCheckpoint
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"write metadata/{self.job_id}/{self.pending.checkpoint_id}"
+
+
+class DiscardCheckpoint(Instruction, frozen=True):
+    """Delete a checkpoint's directory and, where it was completed, what it alone refers to. Answered by
+    CheckpointDiscarded, also where something could not be deleted.
+
+    `kept`: the directories of completed checkpoints that stay, whose files are not to be touched.
+    """
+
+    job_id: str
+    checkpoint_id: int
+    directory: str
+    completed: bool
+    kept: tuple[str, ...]
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"discard checkpoint/{self.job_id}/{self.checkpoint_id}"
+
+
+class FindCheckpoint(Instruction, frozen=True):
+    """Find the first of the candidates that is whole and fits the job: newest first. Answered by CheckpointRestored,
+    with the subtasks that had finished in it, or by RestoreFailed.
+
+    A candidate of generation -1 was given by a person: its `uri` may be a directory or a `_metadata` file, its
+    `checkpoint_id` 0 stands for whatever its metadata says; only such a one may have to be fitted to another graph.
+    """
+
+    job_id: str
+    job_graph: JobGraph
+    candidates: tuple[RestoredCheckpoint, ...]
+    allow_non_restored_state: bool
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"find checkpoint/{self.job_id}/{self.cause}"
+
+
+class RemoveCheckpoints(Instruction, frozen=True):
+    """The job has ended: delete `directory`, all that its checkpoints left in storage, but for what is `retained`.
+
+    Answered by CheckpointsRemoved, also where something could not be deleted.
+    """
+
+    job_id: str
+    directory: str
+    retained: tuple[CompletedCheckpoint, ...]
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"remove checkpoints/{self.job_id}"

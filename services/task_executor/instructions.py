@@ -1,10 +1,10 @@
-"""What a TaskExecutor demands of the world: tasks that run, tasks that stop."""
+"""What a TaskExecutor demands of the world: tasks that run, tasks that stop, checkpoints in those that run."""
 
 from __future__ import annotations
 
 from immutables import Map
 
-from ...schemas.types import JobGraph
+from ...schemas.types import CheckpointOptions, JobGraph
 from ..roles import (
     Instruction,
 )
@@ -44,3 +44,49 @@ class StopTask(Instruction, frozen=True):
     @property
     def key(self) -> str:
         return f"stop/{self.execution_attempt_id}"
+
+
+class TriggerTasks(Instruction, frozen=True):
+    """Begin a checkpoint in these tasks. What removes this is what each of them says: AcknowledgeCheckpoint,
+    DeclineCheckpoint, or that it has ended; or the end of the checkpoint.
+    """
+
+    job_id: str
+    checkpoint_id: int
+    attempts: tuple[str, ...]
+    timestamp: int
+    """When the checkpoint was triggered, in microseconds since the epoch."""
+    options: CheckpointOptions
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"trigger/{self.job_id}/{self.checkpoint_id}"
+
+
+class ConfirmTasks(Instruction, frozen=True):
+    """Tell these tasks that a checkpoint is complete. Nothing answers it: it stands until something newer is said of
+    the job's checkpoints, so it may reach tasks that have ended, or that know nothing of it.
+    """
+
+    job_id: str
+    checkpoint_id: int
+    attempts: tuple[str, ...]
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"confirm/{self.job_id}/{self.checkpoint_id}/{self.cause}"
+
+
+class AbortTasks(Instruction, frozen=True):
+    """Tell these tasks that a checkpoint will not be completed; as ConfirmTasks."""
+
+    job_id: str
+    checkpoint_id: int
+    attempts: tuple[str, ...]
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"abort/{self.job_id}/{self.checkpoint_id}/{self.cause}"

@@ -1,0 +1,1 @@
+"""The CheckpointCoordinator (document 000): when checkpoints begin, when they are complete, what is kept of them."""
