@@ -5,13 +5,15 @@ Names of an operator's own tables begin with `~`, so that no state of a user's f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from ...graph.key_groups import key_groups_of_subtask
 from ...types import ClassOf, RecordType, TupleOf
 from ..batch import Batch
 from ..state.backend import KeyedStateBackend
+from ..state.stateful import Origin
 from .operator import Operator, Setup
 
 
@@ -21,10 +23,18 @@ class KeyedOperator(Operator):
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._config = setup.config
-        self.backend = KeyedStateBackend(setup.type_of("key_type"), setup.context.max_parallelism)
+        context = setup.context
+        own = key_groups_of_subtask(context.subtask_index, context.max_parallelism, context.parallelism)
+        self.backend = KeyedStateBackend(setup.type_of("key_type"), context.max_parallelism, own)
 
     def take_changes(self) -> Iterable[bytes]:
         return self.backend.take_changes()
+
+    def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
+        return self.backend.full(sections)
+
+    def restore_from(self, origin: Origin | None) -> None:
+        self.backend.restore_from(origin)
 
     def restore(self, message: bytes) -> None:
         self.backend.restore(message)

@@ -130,7 +130,7 @@ class Operator:
         """The transaction is committed: what it promised can be done (files shown to readers)."""
 
     def restore_from(self, origin: Origin | None) -> None:
-        """What is restored from here on was written by that subtask, before the parallelism was changed; None: by this."""
+        """What is restored from here on was written by that subtask, before a change of parallelism; None: by this."""
 
     def restore(self, message: bytes) -> None:
         """Applies what `take_changes` gave to an earlier attempt, in order. Raises ValueError for what is none."""

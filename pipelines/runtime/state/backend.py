@@ -7,14 +7,16 @@ fired already and what is late: with them a new attempt goes on exactly as the o
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from ...types import RecordType
 from ..buffers import NO_WATERMARK
-from .changelog import Kind, Message, Reader, read_times, time_message, write
+from .changelog import Kind, Message, Reader, read_times, rewrite, time_message, write
 from .list_table import ListTable
 from .map_table import MapTable
-from .table import StateTable
+from .stateful import Origin
+from .table import StateTable, Taking
 from .timers import TimerTable
 from .value_table import ValueTable
 
@@ -24,11 +26,15 @@ Table = TypeVar("Table", bound=StateTable)
 class KeyedStateBackend:
     """One for each keyed operator. `current_key` is set by the operator before a user's function is called."""
 
-    def __init__(self, key_type: RecordType, max_parallelism: int) -> None:
+    def __init__(self, key_type: RecordType, max_parallelism: int, key_groups: range | None = None) -> None:
+        """`key_groups`: the subtask's own; None: all of them."""
         self._key_type = key_type
         self._max_parallelism = max_parallelism
+        self._key_groups = range(max_parallelism) if key_groups is None else key_groups
         self._tables: dict[str, StateTable] = {}
-        self._waiting: dict[str, list[Message]] = {}
+        self._waiting: dict[str, list[tuple[Message, Taking | None]]] = {}
+        self._taking: Taking | None = None
+        self._origins_times: list[tuple[int, int]] = []
         self._reader = Reader()
         self.current_key: Any = None
         self.watermark = NO_WATERMARK
@@ -64,17 +70,48 @@ class KeyedStateBackend:
             self._times_written = times
         return messages
 
+    def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
+        """All state as messages: see Stateful."""
+        if self._times_written != (NO_WATERMARK, NO_WATERMARK):
+            yield None, time_message(*self._times_written)
+        for waiting in self._waiting.values():
+            for message, _ in waiting:
+                for data in rewrite(message):
+                    yield None, data
+        tables = [(table, table.full(sections)) for table in self._tables.values()]
+        for number, section in enumerate(sections):
+            for table, changes in tables:
+                for data in write(table.name, table.fingerprint, changes[number]):
+                    yield section, data
+
+    def restore_from(self, origin: Origin | None) -> None:
+        """Whose messages follow: see Stateful. Of the times that the origins had reached, the least count."""
+        if origin is None:
+            self._taking = None
+            if self._origins_times:
+                watermarks, clocks = zip(*self._origins_times, strict=True)
+                self.watermark, self.clock = min(watermarks), min(clocks)
+            self._origins_times = []
+        else:
+            written, own = origin.key_groups, self._key_groups
+            wanted = range(max(written.start, own.start), min(written.stop, own.stop))
+            self._taking = Taking(written, wanted)
+            self._origins_times.append((NO_WATERMARK, NO_WATERMARK))
+
     def restore(self, data: bytes) -> None:
         """Applies a message of the changelog; all of them, in order. Raises ValueError for what is none."""
         message = self._reader.read(data)
         if message is None:
             return
         if message.kind is Kind.TIME:
-            self.watermark, self.clock = self._times_written = read_times(message)
+            if self._taking is None:
+                self.watermark, self.clock = self._times_written = read_times(message)
+            else:
+                self._origins_times[-1] = read_times(message)
         elif (table := self._tables.get(message.table)) is not None:
-            _apply(table, message)
+            _apply(table, message, self._taking)
         else:
-            self._waiting.setdefault(message.table, []).append(message)
+            self._waiting.setdefault(message.table, []).append((message, self._taking))
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state by table, and the times as `~times`."""
@@ -85,8 +122,8 @@ class KeyedStateBackend:
         known = self._tables.get(made.name)
         if known is None:
             self._tables[made.name] = made
-            for message in self._waiting.pop(made.name, ()):
-                _apply(made, message)
+            for message, taking in self._waiting.pop(made.name, ()):
+                _apply(made, message, taking)
             return made
         if not isinstance(known, type(made)) or known.fingerprint != made.fingerprint:
             raise ValueError(
@@ -96,10 +133,10 @@ class KeyedStateBackend:
         return known
 
 
-def _apply(table: StateTable, message: Message) -> None:
+def _apply(table: StateTable, message: Message, taking: Taking | None) -> None:
     if message.fingerprint != table.fingerprint:
         raise ValueError(
             f"the changelog holds state {table.name!r} in another layout than {table.form}:"
             " its type or the key's has changed; give the state, or the operator's uid, a new name"
         )
-    table.apply(message.kind, message.payload)
+    table.apply(message.kind, message.payload, taking)

@@ -73,6 +73,13 @@ def write(table: str, fingerprint: int, changes: Iterable[Change]) -> Iterator[b
             yield from _fragments(head + payload)
 
 
+def rewrite(message: Message) -> Iterator[bytes]:
+    """A message that was read, again."""
+    name = message.table.encode()
+    head = _HEAD.pack(_FORMAT, message.kind, len(name), message.fingerprint) + name
+    yield from _fragments(head + message.payload)
+
+
 def time_message(watermark: int, clock: int) -> bytes:
     """Says which times were reached (ms)."""
     return _HEAD.pack(_FORMAT, Kind.TIME, 0, 0) + struct.pack("<qq", watermark, clock)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, KeysView
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from ...types import RecordType
 from .changelog import Change, Kind
-from .table import INT, NAMESPACE, Layout, StateTable
-from .value_table import ONLY
+from .spaces import ONLY, SpacedTable
+from .table import Layout, Taking
 
 Lists = dict[Any, list[Any]]
 _REPLACED: Final = -1
 _NOTHING: Final[tuple[Any, ...]] = ()
 
 
-class ListTable(StateTable):
+class ListTable(SpacedTable[list[Any]]):
     """Namespace -> key -> elements in order; a list that is empty is none."""
 
     def __init__(
@@ -26,21 +26,9 @@ class ListTable(StateTable):
         max_parallelism: int,
         namespaced: bool,
     ) -> None:
-        where = " in namespaces" if namespaced else ""
-        super().__init__(name, f"list of {element_type}{where}", key_type, max_parallelism)
-        self._namespaced = namespaced
-        key = [*([(NAMESPACE, INT)] if namespaced else []), *self._key_columns()]
-        self._appends = Layout([*key, ("value", element_type)])
-        self._clears = Layout(key)
-        self._drops = Layout([(NAMESPACE, INT)])
-        self._spaces: dict[int, Lists] = {}
+        super().__init__(name, "list", key_type, element_type, max_parallelism, namespaced)
         # How many elements of a list are in the changelog; _REPLACED: none of those it has now.
         self._written: dict[int, dict[Any, int]] = {}
-        self._dropped: dict[int, None] = {}
-
-    def spaces(self) -> KeysView[int]:
-        """The namespaces that hold something, or did."""
-        return self._spaces.keys()
 
     def space(self, namespace: int = ONLY) -> Lists:
         """The lists of a namespace by key; not to be changed."""
@@ -76,66 +64,57 @@ class ListTable(StateTable):
         else:
             del lists[key]
 
-    def drop(self, namespace: int) -> Lists:
-        """Removes a namespace and gives what it held."""
-        self._written.pop(namespace, None)
-        self._dropped[namespace] = None
-        return self._spaces.pop(namespace, {})
-
     def take_changes(self) -> Iterator[Change]:
-        if self._dropped:
-            yield Change(Kind.DROP, self._drops.encode([list(self._dropped)]))
-            self._dropped = {}
+        yield from self._drop_changes()
         written, self._written = self._written, {}
-        cleared: list[tuple[int, Any]] = []
+        cleared = [
+            (namespace, key)
+            for namespace, of_space in written.items()
+            for key, count in of_space.items()
+            if count == _REPLACED
+        ]
+        if cleared:
+            yield self._removal_change(Kind.CLEAR, cleared)
+        columns = self._columns(
+            (namespace, key, self.space(namespace).get(key, [])[max(count, 0) :])
+            for namespace, of_space in written.items()
+            for key, count in of_space.items()
+        )
+        if columns[-1]:
+            yield Change(Kind.PUT, self._puts.encode(columns))
+
+    def apply(self, kind: Kind, payload: bytes, taking: Taking | None = None) -> None:
+        if kind is Kind.CLEAR:
+            self._apply_removals(payload, taking)
+        else:
+            super().apply(kind, payload, taking)
+
+    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+        return self._puts, self._columns(
+            (namespace, key, held) for namespace, lists in self._spaces.items() for key, held in lists.items()
+        )
+
+    def snapshot(self) -> dict[Any, Any]:
+        """Key -> elements, or namespace -> key -> elements."""
+        return self._copy(list)
+
+    def _columns(self, lists: Iterable[tuple[int, Any, list[Any]]]) -> list[Sequence[Any]]:
+        """A row for each element."""
         namespaces: list[int] = []
         keys: list[Any] = []
         groups: list[int] = []
         elements: list[Any] = []
-        for namespace, of_space in written.items():
-            lists = self._spaces.get(namespace, {})
-            for key, count in of_space.items():
-                if count == _REPLACED:
-                    cleared.append((namespace, key))
-                added = lists.get(key, [])[max(count, 0) :]
-                keys.extend([key] * len(added))
-                groups.extend(self._groups((key,)) * len(added))
-                namespaces.extend([namespace] * len(added))
-                elements.extend(added)
-        if cleared:
-            of_cleared, cleared_keys = map(list, zip(*cleared, strict=True))
-            columns = self._with_key(of_cleared, self._groups(cleared_keys), cleared_keys)
-            yield Change(Kind.CLEAR, self._clears.encode(columns))
-        if keys:
-            columns = self._with_key(namespaces, groups, keys)
-            yield Change(Kind.PUT, self._appends.encode([*columns, elements]))
+        for namespace, key, added in lists:
+            keys.extend([key] * len(added))
+            groups.extend(self._groups((key,)) * len(added))
+            namespaces.extend([namespace] * len(added))
+            elements.extend(added)
+        return [*self._with_key(namespaces, groups, keys), elements]
 
-    def apply(self, kind: Kind, payload: bytes) -> None:
-        match kind:
-            case Kind.PUT:
-                *namespaces, _, keys, elements = self._appends.decode(payload)
-                of = namespaces[0] if namespaces else [ONLY] * len(keys)
-                for namespace, key, element in zip(of, keys, elements, strict=True):
-                    self._spaces.setdefault(namespace, {}).setdefault(key, []).append(element)
-            case Kind.CLEAR:
-                *namespaces, _, keys = self._clears.decode(payload)
-                of = namespaces[0] if namespaces else [ONLY] * len(keys)
-                for namespace, key in zip(of, keys, strict=True):
-                    self._spaces.get(namespace, {}).pop(key, None)
-            case Kind.DROP:
-                for namespace in self._drops.decode(payload)[0]:
-                    self._spaces.pop(namespace, None)
-            case _:
-                raise self._refuse(kind)
+    def _forget(self, namespace: int) -> None:
+        self._written.pop(namespace, None)
 
-    def snapshot(self) -> dict[Any, Any]:
-        """Key -> elements, or namespace -> key -> elements."""
-        copied = {
-            namespace: {key: list(held) for key, held in lists.items()}
-            for namespace, lists in self._spaces.items()
-            if lists
-        }
-        return copied if self._namespaced else copied.get(ONLY, {})
-
-    def _with_key(self, namespaces: list[int], groups: list[int], keys: list[Any]) -> list[list[Any]]:
-        return [namespaces, groups, keys] if self._namespaced else [groups, keys]
+    def _apply_puts(self, namespaces: list[int] | None, keys: list[Any], values: list[Any]) -> None:
+        of = [ONLY] * len(keys) if namespaces is None else namespaces
+        for namespace, key, element in zip(of, keys, values, strict=True):
+            self._spaces.setdefault(namespace, {}).setdefault(key, []).append(element)

@@ -5,12 +5,12 @@ Items come in the order in which they were first set, also when restored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ...types import RecordType
 from .changelog import Change, Kind
-from .table import Layout, StateTable
+from .table import Layout, StateTable, Taking
 
 _EMPTY: Final[Mapping[Any, Any]] = {}
 
@@ -93,24 +93,31 @@ class MapTable(StateTable):
             keys, of_items, values = map(list, zip(*put, strict=True))
             yield Change(Kind.PUT, self._puts.encode([self._groups(keys), keys, of_items, values]))
 
-    def apply(self, kind: Kind, payload: bytes) -> None:
+    def apply(self, kind: Kind, payload: bytes, taking: Taking | None = None) -> None:
         match kind:
             case Kind.PUT:
-                _, keys, items, values = self._puts.decode(payload)
+                _, keys, items, values = self._puts.decode(payload, taking)
                 for key, item, value in zip(keys, items, values, strict=True):
                     self._maps.setdefault(key, {})[item] = value
             case Kind.REMOVE:
-                _, keys, items = self._removals.decode(payload)
+                _, keys, items = self._removals.decode(payload, taking)
                 for key, item in zip(keys, items, strict=True):
                     held = self._maps.get(key, {})
                     held.pop(item, None)
                     if not held:
                         self._maps.pop(key, None)
             case Kind.CLEAR:
-                for key in self._clears.decode(payload)[1]:
+                for key in self._clears.decode(payload, taking)[1]:
                     self._maps.pop(key, None)
             case _:
                 raise self._refuse(kind)
+
+    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+        keys = [key for key, held in self._maps.items() for _ in held]
+        groups = [group for key, held in self._maps.items() for group in self._groups((key,)) * len(held)]
+        items = [item for held in self._maps.values() for item in held]
+        values = [value for held in self._maps.values() for value in held.values()]
+        return self._puts, [groups, keys, items, values]
 
     def snapshot(self) -> dict[Any, dict[Any, Any]]:
         """Key -> item -> value."""

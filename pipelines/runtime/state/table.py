@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 
 from ...graph.key_groups import key_group_of
@@ -17,7 +19,19 @@ KEY_GROUP: Final = "~key-group"
 NAMESPACE: Final = "~namespace"
 INT: Final = Scalar("int")
 
+_AT_ONCE: Final = 20_000
+"""Entries that are laid out together where all are written: what the forked writer needs of memory at a time."""
+
 Columns = Sequence[tuple[str, RecordType]]
+
+
+class Taking(msgspec.Struct, frozen=True):
+    """What of another subtask's state is to be taken in."""
+
+    written: range
+    """The key groups that it owned."""
+    wanted: range
+    """Those of them that are to be taken."""
 
 
 class Layout:
@@ -35,9 +49,17 @@ class Layout:
         arrays = [of.encode(values) for (_, of), values in zip(self._columns, columns, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def decode(self, payload: bytes) -> list[list[Any]]:
-        """What `encode` was given. Raises ValueError."""
+    def key_groups(self, columns: Sequence[Sequence[Any]]) -> Sequence[int]:
+        """The column of the key groups."""
+        return columns[self._schema.get_field_index(KEY_GROUP)]
+
+    def decode(self, payload: bytes, taking: Taking | None = None) -> list[list[Any]]:
+        """What `encode` was given; of it, what is to be taken. Raises ValueError."""
         batch = read_entries(payload, self._schema)
+        if taking is not None and KEY_GROUP in self._schema.names:
+            groups = batch.column(KEY_GROUP).to_numpy()
+            wanted = (groups >= taking.wanted.start) & (groups < taking.wanted.stop)
+            batch = batch.filter(pa.array(wanted))
         return [of.decode(column) for (_, of), column in zip(self._columns, batch.columns, strict=True)]
 
 
@@ -57,8 +79,21 @@ class StateTable(ABC):
         """What changed since the last call, to be applied in this order. Raises RecordTypeError."""
 
     @abstractmethod
-    def apply(self, kind: Kind, payload: bytes) -> None:
-        """Applies a change that is in the changelog already. Raises ValueError."""
+    def apply(self, kind: Kind, payload: bytes, taking: Taking | None = None) -> None:
+        """Applies a change that is in the changelog already; what is to be taken of it. Raises ValueError."""
+
+    @abstractmethod
+    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+        """All that is kept, as of the last `take_changes`, as entries of kind PUT, column by column."""
+
+    def full(self, sections: Sequence[range]) -> list[Iterator[Change]]:
+        """All that is kept, for each range of key groups; within each, keys are in their order."""
+        layout, columns = self.entries()
+        groups = np.asarray(layout.key_groups(columns), np.int64)
+        section_of = np.searchsorted([section.start for section in sections], groups, side="right") - 1
+        return [
+            _puts(layout, columns, np.flatnonzero(section_of == number)) for number in range(len(sections))
+        ]
 
     @abstractmethod
     def snapshot(self) -> Any:
@@ -75,3 +110,9 @@ class StateTable(ABC):
         return ValueError(
             f"the changelog holds a change {kind.name} of state {self.name!r}, which is a {self.form}"
         )
+
+
+def _puts(layout: Layout, columns: Sequence[Sequence[Any]], rows: Any) -> Iterator[Change]:
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE].tolist()
+        yield Change(Kind.PUT, layout.encode([[column[row] for row in some] for column in columns]))

@@ -7,14 +7,14 @@ timers of one key and time are one.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
 from ...graph.key_groups import key_bytes
 from ...types import RecordType
 from .changelog import Change, Kind
-from .table import INT, Layout, StateTable
+from .table import INT, Layout, StateTable, Taking
 
 Timer = tuple[int, Any]
 """Time (ms) and key."""
@@ -82,8 +82,8 @@ class TimerTable(StateTable):
                 times, keys = map(list, zip(*timers, strict=True))
                 yield Change(kind, self._entries.encode([self._groups(keys), keys, times]))
 
-    def apply(self, kind: Kind, payload: bytes) -> None:
-        _, keys, times = self._entries.decode(payload)
+    def apply(self, kind: Kind, payload: bytes, taking: Taking | None = None) -> None:
+        _, keys, times = self._entries.decode(payload, taking)
         timers = list(zip(times, keys, strict=True))
         match kind:
             case Kind.PUT:
@@ -96,6 +96,10 @@ class TimerTable(StateTable):
                     self._sweep()
             case _:
                 raise self._refuse(kind)
+
+    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+        keys = [key for _, key in self._timers]
+        return self._entries, [self._groups(keys), keys, [time for time, _ in self._timers]]
 
     def snapshot(self) -> set[Timer]:
         """(time, key) of each."""

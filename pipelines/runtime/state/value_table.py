@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, KeysView
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from ...types import RecordType
 from .changelog import Change, Kind
-from .table import INT, NAMESPACE, Layout, StateTable
-
-ONLY: Final = 0
-"""The namespace of a table that has no others."""
+from .spaces import ONLY, SpacedTable
+from .table import Layout, Taking
 
 Space = dict[Any, Any]
 _MISSING: Final = object()
 
 
-class ValueTable(StateTable):
-    """Namespace -> key -> value.
-
-    In a namespace that is dropped as a whole, keys are in the order in which they came, also when restored; one that
-    was removed by itself and set again may be elsewhere then.
-    """
+class ValueTable(SpacedTable[Any]):
+    """Namespace -> key -> value."""
 
     def __init__(
         self, name: str, key_type: RecordType, value_type: RecordType, max_parallelism: int, namespaced: bool
     ) -> None:
-        where = " in namespaces" if namespaced else ""
-        super().__init__(name, f"value of {value_type}{where}", key_type, max_parallelism)
-        self._namespaced = namespaced
-        key = [*([(NAMESPACE, INT)] if namespaced else []), *self._key_columns()]
-        self._puts = Layout([*key, ("value", value_type)])
-        self._removals = Layout(key)
-        self._drops = Layout([(NAMESPACE, INT)])
-        self._spaces: dict[int, Space] = {}
+        super().__init__(name, "value", key_type, value_type, max_parallelism, namespaced)
         self._touched: dict[int, dict[Any, None]] = {}
-        self._dropped: dict[int, None] = {}
-
-    def spaces(self) -> KeysView[int]:
-        """The namespaces that hold something, or did."""
-        return self._spaces.keys()
 
     def space(self, namespace: int = ONLY) -> Space:
         """The values of a namespace by key: to be changed in place, and then to be `touch`ed."""
@@ -65,17 +47,8 @@ class ValueTable(StateTable):
         if self.space(namespace).pop(key, _MISSING) is not _MISSING:
             self.touch((key,), namespace)
 
-    def drop(self, namespace: int) -> Space:
-        """Removes a namespace and gives what it held."""
-        self._touched.pop(namespace, None)
-        self._dropped[namespace] = None
-        return self._spaces.pop(namespace, {})
-
     def take_changes(self) -> Iterator[Change]:
-        if self._dropped:
-            # First: a namespace that was dropped may have been begun anew since.
-            yield Change(Kind.DROP, self._drops.encode([list(self._dropped)]))
-            self._dropped = {}
+        yield from self._drop_changes()
         touched, self._touched = self._touched, {}
         removed: list[tuple[int, Any]] = []
         namespaces: list[int] = []
@@ -93,38 +66,33 @@ class ValueTable(StateTable):
                     values.append(value)
             namespaces.extend([namespace] * (len(keys) - before))
         if removed:
-            of_removed, removed_keys = zip(*removed, strict=True)
-            yield Change(Kind.REMOVE, self._removals.encode(self._with_key(of_removed, removed_keys)))
+            yield self._removal_change(Kind.REMOVE, removed)
         if keys:
-            yield Change(Kind.PUT, self._puts.encode([*self._with_key(namespaces, keys), values]))
+            columns = self._with_key(namespaces, self._groups(keys), keys)
+            yield Change(Kind.PUT, self._puts.encode([*columns, values]))
 
-    def apply(self, kind: Kind, payload: bytes) -> None:
-        match kind:
-            case Kind.PUT:
-                *namespaces, _, keys, values = self._puts.decode(payload)
-                if namespaces:
-                    for namespace, key, value in zip(namespaces[0], keys, values, strict=True):
-                        self.space(namespace)[key] = value
-                else:
-                    self.space().update(zip(keys, values, strict=True))
-            case Kind.REMOVE:
-                *namespaces, _, keys = self._removals.decode(payload)
-                of = namespaces[0] if namespaces else [ONLY] * len(keys)
-                for namespace, key in zip(of, keys, strict=True):
-                    self.space(namespace).pop(key, None)
-            case Kind.DROP:
-                for namespace in self._drops.decode(payload)[0]:
-                    self._spaces.pop(namespace, None)
-            case _:
-                raise self._refuse(kind)
+    def apply(self, kind: Kind, payload: bytes, taking: Taking | None = None) -> None:
+        if kind is Kind.REMOVE:
+            self._apply_removals(payload, taking)
+        else:
+            super().apply(kind, payload, taking)
+
+    def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
+        namespaces = [namespace for namespace, space in self._spaces.items() for _ in space]
+        keys = [key for space in self._spaces.values() for key in space]
+        values = [value for space in self._spaces.values() for value in space.values()]
+        return self._puts, [*self._with_key(namespaces, self._groups(keys), keys), values]
 
     def snapshot(self) -> dict[Any, Any]:
         """Key -> value, or namespace -> key -> value."""
-        if self._namespaced:
-            return {namespace: dict(space) for namespace, space in self._spaces.items() if space}
-        return dict(self.space())
+        return self._copy(lambda value: value)
 
-    def _with_key(self, namespaces: Iterable[int], keys: Iterable[Any]) -> list[list[Any]]:
-        key_list = list(keys)
-        columns = [self._groups(key_list), key_list]
-        return [list(namespaces), *columns] if self._namespaced else columns
+    def _forget(self, namespace: int) -> None:
+        self._touched.pop(namespace, None)
+
+    def _apply_puts(self, namespaces: list[int] | None, keys: list[Any], values: list[Any]) -> None:
+        if namespaces is None:
+            self.space().update(zip(keys, values, strict=True))
+        else:
+            for namespace, key, value in zip(namespaces, keys, values, strict=True):
+                self.space(namespace)[key] = value

@@ -73,7 +73,7 @@ class Source:
         return iter(())
 
     def restore_from(self, origin: Origin | None) -> None:
-        """What is restored from here on was written by that subtask, before the parallelism was changed; None: by this."""
+        """What is restored from here on was written by that subtask, before a change of parallelism; None: by this."""
 
     def close(self) -> None:
         """At the end, also after a failure."""

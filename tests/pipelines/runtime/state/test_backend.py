@@ -2,117 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pipelines.runtime.state.programs import (
+    ALL,
+    DEEDS,
+    backend,
+    in_order,
+    mapped,
+    programs,
+    window_lists,
+    windows,
+)
 
 from tailrace.pipelines.functions import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tailrace.pipelines.runtime.state.backend import KeyedStateBackend
 from tailrace.pipelines.runtime.state.changelog import LIMIT
 from tailrace.pipelines.runtime.state.handles import TableListState, TableMapState, TableValueState
-from tailrace.pipelines.runtime.state.list_table import ListTable
-from tailrace.pipelines.runtime.state.map_table import MapTable
-from tailrace.pipelines.runtime.state.value_table import ValueTable
 from tailrace.pipelines.types import PICKLED, Types
-
-PAIR = Types.TUPLE([str, int])
-
-Step = Callable[[KeyedStateBackend], Any]
-
-
-def backend() -> KeyedStateBackend:
-    made = KeyedStateBackend(Types.STRING(), 128)
-    made.value_table("value", Types.LONG())
-    made.value_table("windows", PAIR, namespaced=True)
-    made.list_table("list", Types.LONG())
-    made.list_table("window-lists", PICKLED, namespaced=True)
-    made.map_table("map", Types.LONG(), Types.STRING())
-    made.timer_table("timers")
-    return made
-
-
-def value(b: KeyedStateBackend) -> ValueTable:
-    return b.value_table("value", Types.LONG())
-
-
-def windows(b: KeyedStateBackend) -> ValueTable:
-    return b.value_table("windows", PAIR, namespaced=True)
-
-
-def numbers(b: KeyedStateBackend) -> ListTable:
-    return b.list_table("list", Types.LONG())
-
-
-def window_lists(b: KeyedStateBackend) -> ListTable:
-    return b.list_table("window-lists", PICKLED, namespaced=True)
-
-
-def mapped(b: KeyedStateBackend) -> MapTable:
-    return b.map_table("map", Types.LONG(), Types.STRING())
-
-
-def remove_item(b: KeyedStateBackend, key: str, item: int) -> None:
-    if item in mapped(b).get(key):
-        mapped(b).remove(key, item)
-
-
-# By table: what can be done to it, with a key, a small number (item, window, time) and some numbers.
-DEEDS: dict[str, list[Callable[[KeyedStateBackend, str, int, list[int]], Any]]] = {
-    "value": [
-        lambda b, key, n, some: value(b).put(key, len(some)),
-        lambda b, key, n, some: value(b).remove(key),
-    ],
-    "windows": [
-        lambda b, key, n, some: windows(b).put(key, (key, len(some)), n),
-        lambda b, key, n, some: windows(b).drop(n),
-    ],
-    "list": [
-        lambda b, key, n, some: numbers(b).extend(key, some),
-        lambda b, key, n, some: numbers(b).replace(key, some),
-    ],
-    "window-lists": [
-        lambda b, key, n, some: window_lists(b).extend(key, some, n),
-        lambda b, key, n, some: window_lists(b).drop(n),
-    ],
-    "map": [
-        lambda b, key, n, some: mapped(b).put(key, n, str(some)),
-        lambda b, key, n, some: remove_item(b, key, n),
-        lambda b, key, n, some: mapped(b).clear(key),
-    ],
-    "timers": [
-        lambda b, key, n, some: b.timer_table("timers").register(key, n),
-        lambda b, key, n, some: b.timer_table("timers").delete(key, n),
-        lambda b, key, n, some: b.timer_table("timers").pop_due(n),
-        lambda b, key, n, some: b.timer_table("timers").clear(),
-    ],
-    "times": [
-        lambda b, key, n, some: setattr(b, "watermark", n),
-        lambda b, key, n, some: setattr(b, "clock", n),
-    ],
-}
-ALL = [deed for deeds in DEEDS.values() for deed in deeds]
-
-
-def programs(
-    deeds: list[Callable[[KeyedStateBackend, str, int, list[int]], Any]],
-) -> st.SearchStrategy[list[Step | None]]:
-    """Steps, and commits (None), on so few keys and numbers that they meet."""
-    step = st.builds(
-        lambda deed, key, n, some: lambda b: deed(b, key, n, some),
-        st.sampled_from(deeds), st.sampled_from(["a", "ключ"]), st.integers(0, 2),
-        st.lists(st.integers(0, 9), max_size=3),
-    )  # fmt: skip
-    return st.lists(st.one_of(step, step, st.none()), max_size=20)
-
-
-def in_order(state: Any) -> Any:
-    """Dictionaries as lists: what iterates differently is different."""
-    return [(key, in_order(held)) for key, held in state.items()] if isinstance(state, dict) else state
-
 
 # Tables of windows and the items of a map are iterated over: their order is kept, too.
 ORDERED = ("windows", "window-lists")

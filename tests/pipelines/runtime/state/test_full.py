@@ -1,0 +1,157 @@
+"""All state written at once is the same as all changes, and divides by key groups."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pipelines.runtime.state.programs import ALL, DEEDS, Step, backend, deeds_of, in_order, programs
+
+from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask
+from tailrace.pipelines.runtime.buffers import NO_WATERMARK
+from tailrace.pipelines.runtime.state.backend import KeyedStateBackend
+from tailrace.pipelines.runtime.state.stateful import Origin
+from tailrace.pipelines.types import Types
+
+GROUPS = 8
+
+
+def sections(bounds: list[int], groups: range) -> list[range]:
+    """The range, cut at these."""
+    inner = sorted({each for each in bounds if groups.start < each < groups.stop})
+    return [range(*pair) for pair in pairwise([groups.start, *inner, groups.stop])]
+
+
+def group(key: str) -> int:
+    return key_group_of(key, GROUPS)
+
+
+def live(lived: KeyedStateBackend, steps: list[Step | None]) -> list[bytes]:
+    """Does it all; what the commits wrote."""
+    changelog = list[bytes]()
+    for step in steps:
+        if step is None:
+            changelog += lived.take_changes()
+        else:
+            step(lived)
+    return changelog + lived.take_changes()
+
+
+@pytest.mark.parametrize("deeds", [*DEEDS.values(), ALL], ids=[*DEEDS, "all"])
+@given(data=st.data())
+def test_all_state_is_what_all_changes_give(deeds: list[Any], data: st.DataObject) -> None:
+    lived = backend(GROUPS)
+    changelog = live(lived, data.draw(programs(deeds)))
+    cut = sections(data.draw(st.lists(st.integers(0, GROUPS))), range(GROUPS))
+    restored, by_changes = backend(GROUPS), backend(GROUPS)
+    for _, message in lived.full(cut):
+        restored.restore(message)
+    for message in changelog:
+        by_changes.restore(message)
+    assert restored.snapshot() == by_changes.snapshot() == lived.snapshot()
+    assert restored.take_changes() == [], "what was restored is not written again"
+    if len(cut) == 1:
+        for name in ("windows", "window-lists"):
+            for window, held in lived.snapshot()[name].items():
+                assert in_order(held) == in_order(restored.snapshot()[name][window])
+
+
+@given(data=st.data())
+def test_a_section_holds_its_key_groups_and_they_come_in_order(data: st.DataObject) -> None:
+    lived = backend(GROUPS)
+    live(lived, data.draw(programs(ALL)))
+    cut = sections(data.draw(st.lists(st.integers(0, GROUPS))), range(GROUPS))
+    written = list(lived.full(cut))
+    assert [each for each, _ in written] == sorted(
+        (each for each, _ in written), key=lambda each: -1 if each is None else each.start
+    )
+    for section in cut:
+        alone = backend(GROUPS)
+        for each, message in written:
+            if each == section:
+                alone.restore(message)
+        state = alone.snapshot()
+        held = [*state["value"], *state["list"], *state["map"], *(key for _, key in state["timers"])]
+        assert all(group(key) in section for key in held)
+
+
+@given(data=st.data(), before=st.integers(1, 4), after=st.integers(1, 4))
+def test_state_moves_by_key_groups(data: st.DataObject, before: int, after: int) -> None:
+    """Each old subtask goes its own way and writes all of it at some commit; the new ones hold the same, once."""
+    steps = data.draw(deeds_of(ALL))
+    old, files = list[KeyedStateBackend](), list[list[bytes]]()
+    for subtask in range(before):
+        own = key_groups_of_subtask(subtask, GROUPS, before)
+        some = [each if each is None else each[1] for each in steps if each is None or group(each[0]) in own]
+        whole_at = data.draw(st.integers(0, len(some)))
+        lived = backend(GROUPS, own)
+        live(lived, some[:whole_at])
+        files.append([message for _, message in lived.full([own])] + live(lived, some[whole_at:]))
+        old.append(lived)
+    new = list[KeyedStateBackend]()
+    for subtask in range(after):
+        own = key_groups_of_subtask(subtask, GROUPS, after)
+        taken = backend(GROUPS, own)
+        for index, messages in enumerate(files):
+            taken.restore_from(Origin(index, before, GROUPS))
+            for message in messages:
+                taken.restore(message)
+        taken.restore_from(None)
+        new.append(taken)
+    assert together(new) == together(old)
+    least = tuple(min(each.snapshot()["~times"][i] for each in old) for i in (0, 1))
+    assert {each.snapshot()["~times"] for each in new} == {least}
+    for each in new:
+        again = backend(GROUPS)
+        for message in [*(data for _, data in each.full([range(GROUPS)])), *each.take_changes()]:
+            again.restore(message)
+        assert again.snapshot() == each.snapshot()
+
+
+def together(backends: list[KeyedStateBackend]) -> dict[str, Any]:
+    """Of all subtasks; each key with one of them."""
+    union: dict[str, Any] = {}
+    for state in (each.snapshot() for each in backends):
+        for name, held in state.items():
+            if name in ("windows", "window-lists"):
+                for window, keys in held.items():
+                    into = union.setdefault((name, window), {})
+                    assert not into.keys() & keys.keys()
+                    into.update(keys)
+            elif name == "timers":
+                union.setdefault(name, set()).update(held)
+            elif name != "~times":
+                into = union.setdefault(name, {})
+                assert not into.keys() & held.keys()
+                into.update(held)
+    return union
+
+
+def test_state_that_nobody_has_asked_for_is_written_with_the_rest() -> None:
+    lived = KeyedStateBackend(Types.STRING(), GROUPS)
+    lived.value_table("v", Types.LONG()).put("a", 7)
+    large = lived.list_table("l", Types.STRING())
+    large.extend("a", ["x" * 3_000_000])
+    unasked = KeyedStateBackend(Types.STRING(), GROUPS)
+    for message in lived.take_changes():
+        unasked.restore(message)
+    restored = KeyedStateBackend(Types.STRING(), GROUPS)
+    for _, message in unasked.full([range(GROUPS)]):
+        restored.restore(message)
+    assert restored.value_table("v", Types.LONG()).snapshot() == {"a": 7}
+    assert restored.list_table("l", Types.STRING()).snapshot() == large.snapshot()
+
+
+def test_of_an_origin_that_told_no_time_none_is_taken() -> None:
+    told = backend(GROUPS)
+    told.watermark = 5
+    taken = backend(GROUPS)
+    taken.restore_from(Origin(0, 2, GROUPS))
+    for message in told.take_changes():
+        taken.restore(message)
+    taken.restore_from(Origin(1, 2, GROUPS))
+    taken.restore_from(None)
+    assert taken.watermark == NO_WATERMARK
