@@ -17,7 +17,14 @@ from typing import Final
 
 import msgspec
 
-from ...schemas.types import CheckpointMetrics, CompletedCheckpoint, JobGraph, StateFile, SubtaskState
+from ...schemas.types import (
+    CheckpointMetrics,
+    CompletedCheckpoint,
+    JobGraph,
+    Partitioner,
+    StateFile,
+    SubtaskState,
+)
 from .errors import CheckpointError, MissingFile, NoCheckpoint, StorageError, TornFile
 from .layout import METADATA, base_of, metadata_path
 from .state_files import check
@@ -47,6 +54,16 @@ class VertexOutline(msgspec.Struct, frozen=True):
     operators: tuple[OperatorOutline, ...]
 
 
+class EdgeOutline(msgspec.Struct, frozen=True):
+    """An edge between vertices as it was; those into a vertex are in the order of its inputs."""
+
+    source_vertex_id: str
+    source_operator_id: str | None
+    output_tag: str | None
+    target_vertex_id: str
+    partitioner: Partitioner
+
+
 class SubtaskSnapshot(msgspec.Struct, frozen=True):
     """One subtask's part: `finished` where it had ended, and has no state."""
 
@@ -66,6 +83,7 @@ class CheckpointMetadata(msgspec.Struct, frozen=True):
     triggered: int
     vertices: tuple[VertexOutline, ...]
     subtasks: tuple[SubtaskSnapshot, ...]
+    edges: tuple[EdgeOutline, ...] = ()
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -83,6 +101,20 @@ def outline_of(graph: JobGraph) -> tuple[VertexOutline, ...]:
             tuple(OperatorOutline(each.operator_id, each.kind, each.name) for each in vertex.operators),
         )
         for vertex in graph.vertices
+    )
+
+
+def edges_of(graph: JobGraph) -> tuple[EdgeOutline, ...]:
+    """The same of its edges."""
+    return tuple(
+        EdgeOutline(
+            edge.source_vertex_id,
+            edge.source_operator_id,
+            edge.output_tag,
+            edge.target_vertex_id,
+            edge.partitioner,
+        )
+        for edge in graph.edges
     )
 
 

@@ -1,0 +1,66 @@
+"""The job that a checkpoint was taken of, by operator id: which vertex had an operator, and what its subtasks kept."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+from ...schemas.types import InFlightState, OperatorState
+from .metadata import CheckpointMetadata, EdgeOutline, OperatorOutline, SubtaskSnapshot, VertexOutline
+
+ACCUMULATORS: Final = "accumulators"
+"""Under which key, in the place of an operator id, a subtask's accumulators are."""
+
+
+class Earlier:
+    """A checkpoint's metadata, made easy to look things up in."""
+
+    def __init__(self, metadata: CheckpointMetadata) -> None:
+        self.metadata: Final = metadata
+        self.vertices: Final = {each.vertex_id: each for each in metadata.vertices}
+        self.vertex_of: Final = {
+            operator.operator_id: vertex for vertex in metadata.vertices for operator in vertex.operators
+        }
+        """Operator id -> the vertex it was in."""
+
+    @cached_property
+    def operators(self) -> Mapping[str, OperatorOutline]:
+        """By id."""
+        return {each.operator_id: each for vertex in self.metadata.vertices for each in vertex.operators}
+
+    @cached_property
+    def subtasks(self) -> Mapping[str, Sequence[SubtaskSnapshot]]:
+        """Vertex id -> its subtasks by index."""
+        found: dict[str, list[SubtaskSnapshot]] = defaultdict(list)
+        for subtask in sorted(self.metadata.subtasks, key=lambda each: each.subtask_index):
+            found[subtask.vertex_id].append(subtask)
+        return found
+
+    def finished(self, vertex: VertexOutline) -> frozenset[int]:
+        """The indices of its subtasks that had ended."""
+        return frozenset(
+            each.subtask_index for each in self.subtasks.get(vertex.vertex_id, ()) if each.finished
+        )
+
+    def states(self, vertex: VertexOutline, key: str) -> Iterator[tuple[int, OperatorState]]:
+        """Index and state of each subtask that kept any under the key."""
+        for subtask in self.subtasks.get(vertex.vertex_id, ()):
+            state = subtask.state.operators.get(key)
+            if state is not None and holds_any(state):
+                yield subtask.subtask_index, state
+
+    def in_flight(self, vertex: VertexOutline) -> Iterator[InFlightState]:
+        """What was in flight to its subtasks."""
+        for subtask in self.subtasks.get(vertex.vertex_id, ()):
+            yield from (channel for channel in subtask.state.in_flight if channel.files)
+
+    def edges_into(self, vertex_id: str) -> list[EdgeOutline]:
+        """In the order of the vertex's inputs."""
+        return [edge for edge in self.metadata.edges if edge.target_vertex_id == vertex_id]
+
+
+def holds_any(state: OperatorState) -> bool:
+    """Whether it is more than nothing."""
+    return bool(state.files) or state.inline is not None

@@ -1,0 +1,198 @@
+"""Who takes what of a checkpoint, at any parallelism: each piece of state goes to exactly one subtask.
+
+| state | goes to |
+|---|---|
+| by key group | the subtask that owns the key group now |
+| of a source | each subtask sees that of all, and takes the splits or partitions that it reads now |
+| of a file sink | subtask i % n of n, for what subtask i had not published |
+| accumulators | subtask 0 |
+| in flight, by key | the subtask that owns each record's key group now |
+| in flight, broadcast | every subtask, what was in flight in partition 0 |
+| in flight, by a partitioner of the user's | the subtask that it names for each record |
+| in flight, otherwise | subtask i % n of n, what was in flight in partition i |
+
+Where the parallelism is what it was, each subtask has its own back. Accumulators go with the first operator of their
+vertex that is still there; where none is, nobody counts on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from ...schemas.types import InFlightState, JobGraph, JobVertex, OperatorState, Partitioner, StateFile
+from ..graph.chain import vertex_of
+from ..graph.key_groups import key_groups_of_subtask
+from ..graph.operators import OperatorKind, traits_of
+from .earlier import ACCUMULATORS, Earlier
+from .fitting import edges_into, finished_subtasks, is_keyed
+from .metadata import CheckpointMetadata, VertexOutline
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """State of one operator in one subtask of the checkpoint, as far as a new subtask has to read it."""
+
+    subtask_index: int
+    parallelism: int
+    max_parallelism: int
+    """These three: of the subtask that wrote it."""
+    state: OperatorState
+    """Only files that may hold something to be taken, oldest first."""
+    first_key_group: int = -1
+    last_key_group: int = -1
+    """For keyed state: what is in the files of other key groups is not taken; -1: all of it is."""
+
+
+class Filter(StrEnum):
+    """Which of the records that were in flight on a channel a subtask takes."""
+
+    ALL = "ALL"
+    KEY_GROUP = "KEY_GROUP"
+    """Those whose key group it owns."""
+    PARTITIONER = "PARTITIONER"
+    """Those that the edge's partitioner gives it."""
+
+
+class Channel(msgspec.Struct, frozen=True):
+    """What was in flight in one partition of an input, for a new subtask to process before anything else."""
+
+    input: int
+    partition: int
+    """As it was when the checkpoint was taken."""
+    files: tuple[StateFile, ...]
+    filter: Filter
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """All that a subtask begins with."""
+
+    operators: Mapping[str, tuple[Piece, ...]]
+    """Operator id, or `accumulators` -> by subtask that wrote it; operators without state are not there."""
+    in_flight: tuple[Channel, ...]
+    """By input, then partition."""
+    finished: bool
+    """Whether the subtask has nothing left to do."""
+
+
+def restored(metadata: CheckpointMetadata, graph: JobGraph, vertex_id: str, subtask_index: int) -> Restored:
+    """What a subtask takes of a checkpoint that fits the job (`fitting.misfits`).
+
+    Raises ValueError where the job has no such vertex.
+    """
+    earlier = Earlier(metadata)
+    vertex = vertex_of(graph, vertex_id)
+    if subtask_index in finished_subtasks(metadata, vertex):
+        return Restored({}, (), True)
+    operators = {}
+    for operator in vertex.operators:
+        before = earlier.vertex_of.get(operator.operator_id)
+        if before is None:
+            continue
+        pieces = tuple(_pieces(earlier, before, vertex, operator.operator_id, operator.kind, subtask_index))
+        if pieces:
+            operators[operator.operator_id] = pieces
+    counted = tuple(_accumulators(earlier, graph, vertex, subtask_index))
+    if counted:
+        operators[ACCUMULATORS] = counted
+    return Restored(operators, tuple(_channels(earlier, graph, vertex, subtask_index)), False)
+
+
+def _pieces(
+    earlier: Earlier, before: VertexOutline, vertex: JobVertex, key: str, kind: str, subtask: int
+) -> Iterator[Piece]:
+    same = before.parallelism == vertex.parallelism
+    for index, state in earlier.states(before, key):
+        if is_keyed(kind):
+            piece = _keyed_piece(before, vertex, index, state, subtask)
+            if piece is not None:
+                yield piece
+        elif same:
+            if index == subtask:
+                yield _whole(before, index, state)
+        elif _is_source(kind) or index % vertex.parallelism == subtask:
+            yield _whole(before, index, state)
+
+
+def _keyed_piece(
+    before: VertexOutline, vertex: JobVertex, index: int, state: OperatorState, subtask: int
+) -> Piece | None:
+    theirs = key_groups_of_subtask(index, before.max_parallelism, before.parallelism)
+    own = key_groups_of_subtask(subtask, vertex.max_parallelism, vertex.parallelism)
+    first, last = max(theirs.start, own.start), min(theirs.stop, own.stop) - 1
+    if first > last:
+        return None
+    if (first, last) == (theirs.start, theirs.stop - 1):
+        return _whole(before, index, state)
+    files = tuple(file for file in state.files if _may_hold(file, first, last))
+    if not files:
+        return None
+    kept = msgspec.structs.replace(state, files=files)
+    return Piece(index, before.parallelism, before.max_parallelism, kept, first, last)
+
+
+def _whole(before: VertexOutline, index: int, state: OperatorState) -> Piece:
+    return Piece(index, before.parallelism, before.max_parallelism, state)
+
+
+def _may_hold(file: StateFile, first: int, last: int) -> bool:
+    return file.first_key_group < 0 or (file.first_key_group <= last and file.last_key_group >= first)
+
+
+def _accumulators(earlier: Earlier, graph: JobGraph, vertex: JobVertex, subtask: int) -> Iterator[Piece]:
+    now = {operator.operator_id: each.vertex_id for each in graph.vertices for operator in each.operators}
+    for before in earlier.metadata.vertices:
+        heirs = (now[each.operator_id] for each in before.operators if each.operator_id in now)
+        if next(heirs, None) != vertex.vertex_id:
+            continue
+        same = before.parallelism == vertex.parallelism
+        for index, state in earlier.states(before, ACCUMULATORS):
+            if subtask == (index if same else 0):
+                yield _whole(before, index, state)
+
+
+def _channels(earlier: Earlier, graph: JobGraph, vertex: JobVertex, subtask: int) -> Iterator[Channel]:
+    head = vertex.operators[0].operator_id
+    before = earlier.vertex_of.get(head)
+    if before is None:
+        return
+    edges = edges_into(graph, vertex.vertex_id)
+    channels = [each for each in earlier.in_flight(before) if each.operator_id == head]
+    for channel in sorted(channels, key=lambda each: (each.input, each.partition)):
+        chosen = _filter(before, vertex, edges[channel.input].partitioner, channel, subtask)
+        if chosen is not None:
+            yield Channel(channel.input, channel.partition, channel.files, chosen)
+
+
+def _filter(
+    before: VertexOutline, vertex: JobVertex, partitioner: Partitioner, channel: InFlightState, subtask: int
+) -> Filter | None:
+    """How much of a channel the subtask takes; None: nothing."""
+    partition = channel.partition
+    if before.parallelism == vertex.parallelism:
+        return Filter.ALL if partition == subtask else None
+    match partitioner:
+        case Partitioner.HASH:
+            theirs = key_groups_of_subtask(partition, before.max_parallelism, before.parallelism)
+            own = key_groups_of_subtask(subtask, vertex.max_parallelism, vertex.parallelism)
+            if theirs.start >= own.start and theirs.stop <= own.stop:
+                return Filter.ALL
+            overlap = theirs.start < own.stop and own.start < theirs.stop
+            return Filter.KEY_GROUP if overlap else None
+        case Partitioner.CUSTOM:
+            return Filter.PARTITIONER
+        case Partitioner.BROADCAST:
+            return Filter.ALL if partition == 0 else None
+        case (
+            Partitioner.FORWARD
+            | Partitioner.REBALANCE
+            | Partitioner.RESCALE
+            | Partitioner.GLOBAL
+            | Partitioner.SHUFFLE
+        ):
+            return Filter.ALL if partition % vertex.parallelism == subtask else None
+
+
+def _is_source(kind: str) -> bool:
+    return traits_of(OperatorKind(kind)).source
