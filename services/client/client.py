@@ -49,16 +49,29 @@ class Client:
         """The sender of its requests and the recipient of their answers."""
 
     def submit(
-        self, what: JobGraph | EntryPoint, parallelism: int | None = None, job_id: str | None = None
+        self,
+        what: JobGraph | EntryPoint,
+        parallelism: int | None = None,
+        job_id: str | None = None,
+        *,
+        savepoint_path: str | None = None,
+        allow_non_restored_state: bool = False,
     ) -> str:
         """Asks for a job to be run; returns its id. `parallelism` is the default of an entry point's program.
+
+        `savepoint_path`: URI or absolute path of the savepoint or checkpoint that it begins with.
 
         Raises JobRejectedError for one that is too large to be submitted.
         """
         graph, entry_point = (what, None) if isinstance(what, JobGraph) else (None, what)
         job_id = new_job_id(graph.name if graph else what_runs(entry_point)) if job_id is None else job_id
         body = dispatcher.SubmitJob(
-            job_id=job_id, job_graph=graph, entry_point=entry_point, parallelism=parallelism
+            job_id=job_id,
+            job_graph=graph,
+            entry_point=entry_point,
+            parallelism=parallelism,
+            savepoint_path=savepoint_path,
+            allow_non_restored_state=allow_non_restored_state,
         )
         size = self._request(body)
         if size > LARGEST_SUBMISSION:
@@ -74,6 +87,25 @@ class Client:
     def cancel(self, job_id: str) -> None:
         """Asks for a job to be cancelled."""
         self._request(dispatcher.CancelJob(job_id=job_id))
+
+    def trigger_checkpoint(self, job_id: str) -> None:
+        """Asks for a checkpoint of a job now; `checkpoints.Request` hears what comes of it."""
+        self._request(dispatcher.TriggerCheckpoint(job_id=job_id))
+
+    def trigger_savepoint(self, job_id: str, directory: str | None = None) -> None:
+        """Asks for a savepoint of a job, in a directory of its own below `directory` or the configured one.
+
+        Directories are URIs or absolute paths, as the jobmanager and the TaskExecutors see them.
+        """
+        self._request(dispatcher.TriggerSavepoint(job_id=job_id, directory=directory))
+
+    def stop_with_savepoint(self, job_id: str, directory: str | None = None, *, drain: bool = False) -> None:
+        """As `trigger_savepoint`, and the job ends with it; `drain`: after all windows and timers have fired."""
+        self._request(dispatcher.StopWithSavepoint(job_id=job_id, directory=directory, drain=drain))
+
+    def dispose_savepoint(self, path: str) -> None:
+        """Asks for a savepoint to be deleted, by the URI or absolute path of its directory."""
+        self._request(dispatcher.DisposeSavepoint(path=path))
 
     def shut_down(self, reason: str, *, suspend: bool = False) -> None:
         """Asks for the cluster to end: jobs are cancelled, TaskExecutors and jobmanager leave.

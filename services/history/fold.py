@@ -21,6 +21,7 @@ from ..replica import Replica, spare_the_collector
 from ..resource_manager import ResourceManager
 from ..roles import JOB_MASTER, IllegalEvent, address, instance_of, kind_of
 from ..task_executor import TaskExecutor
+from .checkpoints import Checkpoints
 from .restarts import Failures
 from .story import Entry
 
@@ -39,6 +40,7 @@ class Fold:
         """Job id -> when its end was told."""
         self.failures = Failures()
         """Why jobs restart."""
+        self.checkpoints = Checkpoints()
         self.replica = Replica(
             [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()], on_illegal=self._on_illegal
         )
@@ -58,6 +60,8 @@ class Fold:
         elif ignored is None:
             self._note_times(record)
         task = self._find_task(record)
+        if ignored is None:
+            self.checkpoints.note(record, self.task_of)
         self.failures.note(record, task, changed, self.replica.states)
         return Entry(record, job, task, ignored)
 
@@ -84,6 +88,10 @@ class Fold:
                 self.ended.setdefault(job_id, record.header.time)
             case _:
                 pass
+
+    def task_of(self, execution_attempt_id: str) -> str:
+        """The name of an Execution's task, or its id where none is known."""
+        return self._tasks.get(execution_attempt_id, execution_attempt_id)
 
     def _find_task(self, record: Record) -> str | None:
         """The name of the task that the event is about, as people know it: vertex (subtask/parallelism)."""

@@ -1,0 +1,158 @@
+"""What comes of a request for a checkpoint or savepoint: who is awaited while it is taken, and where it is then.
+
+Answers name the client and the job, but not the request: a client that asks for several things at once of one job
+takes an address of its own for each (a `Client`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from ...schemas import client, job_master
+from ...schemas.event import Record
+from ...schemas.states import EXECUTION_ENDS
+from ...schemas.types import CompletedCheckpoint
+from ..configuration import Configuration
+from .client import Client
+from .conversation import Conversation, NoAnswer
+
+_ANSWER_TIMEOUT_S = 30.0
+
+
+class CheckpointFailedError(Exception):
+    """A checkpoint or savepoint was not completed; the message is the reason."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(reason)
+
+
+class SavepointKeptError(Exception):
+    """A savepoint was not deleted; the message is the reason."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """A checkpoint that is under way: how many subtasks it awaited, and the Executions that it still waits for."""
+
+    checkpoint_id: int
+    subtasks: int
+    waiting_for: tuple[str, ...]
+
+
+class Request:
+    """A request for a checkpoint of a job, told of events in the order of the log."""
+
+    def __init__(self, job_id: str, requester: str) -> None:
+        self._job_id = job_id
+        self._requester = requester
+        self._requests: set[int] = set()
+        self.heard = False
+        """Whether anybody has taken notice of it."""
+        self.progress: Progress | None = None
+        """Set once the checkpoint was triggered."""
+
+    def hear(self, record: Record) -> CompletedCheckpoint | None:
+        """The checkpoint, once it is complete. Raises CheckpointFailedError once it has failed."""
+        to_me = record.header.recipient == self._requester
+        match record.body:
+            case job_master.TriggerCheckpoint(job_id=self._job_id, requester=self._requester):
+                self.heard = True
+                self._requests.add(record.offset)
+            case job_master.CheckpointTriggered(job_id=self._job_id) as triggered:
+                if self._requests & set(triggered.requests):
+                    awaited = triggered.to_acknowledge
+                    self.progress = Progress(triggered.checkpoint_id, len(awaited), awaited)
+            case job_master.AcknowledgeCheckpoint(
+                job_id=self._job_id, checkpoint_id=checkpoint_id, execution_attempt_id=attempt
+            ):
+                if self.progress is not None and checkpoint_id == self.progress.checkpoint_id:
+                    self._done(attempt)
+            case job_master.UpdateTaskExecutionState(job_id=self._job_id) as update:
+                if update.execution_state in EXECUTION_ENDS:
+                    self._done(update.execution_attempt_id)
+            case client.CheckpointSucceeded(job_id=self._job_id, checkpoint=done) if to_me:
+                return done
+            case client.CheckpointFailed(job_id=self._job_id, reason=reason) if to_me:
+                raise CheckpointFailedError(self._job_id, reason)
+            case _:
+                pass
+        return None
+
+    def _done(self, attempt: str) -> None:
+        known = self.progress
+        if known is not None and attempt in known.waiting_for:
+            left = tuple(each for each in known.waiting_for if each != attempt)
+            self.progress = msgspec.structs.replace(known, waiting_for=left)
+
+
+def wait_for_checkpoint(
+    conversation: Conversation,
+    requester: str,
+    job_id: str,
+    *,
+    timeout: float = _ANSWER_TIMEOUT_S,
+    show: Callable[[Progress], None] = lambda _: None,
+) -> CompletedCheckpoint:
+    """Waits until the checkpoint that `requester` has asked for is complete; its duration is the job's affair.
+
+    The conversation follows the job since before the request. `show` is told whenever it is triggered or somebody has
+    acknowledged. Raises CheckpointFailedError, NoAnswer where nobody takes notice within `timeout` seconds, and
+    LogUnavailable.
+    """
+    request, until = Request(job_id, requester), time.monotonic() + timeout
+    shown: Progress | None = None
+    while True:
+        for record in conversation.poll(0.2):
+            done = request.hear(record)
+            if done is not None:
+                return done
+        if request.progress is not None and request.progress is not shown:
+            shown = request.progress
+            show(shown)
+        if not request.heard and time.monotonic() > until:
+            raise NoAnswer(
+                f"a checkpoint of job {job_id} was asked for, but no jobmanager answered within {timeout:g} s: is one "
+                "running? The next one to start will take it up"
+            )
+
+
+def ask(
+    configuration: Configuration,
+    job_id: str,
+    what: Callable[[Client], None],
+    *,
+    timeout: float = _ANSWER_TIMEOUT_S,
+    show: Callable[[Progress], None] = lambda _: None,
+) -> CompletedCheckpoint:
+    """Asks under an address of its own, by one of the Client's methods, and waits. Raises as `wait_for_checkpoint`."""
+    with (
+        Client(configuration, name="checkpoint", timeout=10.0) as asker,
+        asker.conversation() as conversation,
+    ):
+        conversation.follow(job_id)
+        what(asker)
+        return wait_for_checkpoint(conversation, asker.address, job_id, timeout=timeout, show=show)
+
+
+def dispose(configuration: Configuration, path: str, *, timeout: float = 60.0) -> None:
+    """Has a savepoint deleted and waits for it. Raises SavepointKeptError, NoAnswer, LogUnavailable."""
+
+    def answer(record: Record) -> client.SavepointDisposed | None:
+        body = record.body
+        return body if isinstance(body, client.SavepointDisposed) and record.header.recipient == me else None
+
+    with Client(configuration, name="dispose", timeout=10.0) as asker, asker.conversation() as conversation:
+        me = asker.address
+        asker.dispose_savepoint(path)
+        said = conversation.wait_for(answer, timeout)
+    if said is None:
+        raise NoAnswer(
+            f"the disposal of {path} was asked for, but no jobmanager answered within {timeout:g} s: is one running? "
+            "The next one to start will take it up"
+        )
+    if said.failure is not None:
+        raise SavepointKeptError(said.failure)

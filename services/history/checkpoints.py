@@ -1,0 +1,237 @@
+"""The checkpoints and savepoints of each job, as the log tells of them: who acknowledged when, what came of it.
+
+A JobMaster keeps what it needs to go on; how a checkpoint went, and why one was aborted long ago, stands in the log
+only. Of each job the last thousand are kept, and those that are still in storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ...schemas.event import Record
+from ...schemas.job_master import (
+    AcknowledgeCheckpoint,
+    CheckpointAborted,
+    CheckpointCompleted,
+    CheckpointDiscarded,
+    CheckpointRestored,
+    CheckpointTriggered,
+    DeclineCheckpoint,
+    RestoreFailed,
+    UpdateTaskExecutionState,
+)
+from ...schemas.types import CheckpointMetrics, ExecutionState, SnapshotType
+
+_MOST = 1_000
+
+
+class CheckpointStatus(StrEnum):
+    """What has become of a checkpoint."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+
+class SubtaskView(msgspec.Struct, frozen=True):
+    """A subtask's part of a checkpoint; `acknowledged` in microseconds since the epoch, None while it is awaited."""
+
+    task: str
+    execution_attempt_id: str
+    acknowledged: int | None = None
+    finished: bool = False
+    """Whether it ended before its acknowledgement: then none is awaited."""
+    size: int = 0
+    metrics: CheckpointMetrics | None = None
+    declined: str | None = None
+    """Why it could not contribute."""
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the checkpoint waits for it."""
+        return self.acknowledged is None and not self.finished
+
+
+class CheckpointView(msgspec.Struct, frozen=True):
+    """One checkpoint or savepoint; times in microseconds since the epoch, sizes in bytes."""
+
+    checkpoint_id: int
+    snapshot_type: SnapshotType
+    status: CheckpointStatus
+    uri: str
+    triggered: int
+    ended: int | None = None
+    stops: bool = False
+    requested: bool = False
+    """Whether somebody asked for it; else it was due."""
+    size: int = 0
+    """Of all state that it refers to."""
+    failure: str | None = None
+    """CheckpointFailureReason."""
+    reason: str | None = None
+    """Why it failed, in words."""
+    discarded: bool = False
+    """Whether its files are gone since."""
+    subtasks: tuple[SubtaskView, ...] = ()
+
+    @property
+    def waiting_for(self) -> list[str]:
+        """The tasks whose acknowledgement is awaited; of one that failed, those that had not come."""
+        return [each.task for each in self.subtasks if each.awaited]
+
+    @property
+    def acknowledged(self) -> int:
+        """How many subtasks have said that their part is in storage, or had ended."""
+        return sum(not each.awaited for each in self.subtasks)
+
+    @property
+    def bytes_written(self) -> int:
+        """What it has cost."""
+        return sum(each.metrics.bytes_written for each in self.subtasks if each.metrics)
+
+
+class RestoreView(msgspec.Struct, frozen=True):
+    """What a job last began with, or why it could not."""
+
+    at: int
+    checkpoint_id: int | None = None
+    uri: str | None = None
+    passed_over: dict[str, str] = {}
+    """Newer checkpoints that can't be read: directory -> why."""
+    failure: str | None = None
+
+
+class CheckpointsView(msgspec.Struct, frozen=True):
+    """Of one job. `completed` and `failed` count all that ever were; `checkpoints` are the last ones, oldest first."""
+
+    completed: int = 0
+    failed: int = 0
+    restored: RestoreView | None = None
+    checkpoints: tuple[CheckpointView, ...] = ()
+
+
+class _Known:
+    """A checkpoint while it may still change: `subtasks` by their Executions."""
+
+    def __init__(self, view: CheckpointView) -> None:
+        self.view = view
+        self.subtasks = {each.execution_attempt_id: each for each in view.subtasks}
+
+    def seen(self) -> CheckpointView:
+        return replace(self.view, subtasks=tuple(self.subtasks.values()))
+
+
+class Checkpoints:
+    """Of all jobs. Told of events in the order of the log."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[int, _Known]] = {}
+        self._pending: dict[str, set[int]] = {}
+        self._counts: dict[tuple[str, CheckpointStatus], int] = {}
+        self._restored: dict[str, RestoreView] = {}
+
+    def of(self, job_id: str) -> CheckpointsView:
+        """What is known of a job's."""
+        return CheckpointsView(
+            completed=self._counts.get((job_id, CheckpointStatus.COMPLETED), 0),
+            failed=self._counts.get((job_id, CheckpointStatus.FAILED), 0),
+            restored=self._restored.get(job_id),
+            checkpoints=tuple(each.seen() for each in self._of.get(job_id, {}).values()),
+        )
+
+    def note(self, record: Record, name_of: Callable[[str], str]) -> None:
+        """An event that counts; `name_of` has the name of the task of an Execution."""
+        time = record.header.time
+        match record.body:
+            case CheckpointTriggered() as triggered:
+                self._begun(triggered, time, name_of)
+            case AcknowledgeCheckpoint() as said:
+                self._part(
+                    said.job_id,
+                    said.checkpoint_id,
+                    said.execution_attempt_id,
+                    acknowledged=time,
+                    size=said.subtask_state.size,
+                    metrics=said.metrics,
+                )
+            case DeclineCheckpoint() as said:
+                self._part(said.job_id, said.checkpoint_id, said.execution_attempt_id, declined=said.reason)
+            case UpdateTaskExecutionState(job_id=job_id, execution_state=ExecutionState.FINISHED) as ended:
+                for checkpoint_id in self._pending.get(job_id, ()):
+                    self._part(job_id, checkpoint_id, ended.execution_attempt_id, finished=True)
+            case CheckpointCompleted(job_id=job_id, checkpoint=done):
+                self._ended(
+                    job_id,
+                    done.checkpoint_id,
+                    status=CheckpointStatus.COMPLETED,
+                    ended=time,
+                    size=done.size,
+                    uri=done.uri,
+                )
+            case CheckpointAborted(job_id=job_id) as aborted:
+                self._ended(
+                    job_id,
+                    aborted.checkpoint_id,
+                    status=CheckpointStatus.FAILED,
+                    ended=time,
+                    failure=aborted.failure.value,
+                    reason=aborted.reason,
+                    discarded=True,
+                )
+            case CheckpointDiscarded(job_id=job_id, checkpoint_id=checkpoint_id):
+                if (known := self._of.get(job_id, {}).get(checkpoint_id)) is not None:
+                    known.view = replace(known.view, discarded=True)
+            case CheckpointRestored(job_id=job_id, checkpoint=found) as restored:
+                self._restored[job_id] = RestoreView(
+                    time,
+                    found.checkpoint_id if found is not None else None,
+                    found.uri if found is not None else None,
+                    dict(restored.passed_over),
+                )
+            case RestoreFailed(job_id=job_id, reason=reason):
+                self._restored[job_id] = RestoreView(time, failure=reason)
+            case _:
+                pass
+
+    def _begun(self, body: CheckpointTriggered, time: int, name_of: Callable[[str], str]) -> None:
+        known = self._of.setdefault(body.job_id, {})
+        known[body.checkpoint_id] = _Known(
+            CheckpointView(
+                checkpoint_id=body.checkpoint_id,
+                snapshot_type=body.options.snapshot_type,
+                status=CheckpointStatus.IN_PROGRESS,
+                uri=body.options.directory,
+                triggered=time,
+                stops=body.options.stops,
+                requested=bool(body.requests),
+                subtasks=(
+                    *(SubtaskView(name_of(each), each) for each in body.to_acknowledge),
+                    *(SubtaskView(name_of(each), each, finished=True) for each in body.finished),
+                ),
+            )
+        )
+        self._pending.setdefault(body.job_id, set()).add(body.checkpoint_id)
+        for oldest in list(known)[: len(known) - _MOST]:
+            if known[oldest].view.discarded:
+                del known[oldest]
+
+    def _part(self, job_id: str, checkpoint_id: int, attempt: str, **changes: Any) -> None:
+        if checkpoint_id not in self._pending.get(job_id, ()):
+            return
+        subtasks = self._of[job_id][checkpoint_id].subtasks
+        part = subtasks.get(attempt)
+        if part is not None and part.awaited:
+            subtasks[attempt] = replace(part, **changes)
+
+    def _ended(self, job_id: str, checkpoint_id: int, *, status: CheckpointStatus, **changes: Any) -> None:
+        if checkpoint_id not in self._pending.get(job_id, ()):
+            return
+        self._pending[job_id].discard(checkpoint_id)
+        self._counts[job_id, status] = self._counts.get((job_id, status), 0) + 1
+        known = self._of[job_id][checkpoint_id]
+        known.view = replace(known.view, status=status, **changes)
