@@ -1,4 +1,5 @@
-"""The Dispatcher's shell: says what configuration holds, admits submissions, and has programs build their graphs."""
+"""The Dispatcher's shell: says what configuration holds, admits submissions, has programs build their graphs, and
+deletes savepoints."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from ...schemas.event import EVERYONE
 from ..begun import Begun
 from ..log.topics import LARGEST_SUBMISSION
 from ..roles import DISPATCHER, Instruction, Owed, Say
+from .checkpoints import DisposeSavepoint
 from .role import BuildJobGraph
+from .savepoints import dispose
 from .state import DispatcherState
 from .submissions import SubmissionsReader
 
@@ -36,13 +39,20 @@ class DispatcherShell:
         self._admitting = False
         self._begun = Begun()
         self._builders = ThreadPoolExecutor(_BUILDERS, thread_name_prefix="build")
+        # Storage may be slow, and must not keep programs waiting.
+        self._disposers = ThreadPoolExecutor(1, thread_name_prefix="dispose")
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if not self._admitting and isinstance(state, DispatcherState):
             self._admit(state)
         for instruction in self._begun.new(role_address, instructions):
-            if isinstance(instruction, BuildJobGraph):
-                self._builders.submit(self._build, instruction)
+            match instruction:
+                case BuildJobGraph():
+                    self._builders.submit(self._build, instruction)
+                case DisposeSavepoint():
+                    self._disposers.submit(self._dispose, instruction)
+                case _:
+                    raise TypeError(f"the Dispatcher's shell does not know {instruction!r}")
 
     def _admit(self, state: DispatcherState) -> None:
         """Once the configuration has been read back from the log: every job that is admitted here goes by it."""
@@ -57,6 +67,7 @@ class DispatcherShell:
     def close(self) -> None:
         self._submissions.close()
         self._builders.shutdown(cancel_futures=True)
+        self._disposers.shutdown(cancel_futures=True)
 
     def _build(self, instruction: BuildJobGraph) -> None:
         entry_point = instruction.entry_point
@@ -83,3 +94,14 @@ class DispatcherShell:
             reason = f"{entry_point.target} could not be run: {type(error).__name__}: {error}"
             body = dispatcher.JobGraphFailed(job_id=instruction.job_id, reason=reason)
         self._say(DISPATCHER, Owed(DISPATCHER, body, instruction.cause))
+
+    def _dispose(self, instruction: DisposeSavepoint) -> None:
+        try:
+            failure = dispose(instruction.path)
+        except Exception as error:
+            # As above.
+            failure = f"{instruction.path} could not be deleted: {type(error).__name__}: {error}"
+        body = dispatcher.SavepointDisposed(
+            path=instruction.path, failure=failure, request=instruction.request
+        )
+        self._say(DISPATCHER, Owed(DISPATCHER, body, instruction.request))

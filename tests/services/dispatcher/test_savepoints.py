@@ -1,0 +1,86 @@
+"""Deleting a savepoint: only what is one goes, and all of it."""
+
+from __future__ import annotations
+
+import queue
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.schemas import dispatcher
+from tailrace.schemas.types import SnapshotType
+from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
+from tailrace.services.dispatcher.savepoints import dispose
+from tailrace.services.dispatcher.shell import DispatcherShell
+from tailrace.services.dispatcher.state import DispatcherState
+from tailrace.services.roles import Owed
+
+from ..saved import save
+from .test_shell import Submissions
+
+
+@pytest.mark.parametrize("as_uri", [True, False])
+def test_a_savepoint_goes_with_all_that_is_in_it(tmp_path: Path, as_uri: bool) -> None:
+    directory = tmp_path / "savepoint-clicks-1"
+    save(str(directory))
+    (directory / "more").mkdir()
+    (directory / "more" / "file").touch()
+    assert dispose(f"file://{directory}" if as_uri else str(directory)) is None
+    assert not directory.exists()
+    assert tmp_path.exists()
+
+
+def test_what_is_no_savepoint_stays(tmp_path: Path) -> None:
+    stranger = tmp_path / "precious"
+    stranger.mkdir()
+    (stranger / "thesis.txt").write_text("years")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "_metadata").write_bytes(b"\x00\x01 of somebody else")
+    save(str(tmp_path / "torn"))
+    whole = (tmp_path / "torn" / "_metadata").read_bytes()
+    (tmp_path / "torn" / "_metadata").write_bytes(whole[:-1])
+    save(str(tmp_path / "job" / "chk-3"), SnapshotType.CHECKPOINT)
+    before = sorted(tmp_path.rglob("*"))
+    for name, why in {
+        "precious": "it has no _metadata",
+        "nowhere": "it is not there",
+        "other": "was not written by tailrace",
+        "torn": "is torn",
+        "job/chk-3": "is a checkpoint of job clicks-1a2b3c, no savepoint",
+    }.items():
+        failure = dispose(str(tmp_path / name))
+        assert failure is not None
+        assert why in failure
+        assert str(tmp_path / name) in failure
+        assert "\n" not in failure
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_one_that_died_on_the_way_left_a_savepoint_which_can_be_deleted_again(tmp_path: Path) -> None:
+    directory = tmp_path / "s"
+    save(str(directory))
+    (directory / "count-0").unlink()
+    assert dispose(str(directory)) is None
+    assert not directory.exists()
+
+
+def test_the_shell_says_what_came_of_each_request_once(tmp_path: Path) -> None:
+    save(str(tmp_path / "s"))
+    heard: queue.Queue[tuple[str, Owed]] = queue.Queue()
+    submissions: Any = Submissions()
+    shell = DispatcherShell(lambda who, owed: heard.put((who, owed)), submissions)
+    demands = [DisposeSavepoint(f"file://{tmp_path}/s", 7), DisposeSavepoint(f"file://{tmp_path}/x", 8)]
+    try:
+        for _ in range(2):
+            shell.obey("dispatcher", demands, DispatcherState())
+        said = [heard.get(timeout=30) for _ in demands]
+    finally:
+        shell.close()
+    assert heard.empty()
+    assert [who for who, _ in said] == ["dispatcher"] * 2
+    bodies = [owed.body for _, owed in said]
+    assert bodies[0] == dispatcher.SavepointDisposed(path=f"file://{tmp_path}/s", request=7)
+    assert isinstance(bodies[1], dispatcher.SavepointDisposed)
+    assert bodies[1].failure == f"{tmp_path}/x is no checkpoint or savepoint: it is not there"
+    assert [(owed.recipient, owed.cause) for _, owed in said] == [("dispatcher", 7), ("dispatcher", 8)]
