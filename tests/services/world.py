@@ -28,9 +28,18 @@ from tailrace.services.job_master.instructions import CreateChannels, DeleteChan
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.worker_pool import WorkerState
 from tailrace.services.roles import IllegalEvent, Instruction, Owed, Time, kind_of, seal
-from tailrace.services.task_executor.instructions import RunTasks, StopTask
+from tailrace.services.task_executor.instructions import (
+    AbortTasks,
+    ConfirmTasks,
+    RunTasks,
+    StopTask,
+    TriggerTasks,
+)
+from tailrace.services.task_executor.state import Task
 
 from .simulation import HARDWARE, PROFILE, SECOND, graph, new_replica
+from .simulation_checkpoints import Barriers, TaskCheckpoints
+from .simulation_storage import OF_CHECKPOINTS, cause_of
 
 RAN = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
 MASTER_ROLES = ("dispatcher", "resource_manager", "job_master")
@@ -55,6 +64,7 @@ class World:
         """Where it is given, tasks and channels and workers may fail by themselves, as `task_failures` says."""
         self.task_failures = 0.0
         self.driver_failures = 0.0
+        self.barriers = Barriers()
         self.master: Process | None = None
         self.deposed: list[Process] = []
         self.workers: dict[str, Process] = {}
@@ -145,6 +155,7 @@ class World:
             if not process.stalled:
                 process.fold()
                 process.decide()
+                process.checkpoints.go_on()
                 process.speak()
 
     def settle(self, limit: int = 2_000) -> None:
@@ -202,11 +213,13 @@ class Process:
     unsaid: list[Event] = field(default_factory=list)
     running: dict[str, Subtask] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
+    checkpoints: TaskCheckpoints = field(init=False)
     dirty: dict[str, None] = field(default_factory=dict)
     deadlines: dict[str, Time] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         world = self.world
+        self.checkpoints = TaskCheckpoints(self)
         world.sessions += 1
         self.session = f"session {world.sessions}"
         self.position = len(world.log)
@@ -232,7 +245,9 @@ class Process:
 
     def is_busy(self) -> bool:
         """Whether it has something to read, to look at, or to say."""
-        return bool(self.position < len(self.world.log) or self.unsaid or self.dirty)
+        return bool(
+            self.position < len(self.world.log) or self.unsaid or self.dirty or self.checkpoints.is_behind()
+        )
 
     def configure(self) -> None:
         """The leader says by which configuration it goes, if the log's last one is another."""
@@ -320,16 +335,25 @@ class Process:
         """A shell says something that will be in the log sooner or later, unless the process dies before."""
         self.unsaid.append(self._seal(address, owed))
 
-    def report(self, attempt: str, state: ExecutionState, failure: str | None = None) -> None:
-        """A task that runs here changes its state; it works, and commits, before it does."""
+    def report(
+        self,
+        attempt: str,
+        state: ExecutionState,
+        failure: str | None = None,
+        *,
+        progress_lost: bool = False,
+        empty: bool = False,
+    ) -> None:
+        """A task that runs here changes its state; it works, and commits, before it does, unless it has nothing to."""
         task = self.running[attempt]
         if state in EXECUTION_ENDS:
             del self.running[attempt]
             self.ended.add(attempt)
-        counts = self._commit(task)
-        self._report(task[0], attempt, state, failure, counts if state in EXECUTION_ENDS else {})
+        counts = {} if empty else self.commit(task)
+        counts = counts if state in EXECUTION_ENDS else {}
+        self._report(task[0], attempt, state, failure, counts, progress_lost=progress_lost)
 
-    def _commit(self, task: Subtask) -> dict[str, float]:
+    def commit(self, task: Subtask) -> dict[str, float]:
         """One more record; what the subtask has counted in all, if this process may still write."""
         world = self.world
         _, writer = world.writers[task]
@@ -345,6 +369,8 @@ class Process:
         state: ExecutionState,
         failure: str | None = None,
         counts: dict[str, float] | None = None,
+        *,
+        progress_lost: bool = False,
     ) -> None:
         body = job_master.UpdateTaskExecutionState(
             job_id=job_id,
@@ -352,6 +378,7 @@ class Process:
             execution_state=state,
             failure=failure,
             accumulators=counts or {},
+            progress_lost=progress_lost,
         )
         self.mean_to_say(self.leads[0], Owed(f"job_master/{job_id}", body, None))
 
@@ -415,16 +442,22 @@ class Process:
             case BuildJobGraph(job_id=job_id, parallelism=parallelism):
                 built = dispatcher.JobGraphBuilt(job_id=job_id, job_graph=graph(parallelism or 1))
                 self._outcome(address, built)
-            case RunTasks(job_id=job_id, tasks=tasks):
+            case RunTasks(tasks=tasks):
                 for task in tasks:
-                    subtask = job_id, task.vertex_id, task.subtask_index
-                    self._run(task.execution_attempt_id, subtask, task.attempt_number)
+                    self._run(task)
             case StopTask(execution_attempt_id=attempt, job_id=job_id):
                 if attempt in self.running:
                     self.report(attempt, CANCELED)
                 elif attempt not in self.ended:
                     self.ended.add(attempt)
                     self._report(job_id, attempt, CANCELED)
+            case TriggerTasks() | ConfirmTasks() | AbortTasks():
+                self.checkpoints.obey(instruction)
+            case _ if isinstance(instruction, OF_CHECKPOINTS):
+                barriers = self.world.barriers
+                fails = self._happens(barriers.trouble.metadata)
+                body = barriers.storage.obey(instruction, fails=fails)
+                self.mean_to_say(address, Owed(address, body, cause_of(instruction)))
             case StartWorkerProcess():
                 self._start_worker(address, instruction)
             case StopWorkerProcess(resource_id=resource_id):
@@ -433,19 +466,26 @@ class Process:
             case _:
                 raise AssertionError(f"the simulation does not know {instruction}")
 
-    def _run(self, attempt: str, task: Subtask, number: int) -> None:
+    def _run(self, task: Task) -> None:
+        attempt, subtask = task.execution_attempt_id, (task.job_id, task.vertex_id, task.subtask_index)
         if attempt in self.running or attempt in self.ended:
             raise AssertionError(f"{self.leads[0]} is told to run {attempt} twice")
-        self.running[attempt] = task
-        last, _ = self.world.writers.get(task, (-1, None))
-        if number >= last:
-            self.world.writers[task] = number, self
+        self.running[attempt] = subtask
+        last, _ = self.world.writers.get(subtask, (-1, None))
+        if task.attempt_number >= last:
+            self.world.writers[subtask] = task.attempt_number, self
+        fault, finished = self.checkpoints.begin(task), getattr(task, "finished", False)
+        if fault is not None:
+            self.report(attempt, FAILED, fault, progress_lost=True, empty=True)
+            return
         if self._happens(self.world.task_failures):
             self.report(attempt, FAILED, "it can't be started")
             return
         if self._happens(0.3):
-            self.report(attempt, ExecutionState.INITIALIZING)
-        self.report(attempt, RUNNING)
+            self.report(attempt, ExecutionState.INITIALIZING, empty=finished)
+        self.report(attempt, RUNNING, empty=finished)
+        if finished:
+            self.report(attempt, ExecutionState.FINISHED, empty=True)
 
     def _start_worker(self, address: str, instruction: StartWorkerProcess) -> None:
         resource_id, world = instruction.resource_id, self.world
