@@ -54,10 +54,15 @@ def checkpoint_id_of(directory: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def job_directory_of(directory: str) -> str | None:
+    """The job's directory of .../chk-N; None for a savepoint's."""
+    directory = directory.rstrip("/")
+    return None if checkpoint_id_of(directory) is None else posixpath.dirname(directory)
+
+
 def base_of(directory: str) -> str:
     """What a checkpoint's files are named relative to: the job's directory for .../chk-N, else the savepoint's."""
-    directory = directory.rstrip("/")
-    return directory if checkpoint_id_of(directory) is None else posixpath.dirname(directory)
+    return job_directory_of(directory) or directory.rstrip("/")
 
 
 def metadata_path(directory: str) -> str:

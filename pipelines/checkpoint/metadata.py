@@ -144,7 +144,9 @@ def read_metadata(directory: str) -> CheckpointMetadata:
     except MissingFile:
         there = storage.exists("")
         what = f"has no {METADATA}" if there else "is not there"
-        raise NoCheckpoint(f"{storage.uri} is no checkpoint or savepoint: it {what}") from None
+        inside = [name for name in storage.directories() if storage.exists(metadata_path(name))]
+        hint = f"; there are {', '.join(inside[-3:])} in it: name one" if inside else ""
+        raise NoCheckpoint(f"{storage.uri} is no checkpoint or savepoint: it {what}{hint}") from None
     metadata = _parse(path, data)
     checkpoint = msgspec.structs.replace(metadata.checkpoint, uri=storage.uri)
     return msgspec.structs.replace(metadata, checkpoint=checkpoint)

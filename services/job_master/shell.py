@@ -1,4 +1,4 @@
-"""The JobMaster's shell: creates and deletes the topics that the job's tasks need.
+"""The JobMaster's shell: creates and deletes the topics that the job's tasks need, and has its checkpoints seen to.
 
 Whatever goes wrong with a creation is said, and fails the job. A deletion is tried until it succeeds or the shell is
 closed, because a cluster can't end before it; what a closed shell has left, the next leader's takes up.
@@ -18,7 +18,15 @@ from ...schemas import job_master
 from ..begun import Begun
 from ..log.topics import KEEP_FOR_EVER, create_topics, delete_topics
 from ..roles import Instruction, Owed, Say
-from .instructions import CreateChannels, DeleteChannels
+from .checkpoints.shell import CheckpointShell
+from .instructions import (
+    CreateChannels,
+    DeleteChannels,
+    DiscardCheckpoint,
+    FindCheckpoint,
+    RemoveCheckpoints,
+    WriteMetadata,
+)
 from .state import JobMasterState
 
 _log = structlog.get_logger(__name__)
@@ -44,6 +52,7 @@ class JobMasterShell:
         self._admin = admin
         self._cluster = cluster
         self._begun = Begun()
+        self._checkpoints = CheckpointShell(say)
         self._closed = threading.Event()
         self._creators = ThreadPoolExecutor(4, thread_name_prefix="create channels")
         # Deletions that can't succeed must not keep new jobs waiting.
@@ -56,6 +65,8 @@ class JobMasterShell:
                     self._creators.submit(self._create, role_address, instruction)
                 case DeleteChannels():
                     self._deleters.submit(self._delete, role_address, instruction)
+                case WriteMetadata() | FindCheckpoint() | DiscardCheckpoint() | RemoveCheckpoints():
+                    self._checkpoints.obey(role_address, instruction)
                 case _:
                     raise TypeError(f"the JobMaster's shell does not know {instruction!r}")
         if isinstance(state, JobMasterState):
@@ -63,6 +74,7 @@ class JobMasterShell:
 
     def close(self) -> None:
         self._closed.set()
+        self._checkpoints.close()
         self._creators.shutdown()
         self._deleters.shutdown()
 

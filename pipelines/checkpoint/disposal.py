@@ -1,0 +1,104 @@
+"""Deleting checkpoints: what one holds alone goes, what another refers to stays.
+
+Files that several checkpoints may refer to lie in the job's shared directory. One of them is deleted only if it is
+known of every checkpoint that stays that it does not refer to it: where the metadata of one can't be read, all shared
+files stay. Deleting twice does no more than deleting once, so that whoever was interrupted begins again.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable
+
+from .errors import NoCheckpoint, TornFile
+from .layout import SHARED, base_of, checkpoint_id_of, job_directory_of, metadata_path
+from .metadata import CheckpointMetadata, files_of, read_metadata
+from .storage import Storage, canonical
+
+Read = Callable[[str], CheckpointMetadata]
+"""`read_metadata`, or something that remembers what it gave."""
+
+
+def discard(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadata) -> None:
+    """Deletes a checkpoint's directory, and the shared files that only it refers to. Raises StorageError.
+
+    `retained`: the directories of all checkpoints that may share files with it and stay.
+    """
+    uri = canonical(uri)
+    storage = Storage.open(base_of(uri))
+    if checkpoint_id_of(uri) is not None:
+        own = _shared_by(uri, storage, read)
+        wanted = _kept(retained, storage, read) if own else None
+        if wanted is not None:
+            for path in sorted(own - wanted):
+                storage.delete(path)
+    # Its metadata goes last: as long as it is there, what is left can be found.
+    storage.delete_tree(uri)
+
+
+def discard_incomplete(uri: str) -> None:
+    """Deletes the directory of a checkpoint that was not completed; again does no more. Raises StorageError.
+
+    What its tasks have put into the shared directory stays: they go on from there.
+    """
+    Storage.open(uri).delete_tree("")
+
+
+def remove_all(job_directory: str, retained: Iterable[str] = (), *, read: Read = read_metadata) -> None:
+    """Deletes all that a job's checkpoints have left, but for those that are retained and what they refer to.
+
+    Raises StorageError.
+    """
+    storage = Storage.open(job_directory)
+    staying = {canonical(each) for each in retained}
+    staying = {each for each in staying if storage.exists(metadata_path(each))}
+    if not any(posixpath.dirname(each) == storage.uri for each in staying):
+        storage.delete_tree("")
+        return
+    for name in storage.directories():
+        if storage.absolute(name) not in staying and name != SHARED:
+            storage.delete_tree(name)
+    wanted = _kept(staying, storage, read)
+    if wanted is not None:
+        for path in {posixpath.join(SHARED, name) for name in storage.sizes(SHARED)} - wanted:
+            storage.delete(path)
+
+
+def dispose(uri: str) -> None:
+    """Deletes a savepoint, or a checkpoint that a job has left behind. Raises NoCheckpoint, TornFile, StorageError.
+
+    Nothing is deleted in a directory that is neither: it may be anybody's.
+    """
+    metadata = read_metadata(uri)
+    directory = metadata.checkpoint.uri
+    job = job_directory_of(directory)
+    if job is None:
+        Storage.open(directory).delete_tree("")
+        return
+    storage = Storage.open(job)
+    others = [name for name in storage.directories() if checkpoint_id_of(name) is not None]
+    discard(directory, [each for each in map(storage.absolute, others) if each != directory])
+
+
+def _kept(retained: Iterable[str], storage: Storage, read: Read) -> set[str] | None:
+    """The files that these checkpoints refer to, relative to the job's directory; None where that is not known."""
+    found: set[str] = set()
+    for uri in retained:
+        try:
+            found |= _paths(read(uri), storage)
+        except (NoCheckpoint, TornFile):
+            # One that has no metadata is being written, or torn.
+            return None
+    return found
+
+
+def _shared_by(uri: str, storage: Storage, read: Read) -> set[str]:
+    try:
+        return {path for path in _paths(read(uri), storage) if path.startswith(f"{SHARED}/")}
+    except (NoCheckpoint, TornFile):
+        return set()
+
+
+def _paths(metadata: CheckpointMetadata, storage: Storage) -> set[str]:
+    own = Storage.open(base_of(metadata.checkpoint.uri))
+    return {storage.relative(own.absolute(file.path)) for file in files_of(metadata)}
