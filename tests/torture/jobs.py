@@ -1,0 +1,110 @@
+"""The job that is tortured, and what it has to give: a running count of each key, and the sum of each window and key.
+
+Record i has the key i mod KEYS, the value i and the event time i ms, so that the right result is known without running
+anything: of each key the counts 1, 2, 3, ... up to how often it came, each once, and one sum for each window and key.
+A record that is lost, or counted twice, or a result that is there twice, shows in the multiset of the results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tailrace.pipelines.api import (
+    Formats,
+    KafkaSink,
+    KafkaSource,
+    StreamExecutionEnvironment,
+    TumblingEventTimeWindows,
+    WatermarkStrategy,
+)
+from tailrace.schemas.types import JobGraph
+
+
+class Item(NamedTuple):
+    """A record: also what becomes of it."""
+
+    key: str
+    window: int
+    value: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """How much of it there is. `rate`: records per second, None: as fast as it goes."""
+
+    records: int
+    keys: int = 10
+    window_ms: int = 1_000
+    parallelism: int = 2
+    rate: float | None = None
+
+    def item(self, index: int) -> Item:
+        """Record number `index`."""
+        return Item(f"k{index % self.keys}", index // self.window_ms, index)
+
+    def counts(self) -> Counter[str]:
+        """What the topic of counts has to hold."""
+        each, more = divmod(self.records, self.keys)
+        return Counter(
+            f"k{key} {count}" for key in range(self.keys) for count in range(1, each + (key < more) + 1)
+        )
+
+    def sums(self) -> Counter[str]:
+        """What the topic of sums has to hold."""
+        sums: dict[tuple[str, int], int] = {}
+        for index in range(self.records):
+            key, window, value = self.item(index)
+            sums[key, window] = sums.get((key, window), 0) + value
+        return Counter(f"{key} {window} {total}" for (key, window), total in sums.items())
+
+
+def counting(shape: Shape, counts: str, configuration: Mapping[str, str]) -> JobGraph:
+    """The running count alone, without event time, from a generator: two vertices."""
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(shape.parallelism)
+    _count(env.generate(shape.item, count=shape.records, rate_per_second=shape.rate), counts)
+    return _configured(env.get_job_graph("counting"), configuration)
+
+
+def torture(
+    shape: Shape, counts: str, sums: str, configuration: Mapping[str, str], source: str | None = None
+) -> JobGraph:
+    """Count and sum; from a generator, or from `source`, a topic that holds the indices as text."""
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(shape.parallelism)
+    monotonous = WatermarkStrategy.for_monotonous_timestamps()
+    if source is None:
+        items = env.generate(shape.item, count=shape.records, rate_per_second=shape.rate)
+        items = items.assign_timestamps_and_watermarks(monotonous.with_timestamp_assigner("value"))
+    else:
+        read = KafkaSource(source, Formats.text(), bounded=True)
+        numbers = env.from_source(read, monotonous.with_timestamp_assigner(int))
+        items = numbers.map(lambda text: shape.item(int(text)), output_type=Item)
+    _count(items, counts)
+    (
+        items.key_by(lambda item: item.key, str)
+        .window(TumblingEventTimeWindows.of(milliseconds=shape.window_ms))
+        .reduce(lambda a, b: Item(a.key, a.window, a.value + b.value))
+        .map(lambda item: f"{item.key} {item.window} {item.value}", output_type=str)
+        .sink_to(KafkaSink(sums, Formats.text()))
+    )
+    return _configured(env.get_job_graph("torture"), configuration)
+
+
+def _count(items: Any, counts: str) -> None:
+    (
+        items.map(lambda item: (item.key, 1), output_type=tuple[str, int])
+        .key_by(lambda pair: pair[0], str)
+        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+        .map(lambda pair: f"{pair[0]} {pair[1]}", output_type=str)
+        .sink_to(KafkaSink(counts, Formats.text()))
+    )
+
+
+def _configured(graph: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
+    return msgspec.structs.replace(graph, configuration={**graph.configuration, **configuration})
