@@ -1,4 +1,8 @@
-"""What a new attempt reads before it begins: committed offsets, and the changelog to its exact end."""
+"""What a new attempt reads before it begins: committed offsets, state in storage, and the changelog to its exact end.
+
+Nothing is taken for granted of what lies in Kafka: a changelog that does not reach from where it is needed to where it
+ended is lost progress (ProgressLost), and the job goes back to a checkpoint; it is never taken for an empty one.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from ...checkpoint.errors import CheckpointError
-from ...checkpoint.layout import base_of
 from ...checkpoint.redistribution import Piece
 from ...checkpoint.state_files import read_messages
 from ...checkpoint.storage import Storage
@@ -18,37 +22,39 @@ from .kafka import connected
 from .transaction import ConsumedOffset
 
 _TIMEOUT_S: Final = 30.0
-_GONE: Final = (
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-)
+_TRIM_TIMEOUT_S: Final = 10.0
+_GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 def restored_state(
-    uri: str, operators: Mapping[str, Sequence[Piece]], subtask_index: int, parallelism: int
+    storage: Storage, operators: Mapping[str, Sequence[Piece]], subtask_index: int, parallelism: int
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Key and message of all state that a subtask takes from the checkpoint at `uri`, for Subtask.restore.
+    """Key and message of all state that a subtask takes from a checkpoint, for Subtask.restore.
 
-    `operators` are, by id, the old subtasks that have something of each. Where the subtask takes the state of its own
-    predecessor, it is the messages as they were; else each origin's begin with an Origin. Raises ProgressLost where a
-    file is missing or torn.
+    `operators`: by operator id, what is to be taken of each old subtask. What the subtask's own predecessor wrote comes
+    as it is; else each origin is named before its messages (state/stateful.py). Raises ProgressLost where a file is
+    missing or torn, or storage cannot be reached.
     """
-    storage = Storage.open(base_of(uri))
     for operator_id, pieces in operators.items():
-        own = all((each.subtask_index, each.parallelism) == (subtask_index, parallelism) for each in pieces)
+        key = operator_id.encode()
+        moved = not is_own(pieces, subtask_index, parallelism)
         for piece in pieces:
-            if not own:
+            if moved:
                 origin = Origin(piece.subtask_index, piece.parallelism, piece.max_parallelism)
                 yield origin_message(operator_id, origin)
-            try:
-                for file in piece.state.files:
+            for file in piece.state.files:
+                try:
                     for message in read_messages(storage, file, operator_id):
-                        yield operator_id.encode(), message
-            except CheckpointError as error:
-                raise ProgressLost(f"state of the checkpoint at {uri} cannot be read: {error}") from error
-        if not own:
+                        yield key, message
+                except CheckpointError as error:
+                    raise ProgressLost(f"state cannot be restored: {error}") from error
+        if moved:
             yield origin_message(operator_id, None)
+
+
+def is_own(pieces: Sequence[Piece], subtask_index: int, parallelism: int) -> bool:
+    """Whether an operator's state is what the same subtask wrote, at the same parallelism, and nothing else."""
+    return [(each.subtask_index, each.parallelism) for each in pieces] == [(subtask_index, parallelism)]
 
 
 def read_committed(consumer: Consumer, partitions: Sequence[tuple[str, int]]) -> list[ConsumedOffset]:
@@ -69,48 +75,18 @@ def read_committed(consumer: Consumer, partitions: Sequence[tuple[str, int]]) ->
     ]
 
 
-def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """The first offset of a partition, and the one that follows the last committed record now.
-
-    Raises ProgressLost where there is no such topic (any more), TaskError where Kafka does not answer.
-    """
-    try:
-        low, high = consumer.get_watermark_offsets(
-            TopicPartition(topic, partition), timeout=_TIMEOUT_S, cached=False
-        )
-    except KafkaException as error:
-        reason: KafkaError = error.args[0]
-        if reason.code() in _GONE:
-            raise ProgressLost(
-                f"the topic {topic} is gone: the job has to go back to a checkpoint"
-            ) from error
-        raise TaskError(
-            f"{topic}-{partition} could not be looked at: {reason.str()}; is Kafka up?"
-        ) from error
-    return int(low), int(high)
-
-
-def require_offset(consumer: Consumer, topic: str, partition: int, offset: int) -> None:
-    """Raises ProgressLost where a partition cannot be read on from an offset, since it holds less than it did."""
-    low, high = bounds(consumer, topic, partition)
-    if not low <= offset <= high:
-        raise ProgressLost(
-            f"{topic}-{partition} holds the offsets {low} to {high}, and is to be read on from {offset}: something was"
-            " deleted; the job has to go back to a checkpoint"
-        )
-
-
 def read_changelog(
-    consumer: Consumer, topic: str, partition: int, start: int = 0
+    consumer: Consumer, topic: str, partition: int, begin: int = 0
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Key and value of every committed message from an offset on, to the end that the partition has now.
+    """Key and value of every committed message from the offset `begin` to the end that the partition has now.
 
     Call after the fencing of older attempts: from then on nobody else writes. The end is partition EOF, not
-    a last offset: control records take offsets too. Raises TaskError, ProgressLost where it begins behind `start`.
+    a last offset: control records take offsets too. Raises ProgressLost where the changelog does not hold that offset
+    (any more), TaskError where it cannot be read.
     """
     connected(consumer, topic)
-    require_offset(consumer, topic, partition, start)
-    consumer.assign([TopicPartition(topic, partition, start)])
+    changelog_end(consumer, topic, partition, begin)
+    consumer.assign([TopicPartition(topic, partition, begin)])
     try:
         while True:
             message = consumer.poll(_TIMEOUT_S)
@@ -121,12 +97,45 @@ def read_changelog(
                 yield message.key() or b"", message.value() or b""
             elif error.code() == KafkaError._PARTITION_EOF:
                 return
-            elif error.code() == KafkaError.OFFSET_OUT_OF_RANGE or error.code() in _GONE:
-                raise ProgressLost(
-                    f"the changelog {topic}-{partition} cannot be read any more: {error.str()}; the job has to go back"
-                    " to a checkpoint"
-                )
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in _GONE:
+                raise ProgressLost(f"the changelog {topic} [{partition}] is gone: {error.str()}")
             elif not error.retriable():
                 raise TaskError(f"the changelog {topic} could not be read: {error.str()}")
     finally:
         consumer.unassign()
+
+
+def changelog_end(consumer: Consumer, topic: str, partition: int, begin: int = 0) -> int:
+    """The offset behind the last message. Raises ProgressLost where it does not reach from `begin` on, TaskError."""
+    where = TopicPartition(topic, partition)
+    try:
+        start, end = consumer.get_watermark_offsets(where, _TIMEOUT_S)
+    except KafkaException as error:
+        reason: KafkaError = error.args[0]
+        if reason.code() in _GONE:
+            raise ProgressLost(f"the changelog {topic} [{partition}] is gone") from error
+        raise TaskError(f"the end of the changelog {topic} could not be read: {reason.str()}") from error
+    if not start <= begin <= end:
+        raise ProgressLost(
+            f"the changelog {topic} [{partition}] holds offsets {start} to {end}, and is needed from {begin}"
+        )
+    return int(end)
+
+
+def trim_changelog(bootstrap_servers: str, topic: str, partition: int, offset: int) -> bool:
+    """Has what lies before the offset deleted (KIP-107); whether the broker says that it was.
+
+    Best effort: what is left is deleted with what comes later, or with the topic.
+    """
+    try:
+        admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        asked = admin.delete_records(
+            [TopicPartition(topic, partition, offset)],
+            request_timeout=_TRIM_TIMEOUT_S,
+            operation_timeout=_TRIM_TIMEOUT_S,
+        )
+        for future in asked.values():
+            future.result(_TRIM_TIMEOUT_S)
+    except Exception:
+        return False
+    return True

@@ -1,32 +1,78 @@
-"""The state of a subtask in storage: for each operator a FULL file and the changes since (DELTA files)."""
+"""The state of a subtask in storage: for each operator what a FULL file holds, and the changes since (DELTA files).
+
+*Where checkpoints are taken at intervals*, the messages of the changelog go to storage as well, and a cut names what is
+there. A FULL file takes the place of the chain when reading it would be less work: it is written by a forked child of
+the task, while changes go on; those from the fork on follow it, and until it is there the old chain counts. A new
+attempt goes on behind the files that it was restored from; its predecessor's it leaves as they are, and makes its own.
+
+*Elsewhere*, and for savepoints, which are to hold all that they need, a cut is a FULL file in a directory of its own.
+
+No call waits for storage: a thread of the writer's own does that, in the order of the calls.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
 
-from ....schemas.types import CheckpointOptions, OperatorState
+from ....schemas.types import CheckpointOptions, OperatorState, SnapshotType
+from ...checkpoint.errors import CheckpointError
+from ...checkpoint.layout import base_of
+from ...checkpoint.storage import Storage
+from ..failures import TaskError
 from ..state.stateful import Stateful
+from .changes_in_storage import Segment
+from .forked import Child, Work
+from .full_state import FULL, Files, FullFile, Writing
+
+LEAST_CHAIN: Final = 1 << 20
+"""Bytes of changes that are never worth a FULL file."""
+MOST_FILES: Final = 64
+"""Files of changes that are."""
+_AT_ONCE: Final = 1 << 20
+"""Bytes of changes that are handed to storage together between cuts."""
+_MOST_WAITING: Final = 64 << 20
+"""Bytes of changes that may wait for the first cut, which says where they go; of more, the first cut is full."""
+_MOST_SKIPPED: Final = 64
+"""Cuts until a FULL file is tried again that could not be written; twice as many each time, up to this."""
 
 
 class Cut:
     """A subtask's state at a barrier, on its way to storage."""
 
+    def __init__(
+        self, base: FullFile | Files, changes: Sequence[Future[Files]] = (), *, changed: int = -1
+    ) -> None:
+        """`changed`: bytes of changes since the cut before; -1: the base is new."""
+        self._base = base
+        self._changes = changes
+        self._changed = changed
+        self.bytes_written = 0
+        """What is new in storage, once it is finished."""
+
     def finish(self) -> Mapping[str, OperatorState]:
         """Waits until all of it is in storage, and says where: by operator id.
 
-        Called once, by another thread than the writer's other methods. Raises TaskError where it cannot be written: the
+        Called by another thread than the writer's other methods. Raises TaskError where it cannot be written: the
         checkpoint is to be declined, the task may go on.
         """
-        raise NotImplementedError
-
-    @property
-    def bytes_written(self) -> int:
-        """What is new in storage, once it is finished."""
-        return 0
+        base = self._base.files() if isinstance(self._base, FullFile) else self._base
+        files = {operator_id: tuple(some) for operator_id, some in base.items()}
+        try:
+            for each in self._changes:
+                for operator_id, some in each.result().items():
+                    files[operator_id] = files.get(operator_id, ()) + some
+        except CheckpointError as error:
+            raise TaskError(f"state could not be written: {error}") from error
+        new = sum(file.length for some in base.values() for file in some)
+        self.bytes_written = new if self._changed < 0 else self._changed
+        return {operator_id: OperatorState(files=some) for operator_id, some in files.items() if some}
 
 
 class StateWriter:
-    """Of one attempt of a subtask. All calls come from the task's thread; it does no IO in them, but forks."""
+    """Of one attempt of a subtask. All calls come from the task's thread; none but `close` waits."""
 
     def __init__(
         self,
@@ -35,28 +81,170 @@ class StateWriter:
         *,
         incremental: bool,
         name: str,
+        fork: Callable[[Work], Writing] = Child,
     ) -> None:
         """`stateful`: by operator id (Subtask.stateful); `key_groups`: the subtask's own.
 
         `incremental`: whether changes are written as they come: checkpoints are taken at intervals. `name` begins the
-        names of all files: no other writer may ever have the same.
+        names of all files: no other attempt may have the same. `fork` does work on the state as it is when called.
         """
+        self._stateful = stateful
+        self._key_groups = key_groups
+        self._incremental = incremental
+        self._name = name
+        self._fork = fork
+        self._io = ThreadPoolExecutor(1, thread_name_prefix="state-io")
+        self._numbers = 0
+        self._fulls: list[FullFile] = []
+        self._waiting: dict[str, list[bytes]] = {}
+        self._waiting_size = 0
+        self._storage: Storage | None = None
+        self._shared = ""
+        self._base: Files | FullFile | None = None
+        """What the segments follow; None: nothing is known to be in storage."""
+        self._base_size = self._base_changes = self._base_files = 0
+        self._segments: list[Segment] = []
+        """What has changed since: the last one grows."""
+        self._cut_size = 0
+        """Their bytes at the last cut."""
+        self._next: tuple[FullFile, int] | None = None
+        """A FULL file on its way, and how many of the segments lie before it."""
+        self._to_skip = self._skipping = 0
 
     def continue_from(self, operators: Mapping[str, OperatorState]) -> None:
         """What was restored, by the same subtask in the same job, is in these files: go on behind them.
 
-        Before `add`; what has been read of the changelog behind them is added then. Not called: the first cut is full.
+        Before `add`; what has been read of the changelog behind them is added then. Nothing in them: the subtask has
+        begun with nothing. Not called: the first cut is full.
         """
+        if self._incremental:
+            self._base = {operator_id: tuple(state.files) for operator_id, state in operators.items()}
+            self._base_size = sum(file.length for files in self._base.values() for file in files)
 
     def add(self, key: bytes, message: bytes) -> None:
         """A message that goes to the changelog."""
+        if not self._incremental or self._base is None:
+            return
+        self._waiting.setdefault(key.decode(), []).append(message)
+        self._waiting_size += len(message)
+        if self._storage is None:
+            if self._waiting_size > _MOST_WAITING:
+                self._forget()
+        elif self._waiting_size >= _AT_ONCE:
+            self._flush()
 
     def cut(self, options: CheckpointOptions) -> Cut:
         """All state as of the messages added so far, which are all that `take_changes` has given.
 
         A savepoint, or what is asked to be full, is written whole to where the options say.
         """
-        raise NotImplementedError
+        if options.snapshot_type is SnapshotType.SAVEPOINT:
+            return Cut(self._begin_full(Storage(options.directory), options.directory))
+        storage = Storage(base_of(options.directory))
+        if not self._incremental:
+            return Cut(self._begin_full(storage, options.directory))
+        return self._cut_chain(storage, options)
 
     def close(self) -> None:
         """At the end, also after a failure; a cut that is not finished will not be."""
+        for full in self._fulls:
+            full.kill()
+        self._drop(self._segments)
+        self._io.shutdown(wait=False)
+
+    def _cut_chain(self, storage: Storage, options: CheckpointOptions) -> Cut:
+        self._storage, self._shared = storage, options.shared
+        self._adopt()
+        if any(segment.broken for segment in self._segments):
+            self._forget()
+        if self._base is not None:
+            self._flush()
+        if self._base is None:
+            self._base = self._begin_full(storage, options.shared)
+            self._segments, self._next, self._cut_size = [self._segment()], None, 0
+            return Cut(self._base)
+        size = sum(segment.size for segment in self._segments)
+        changed, self._cut_size = size - self._cut_size, size
+        changes = [segment.cut(self._io) for segment in self._segments]
+        if options.full or self._is_long():
+            full = self._begin_full(storage, options.shared)
+            self._next = full, len(self._segments)
+            self._segments.append(self._segment())
+            if options.full:
+                return Cut(full)
+        return Cut(self._base, changes, changed=changed)
+
+    def _adopt(self) -> None:
+        """Takes over the FULL files that have been written since the last cut."""
+        if isinstance(self._base, FullFile) and self._base.done:
+            full, self._base = self._base, None
+            if full.failed:
+                self._forget()
+            else:
+                self._begin_at(full.files(), 0)
+        if self._next is not None and self._next[0].done:
+            (full, before), self._next = self._next, None
+            if full.failed:
+                self._to_skip = min(_MOST_SKIPPED, 2 * self._to_skip or 1)
+                self._skipping = self._to_skip
+            else:
+                self._to_skip = 0
+                self._begin_at(full.files(), before)
+
+    def _begin_at(self, base: Files, before: int) -> None:
+        """The base is what counts from now on, instead of so many segments."""
+        self._drop(self._segments[:before])
+        self._cut_size -= sum(segment.size for segment in self._segments[:before])
+        self._base, self._segments = base, self._segments[before:]
+        self._measure(base)
+
+    def _measure(self, base: Files) -> None:
+        files = [file for some in base.values() for file in some]
+        whole = [file for file in files if file.path.endswith(FULL)]
+        self._base_size = sum(file.length for file in whole)
+        self._base_changes = sum(file.length for file in files) - self._base_size
+        self._base_files = (
+            max((len(some) for some in base.values()), default=0) if len(whole) < len(files) else 0
+        )
+
+    def _is_long(self) -> bool:
+        """Whether a FULL file is due."""
+        if self._next is not None or isinstance(self._base, FullFile):
+            return False
+        if self._skipping:
+            self._skipping -= 1
+            return False
+        size = self._base_changes + sum(segment.size for segment in self._segments)
+        files = self._base_files + sum(segment.files for segment in self._segments)
+        return size > max(LEAST_CHAIN, self._base_size) or files > MOST_FILES
+
+    def _forget(self) -> None:
+        """What is in storage does not count any more: the next cut is full."""
+        self._drop(self._segments)
+        self._base, self._segments = None, []
+        self._waiting, self._waiting_size = {}, 0
+        self._next = None
+
+    def _drop(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            segment.close(self._io)
+
+    def _segment(self) -> Segment:
+        assert self._storage is not None
+        return Segment(self._storage, self._shared, self._name)
+
+    def _flush(self) -> None:
+        if not self._segments:
+            self._segments = [self._segment()]
+        if self._waiting:
+            messages, self._waiting = self._waiting, {}
+            self._segments[-1].append(self._io, messages, self._waiting_size)
+            self._waiting_size = 0
+
+    def _begin_full(self, storage: Storage, directory: str) -> FullFile:
+        self._fulls = [each for each in self._fulls if not each.done]
+        self._numbers += 1
+        path = posixpath.join(directory, f"{self._name}-{self._numbers}{FULL}")
+        full = FullFile(storage, path, self._fork, self._stateful, self._key_groups)
+        self._fulls.append(full)
+        return full

@@ -1,0 +1,97 @@
+"""DELTA files: what has changed since a FULL file, a chain for each operator.
+
+The task's thread says what is to be written and when to cut; a thread for storage does it, in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final
+
+from ...checkpoint.deltas import Deltas
+from ...checkpoint.errors import CheckpointError, StorageError
+from ...checkpoint.storage import Storage
+from .full_state import Files
+
+_AT_ONCE: Final = 16 << 20
+"""Bytes that are held back for a file of their own, where files cannot be appended to."""
+
+
+class Segment:
+    """The changes between two FULL files, or since the last."""
+
+    def __init__(self, storage: Storage, directory: str, name: str) -> None:
+        """Writes nothing yet. `name` is how the files' names begin."""
+        self._storage = storage
+        self._directory = directory
+        self._name = name
+        self._chains: dict[str, Deltas] = {}
+        self._held_back = 0
+        self._cut_at = 0
+        self._failure: CheckpointError | None = None
+        self.size = 0
+        """Bytes of changes."""
+        self.files = 0
+        """Of an operator, at most."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether something could not be written: what follows in the segment will not be, and no cut is whole."""
+        return self._failure is not None
+
+    def append(self, io: ThreadPoolExecutor, messages: Mapping[str, list[bytes]], size: int) -> None:
+        """Has messages written, by operator id; `size`: their bytes."""
+        self.size += size
+        self._held_back += size
+        at_once = not self._storage.can_append and self._held_back >= _AT_ONCE
+        if at_once:
+            self._note_cut()
+        io.submit(self._append, messages, at_once)
+
+    def cut(self, io: ThreadPoolExecutor) -> Future[Files]:
+        """Once it is in storage: the files of all that was appended. Its error: CheckpointError."""
+        self._note_cut()
+        return io.submit(self._cut)
+
+    def close(self, io: ThreadPoolExecutor) -> None:
+        """No more is appended, or cut."""
+        io.submit(self._close)
+
+    def _note_cut(self) -> None:
+        if self.size > self._cut_at:
+            self.files = 1 if self._storage.can_append else self.files + 1
+        self._cut_at, self._held_back = self.size, 0
+
+    def _append(self, messages: Mapping[str, list[bytes]], at_once: bool) -> None:
+        if self._failure is not None:
+            return
+        try:
+            for operator_id, some in messages.items():
+                chain = self._chains.get(operator_id)
+                if chain is None:
+                    name = f"{self._name}-{operator_id[:8]}"
+                    chain = Deltas(self._storage, self._directory, name, operator_id)
+                    self._chains[operator_id] = chain
+                chain.append(some)
+                if at_once:
+                    chain.cut()
+        except CheckpointError as error:
+            self._failure = error
+
+    def _cut(self) -> Files:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return {
+                operator_id: files for operator_id, chain in self._chains.items() if (files := chain.cut())
+            }
+        except CheckpointError as error:
+            self._failure = error
+            raise
+
+    def _close(self) -> None:
+        for chain in self._chains.values():
+            with suppress(StorageError):
+                chain.close()
