@@ -23,6 +23,8 @@ class RemoteFile:
     """A new file, which is there when it is closed."""
 
     def __init__(self, system: Any, path: str) -> None:
+        self._system = system
+        self._path = path
         self._file = _in_directory(system, path)
 
     def write(self, data: bytes) -> None:
@@ -33,9 +35,14 @@ class RemoteFile:
         self._file.close()
 
     def abandon(self) -> None:
-        """Ends it before it is whole: it never appears, where the file system can prevent that."""
+        """Ends it before it is whole: it is not there then."""
         with suppress(Exception):
             self._file.discard()
+        with suppress(Exception):
+            # What has collected in memory would be written when the object is forgotten.
+            self._file.closed = True
+        with suppress(Exception):
+            self._system.rm_file(self._path)
 
 
 class RemoteFiles:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -62,7 +62,7 @@ class Sections:
         """Writes a section; messages may come from an iterator. Raises StorageError."""
         offset = self._file.length
         crc = 0
-        waiting = [_head(key, first_key_group, last_key_group)]
+        waiting = [_head_of(key, first_key_group, last_key_group)]
         size = len(waiting[0])
         for message in messages:
             waiting += (_LENGTH.pack(len(message)), message)
@@ -103,7 +103,7 @@ class GrowingFile:
 
     def __init__(self, storage: Storage, path: str, key: str) -> None:
         """Creates the file. Raises StorageError, also if there is one of that name."""
-        head = _head(key, ANY, ANY)
+        head = _head_of(key, ANY, ANY)
         self._path = storage.relative(path)
         self._file: NewFile | None = storage.create(path)
         self._crc = 0
@@ -196,36 +196,30 @@ class _Stretch:
         self._compare(crc)
 
     def section(self) -> Section:
-        most = min(self._file.length, _HEAD.size + (1 << 16))
-        data = self._storage.read(self._file.path, self._file.offset, most)
-        return self._parse_head(data)[0]
+        return self._head(self._read)[0]
 
     def messages(self, key: str | None) -> Iterator[bytes]:
-        if self._file.length <= _CHUNK:
-            chunks = list(self._chunks())
-            self._compare(zlib.crc32(b"".join(chunks)))
+        length = self._file.length
+        if length <= _CHUNK:
+            whole = self._read(0, length)
+            self._compare(zlib.crc32(whole))
+            read = _from(whole)
         else:
             self.check()
-            chunks = []
-        section, data = self._parse_head(b"".join(chunks) if chunks else self._first_chunk())
+            read = self._read
+        section, at = self._head(read)
         if key is not None and section.key != key:
             raise TornFile(f"{self._name} holds messages of {section.key!r}, not of {key!r}")
-        if chunks:
-            yield from self._split(data, whole=True)
-            return
-        rest = data
-        at = min(_CHUNK, self._file.length)
-        while True:
-            last = at >= self._file.length
+        rest = b""
+        while at < length:
+            more = read(at, min(_CHUNK, length - at))
+            at += len(more)
+            rest += more
             consumed = 0
-            for message in self._split(rest, whole=last):
+            for message in self._split(rest, whole=at == length):
                 consumed += _LENGTH.size + len(message)
                 yield message
-            if last:
-                return
-            more = self._read(at, min(_CHUNK, self._file.length - at))
-            rest = rest[consumed:] + more
-            at += len(more)
+            rest = rest[consumed:]
 
     def _split(self, data: bytes, *, whole: bool) -> Iterator[bytes]:
         """The messages at the beginning of the data; `whole`: which ends with the last of them."""
@@ -239,18 +233,17 @@ class _Stretch:
         if whole and at != end:
             raise TornFile(f"{self._name} ends in the middle of a message")
 
-    def _parse_head(self, data: bytes) -> tuple[Section, bytes]:
-        if len(data) < _HEAD.size or not data.startswith(_MAGIC):
-            raise TornFile(f"{self._name} holds no state: it begins {data[:8].hex() or 'nowhere'}")
-        _, length, first, last = _HEAD.unpack_from(data)
-        until = _HEAD.size + length
-        if until > len(data):
-            raise TornFile(f"{self._name} ends in its head")
-        key = data[_HEAD.size : until].decode(errors="replace")
-        return Section(key, first, last), data[until:]
-
-    def _first_chunk(self) -> bytes:
-        return self._read(0, min(_CHUNK, self._file.length))
+    def _head(self, read: Callable[[int, int], bytes]) -> tuple[Section, int]:
+        """The head, and where the messages begin."""
+        if self._file.length < _HEAD.size:
+            raise TornFile(f"{self._name} is too short to hold state")
+        head = read(0, _HEAD.size)
+        magic, length, first, last = _HEAD.unpack(head)
+        begin = _HEAD.size + length
+        if magic != _MAGIC or begin > self._file.length:
+            raise TornFile(f"{self._name} holds no state: it begins {head[:8].hex()}")
+        key = read(_HEAD.size, length).decode(errors="replace")
+        return Section(key, first, last), begin
 
     def _chunks(self) -> Iterator[bytes]:
         for at in range(0, self._file.length, _CHUNK):
@@ -277,6 +270,10 @@ class _Stretch:
         return f"{self._storage.absolute(self._file.path)}[{begin}:{begin + self._file.length}]"
 
 
-def _head(key: str, first: int, last: int) -> bytes:
+def _head_of(key: str, first: int, last: int) -> bytes:
     name = key.encode()
     return _HEAD.pack(_MAGIC, len(name), first, last) + name
+
+
+def _from(data: bytes) -> Callable[[int, int], bytes]:
+    return lambda at, length: data[at : at + length]

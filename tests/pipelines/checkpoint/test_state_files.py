@@ -1,0 +1,164 @@
+"""Files of state: what is read is what was written, or an error; what a cut has named stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.checkpoint import state_files
+from tailrace.pipelines.checkpoint.deltas import Deltas
+from tailrace.pipelines.checkpoint.errors import CheckpointError, MissingFile, StorageError, TornFile
+from tailrace.pipelines.checkpoint.state_files import (
+    GrowingFile,
+    Section,
+    Sections,
+    check,
+    in_flight_key,
+    in_flight_message,
+    read_in_flight,
+    read_messages,
+    read_section,
+)
+from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.schemas.types import StateFile
+
+MESSAGES = st.lists(st.binary(max_size=30), max_size=6)
+
+
+@pytest.fixture(scope="module", params=[16, 8 << 20])
+def chunk(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Stretches are read at once, or in chunks that are smaller than messages."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state_files, "_CHUNK", request.param)
+        yield
+
+
+def messages_of(storage: Storage, files: tuple[StateFile, ...], key: str) -> list[bytes]:
+    return [message for file in files for message in read_messages(storage, file, key)]
+
+
+@given(sections=st.lists(st.tuples(st.text(max_size=8), MESSAGES, st.integers(0, 3)), max_size=5))
+def test_each_section_has_its_messages(
+    fresh: Callable[[], Storage], chunk: None, sections: list[tuple[str, list[bytes], int]]
+) -> None:
+    storage = fresh()
+    with Sections(storage, "shared/full") as file:
+        written = [file.add(key, iter(messages), first, first + 1) for key, messages, first in sections]
+    for stretch, (key, messages, first) in zip(written, sections, strict=True):
+        assert list(read_messages(storage, stretch, key)) == messages
+        assert read_section(storage, stretch) == Section(key, first, first + 1)
+        check(storage, stretch)
+    assert sum(stretch.length for stretch in written) == storage.sizes("shared")["full"] == file.length
+
+
+@given(cuts=st.lists(MESSAGES, max_size=6))
+def test_each_cut_holds_all_that_came_before_it_and_nothing_after(
+    fresh: Callable[[], Storage], chunk: None, cuts: list[list[bytes]]
+) -> None:
+    storage = fresh()
+    deltas = Deltas(storage, "shared", "vertex-0", "operator")
+    taken = []
+    messages: list[bytes] = []
+    for new in cuts:
+        deltas.append(new)
+        messages += new
+        taken.append((list(messages), deltas.cut()))
+    deltas.close()
+    for expected, files in taken:
+        assert messages_of(storage, files, "operator") == expected
+    if taken and not messages:
+        assert taken[-1][1] == ()
+        assert storage.sizes("shared") == {}
+    assert deltas.length == sum(map(len, messages))
+
+
+@given(messages=MESSAGES, data=st.data())
+def test_any_truncation_and_any_other_byte_is_found(
+    fresh: Callable[[], Storage], chunk: None, messages: list[bytes], data: st.DataObject
+) -> None:
+    storage = fresh()
+    with Sections(storage, "f") as file:
+        stretch = file.add("operator", messages)
+    whole = storage.read("f")
+    end = data.draw(st.integers(0, len(whole) - 1))
+    flipped = data.draw(st.integers(0, len(whole) - 1))
+    bit = 1 << data.draw(st.integers(0, 7))
+    for torn in (whole[:end], whole[:flipped] + bytes([whole[flipped] ^ bit]) + whole[flipped + 1 :]):
+        storage.write_atomically("f", torn)
+        for read in (check, lambda *args: list(read_messages(*args))):
+            with pytest.raises(TornFile, match="f"):
+                read(storage, stretch)
+    storage.write_atomically("f", whole + b"what came after the cut")
+    assert list(read_messages(storage, stretch)) == messages
+
+
+def test_nothing_is_given_of_a_stretch_that_is_torn(storage: Storage, chunk: None) -> None:
+    with Sections(storage, "f") as file:
+        stretch = file.add("operator", [b"first" * 10, b"second" * 10])
+    whole = storage.read("f")
+    storage.write_atomically("f", whole[:-1] + b"?")
+    given_out = []
+    with pytest.raises(TornFile, match="checksum"):
+        for message in read_messages(storage, stretch):
+            given_out.append(message)  # noqa: PERF402
+    assert given_out == []
+
+
+def test_who_reads_state_of_another_operator_is_told(storage: Storage) -> None:
+    with Sections(storage, "f") as file:
+        stretch = file.add("operator", [b"1"])
+    with pytest.raises(TornFile, match="holds messages of 'operator', not of 'other'"):
+        list(read_messages(storage, stretch, "other"))
+    storage.delete("f")
+    with pytest.raises(MissingFile, match=r"/f is not there$"):
+        list(read_messages(storage, stretch, "operator"))
+
+
+@given(buffers=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=20)), max_size=5))
+def test_buffers_in_flight_keep_their_senders(
+    fresh: Callable[[], Storage], buffers: list[tuple[int, bytes]]
+) -> None:
+    storage = fresh()
+    key = in_flight_key("operator", 1, 3)
+    with Sections(storage, "chk-1/in-flight") as file:
+        stretch = file.add(key, (in_flight_message(*each) for each in buffers))
+    assert list(read_in_flight(storage, stretch)) == buffers
+    assert read_section(storage, stretch).key == key
+
+
+def test_after_a_write_that_failed_a_file_does_not_grow_and_its_cuts_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tailrace.pipelines.checkpoint import local_files
+
+    storage = Storage.open(str(tmp_path))
+    file = GrowingFile(storage, "f", "operator")
+    file.append([b"1"])
+    cut = file.cut()
+    write_all = local_files.write_all
+
+    def half(descriptor: int, data: bytes) -> None:
+        write_all(descriptor, data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(local_files, "write_all", half)
+    with pytest.raises(StorageError, match="No space left"):
+        file.append([b"22222222"])
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="closed"):
+        file.append([b"3"])
+    assert list(read_messages(storage, cut, "operator")) == [b"1"]
+
+
+def test_attempts_write_to_files_of_their_own(storage: Storage) -> None:
+    chains = [Deltas(storage, "shared", "vertex-0", "operator") for _ in range(3)]
+    cuts = []
+    for number, chain in enumerate(chains):
+        chain.append([b"%d" % number])
+        cuts.append(chain.cut())
+    assert [messages_of(storage, cut, "operator") for cut in cuts] == [[b"0"], [b"1"], [b"2"]]
+    assert issubclass(TornFile, CheckpointError)
