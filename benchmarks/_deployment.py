@@ -7,6 +7,7 @@ for; nothing else is left out. `_processes` is what the two processes run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -59,14 +60,16 @@ class Deployment:
     ) -> None:
         self._members.close()
 
-    def run(self, parallelism: int, *, shared: bool) -> dict[str, Any]:
-        """Submits a job of two vertices; returns when all of its subtasks are RUNNING.
+    def run(
+        self, parallelism: int, *, shared: bool, configuration: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Submits a job of two vertices, with settings of its own; returns when all of its subtasks are RUNNING.
 
         `running_s` from SubmitJob; `slots_s` from the first RequestSlot to the last of `offered` slots; `events` said;
         `master_mib` resident; seconds of CPU of each process.
         """
         before = self.master.cpu_s(), self.workers.cpu_s()
-        result = self.master.ask(submit=parallelism, shared=shared)
+        result = self.master.ask(submit=parallelism, shared=shared, configuration=dict(configuration or {}))
         result["master_cpu_s"] = self.master.cpu_s() - before[0]
         result["workers_cpu_s"] = self.workers.cpu_s() - before[1]
         return result

@@ -16,10 +16,11 @@ import psutil
 from _hearts import Hearts, beating_of
 from _members import say
 from _simulated import HARDWARE, PROFILE, ChannelsExist, Follower, TasksRun, all_to_all
+from msgspec.structs import replace
 
 from tailrace.schemas import client, dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.event import Event, Record
-from tailrace.schemas.types import ExecutionState, Header
+from tailrace.schemas.types import ExecutionState, Header, JobGraph
 from tailrace.services.configuration import Configuration
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.entrypoints import liveness
@@ -170,8 +171,9 @@ def master(bootstrap_servers: str, cluster: str, *, heartbeats: bool) -> None:
                     case {"wait": name, "count": count}:
                         tally.wait(name, count)
                         say(there=count)
-                    case {"submit": parallelism, "shared": shared}:
-                        say(**_submitted(log, tally, parallelism, shared=shared))
+                    case {"submit": parallelism, "shared": shared, "configuration": configuration}:
+                        graph = replace(all_to_all(parallelism, shared=shared), configuration=configuration)
+                        say(**_submitted(log, tally, graph))
                     case _:
                         say(timeouts=tally.timeouts, contradictions=tally.contradictions)
         finally:
@@ -181,9 +183,8 @@ def master(bootstrap_servers: str, cluster: str, *, heartbeats: bool) -> None:
     _run_host(host, shells, stop, beating)
 
 
-def _submitted(log: KafkaEventLog, tally: Tally, parallelism: int, *, shared: bool) -> dict[str, object]:
+def _submitted(log: KafkaEventLog, tally: Tally, graph: JobGraph) -> dict[str, object]:
     begin, running = log.end(), tally.running
-    graph = all_to_all(parallelism, shared=shared)
     body = dispatcher.SubmitJob(job_id=f"job-{begin}", job_graph=graph, entry_point=None, parallelism=None)
     now = time.time_ns() // 1000
     header = Header(event_id="s", time=now, sender="client/bench", sender_epoch=0, recipient=DISPATCHER)

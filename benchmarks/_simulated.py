@@ -1,4 +1,8 @@
-"""The world around the roles, simulated: a graph, topics that exist at once, tasks that run when asked for."""
+"""The world around the roles, simulated: a graph, topics that exist at once, tasks that run when asked for.
+
+Checkpoints of these tasks hold nothing, and barriers take no time: as soon as one task of a job is told of a
+checkpoint, all have acknowledged it. Their metadata is really written.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,31 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.states import EXECUTION_ENDS
 from tailrace.schemas.types import (
     AccumulatorSnapshot,
+    CheckpointMetrics,
     ExecutionState,
     HardwareDescription,
     JobGraph,
     ResourceProfile,
+    SubtaskState,
 )
 from tailrace.services.begun import Begun
-from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
+from tailrace.services.job_master.checkpoints.shell import CheckpointShell
+from tailrace.services.job_master.instructions import (
+    CreateChannels,
+    DeleteChannels,
+    DiscardCheckpoint,
+    FindCheckpoint,
+    RemoveCheckpoints,
+    WriteMetadata,
+)
 from tailrace.services.roles import JOB_MASTER, Instruction, Owed, Say, address
-from tailrace.services.task_executor.instructions import RunTasks, StopTask
+from tailrace.services.task_executor.instructions import (
+    AbortTasks,
+    ConfirmTasks,
+    RunTasks,
+    StopTask,
+    TriggerTasks,
+)
 from tailrace.services.task_executor.state import TaskExecutorState
 
 SLOTS = 100
@@ -67,6 +87,7 @@ class ChannelsExist:
         self._say = say
         self._follow = follow
         self._begun = Begun()
+        self._checkpoints = CheckpointShell(say)
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
@@ -77,12 +98,15 @@ class ChannelsExist:
                     body = job_master.ChannelsCreated(job_id=job_id)
                 case DeleteChannels(job_id=job_id, cause=cause):
                     body = job_master.ChannelsDeleted(job_id=job_id)
+                case WriteMetadata() | DiscardCheckpoint() | FindCheckpoint() | RemoveCheckpoints():
+                    self._checkpoints.obey(role_address, instruction)
+                    continue
                 case _:
                     raise TypeError(f"not simulated: {instruction!r}")
             self._say(role_address, Owed(role_address, body, cause))
 
     def close(self) -> None:
-        pass
+        self._checkpoints.close()
 
 
 class TasksRun:
@@ -92,6 +116,10 @@ class TasksRun:
         self._say = say
         self._follow = follow
         self._begun = Begun()
+        self._running: dict[str, dict[str, str]] = {}
+        """Job -> attempt -> its TaskExecutor."""
+        self._acknowledged: dict[str, int] = {}
+        """Job -> its newest checkpoint."""
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
@@ -99,12 +127,32 @@ class TasksRun:
             match instruction:
                 case RunTasks(job_id=job_id, tasks=tasks):
                     for task in tasks:
+                        self._running.setdefault(job_id, {})[task.execution_attempt_id] = role_address
                         for reached in (ExecutionState.INITIALIZING, ExecutionState.RUNNING):
                             self._report(role_address, job_id, task.execution_attempt_id, reached, task.cause)
                 case StopTask(execution_attempt_id=attempt, job_id=job_id, cause=cause):
+                    self._running.get(job_id, {}).pop(attempt, None)
                     self._report(role_address, job_id, attempt, ExecutionState.CANCELED, cause)
+                case TriggerTasks(job_id=job_id, checkpoint_id=checkpoint_id):
+                    self._acknowledge(job_id, checkpoint_id)
+                case ConfirmTasks() | AbortTasks():
+                    pass
                 case _:
                     raise TypeError(f"not simulated: {instruction!r}")
+
+    def _acknowledge(self, job_id: str, checkpoint_id: int) -> None:
+        if self._acknowledged.get(job_id, 0) >= checkpoint_id:
+            return
+        self._acknowledged[job_id] = checkpoint_id
+        for attempt, role_address in self._running.get(job_id, {}).items():
+            body = job_master.AcknowledgeCheckpoint(
+                job_id=job_id,
+                execution_attempt_id=attempt,
+                checkpoint_id=checkpoint_id,
+                metrics=CheckpointMetrics(),
+                subtask_state=SubtaskState(),
+            )
+            self._say(role_address, Owed(address(JOB_MASTER, job_id), body, None))
 
     def _report(
         self, role_address: str, job_id: str, attempt: str, state: ExecutionState, cause: int
