@@ -24,8 +24,12 @@ class History:
     begun: int = NEVER
     """Where the first task of the generation was submitted."""
     savepoint: str | None = None
+    waits: bool = False
+    """Whether a checkpoint is looked for, or will be when all tasks have ended."""
     restored: dict[str, Any] | None = None
-    """What CheckpointRestored said last."""
+    """What CheckpointRestored said last, when somebody waited for it."""
+    finished: set[tuple[str, int]] = field(default_factory=set)
+    """Subtasks that had finished in it: (vertex, index)."""
     restored_at: int = -1
     lost: int = NEVER
     """Where the progress of an attempt of this generation was lost first."""
@@ -44,7 +48,11 @@ class Restores:
     def see(self, event: Event) -> Iterator[str]:
         match event.name:
             case "job_master.StartJob":
-                self._of(event["job_id"]).savepoint = event.body.get("savepoint_path")
+                history = self._of(event["job_id"])
+                history.savepoint = event.body.get("savepoint_path")
+                history.waits = history.savepoint is not None
+            case "client.JobStatusChanged" if event["status"] == "RESTARTING":
+                self._of(event["job_id"]).waits = True
             case "task_executor.SubmitTask":
                 yield from self._submitted(event)
             case "job_master.UpdateTaskExecutionState":
@@ -100,12 +108,12 @@ class Restores:
         ):
             yield f"{who} begins with {restore}, not with {expected}"
             return
-        if newest is None or restore is None:
-            return
-        if restore["generation"] != newest.generation:
+        if newest is not None and restore is not None and restore["generation"] != newest.generation:
             yield f"{who} begins with {restore}, which was taken in generation {newest.generation}"
-        if event.body.get("finished", False) != (subtask in newest.finished):
-            yield f"{who} is said to have{' not' * (subtask in newest.finished)} finished in {restore['uri']}"
+        if restore is not None and restore == history.restored:
+            had_finished = subtask[1:] in history.finished
+            if event.body.get("finished", False) != had_finished:
+                yield f"{who} is said to have{' not' * had_finished} finished in {restore['uri']}"
 
     def _newest(self, job_id: str, history: History, known: int) -> Checkpoint | None:
         """The newest checkpoint of this generation, or the one that the generation began with."""
@@ -137,24 +145,34 @@ class Restores:
 
     def _restored(self, event: Event) -> Iterator[str]:
         job_id, said, history = event["job_id"], event["checkpoint"], self._of(event["job_id"])
-        history.restored, history.restored_at = said, event.offset
+        if not history.waits or any(each.live for each in self._attempts.of_job(job_id)):
+            return
+        history.waits, history.restored, history.restored_at = False, said, event.offset
+        finished = event.body.get("finished", {})
+        history.finished = {(vertex, each) for vertex, indices in finished.items() for each in indices}
         if said is None:
             return
-        job = self._checkpoints.jobs.get(job_id)
+        yield from self._not_newest(event, said)
         if said["generation"] < 0:
             if history.savepoint is None:
                 yield f"{job_id} begins with {said['uri']}, which nobody asked for"
             return
+        job = self._checkpoints.jobs.get(job_id)
         checkpoint = None if job is None else job.checkpoints.get(said["checkpoint_id"])
-        if job is None or checkpoint is None or checkpoint.uri != said["uri"]:
+        if checkpoint is None or checkpoint.uri != said["uri"]:
             yield f"{job_id} goes back to {said}, which is no checkpoint of its own"
             return
         if not checkpoint.there(event.offset):
             yield f"{job_id} goes back to checkpoint {said['checkpoint_id']}, which is not there"
-        for each in job.checkpoints.values():
-            newer = each.checkpoint_id > checkpoint.checkpoint_id and each.there(event.offset)
-            if newer and not each.savepoint and each.uri not in event["passed_over"]:
-                yield f"{job_id} goes back to {said['checkpoint_id']}, though {each.checkpoint_id} is newer"
+        if {each[1:] for each in checkpoint.finished} != history.finished:
+            yield f"{job_id} goes back to {said}, but in it had finished {sorted(checkpoint.finished)}"
+
+    def _not_newest(self, event: Event, said: dict[str, Any]) -> Iterator[str]:
+        job = self._checkpoints.jobs.get(event["job_id"])
+        for each in () if job is None else job.kept.values():
+            newer = said["generation"] < 0 or each.checkpoint_id > said["checkpoint_id"]
+            if newer and each.uri not in event["passed_over"]:
+                yield f"{event['job_id']} goes back to {said['uri']}, though {each.checkpoint_id} is newer"
 
     def _discarded(self, event: Event) -> Iterator[str]:
         history = self._of(event["job_id"])

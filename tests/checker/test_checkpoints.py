@@ -105,6 +105,7 @@ def test_a_task_goes_on_with_the_newest_checkpoint_that_its_job_master_had_read_
 def test_a_job_is_rolled_back() -> None:
     talk = two_checkpoints()
     talk.fail("a0", progress_lost=True)
+    talk.status("RESTARTING")
     talk.report("b0", "CANCELED", "te-1")
     talk.roll_back(2, 1, 1)
     talk.checkpoint(3, "a1", "b1", generation=1)
@@ -119,6 +120,7 @@ def test_a_job_is_rolled_back_to_an_older_one_where_the_newest_is_torn() -> None
     talk.checkpoint(1)
     talk.checkpoint(2)
     talk.fail("a0", progress_lost=True)
+    talk.status("RESTARTING")
     talk.report("b0", "CANCELED", "te-1")
     talk.restored(1, **{uri(2): "it is torn"})
     talk.run("a1", "v", 1, generation=1, restore=with_which(1))
@@ -136,6 +138,13 @@ def test_a_job_begins_with_a_savepoint() -> None:
     talk.run("a1", "v", 1, restore=with_which(7, -1))
     talk.checkpoint(1, "a1", "b0")
     assert said(talk) == []
+
+
+def all_end(talk: CheckpointTalk) -> None:
+    """The job goes back to a checkpoint."""
+    talk.fail("a0", progress_lost=True)
+    talk.status("RESTARTING")
+    talk.report("b0", "CANCELED", "te-1")
 
 
 def an_id_is_used_twice(talk: CheckpointTalk) -> None:
@@ -273,12 +282,12 @@ def a_task_goes_on_though_its_progress_is_lost(talk: CheckpointTalk) -> None:
 
 def generations_run_beside_each_other(talk: CheckpointTalk) -> None:
     talk.fail("a0", progress_lost=True)
-    talk.restored(2)
     talk.run("a1", "v", 1, generation=1, restore=with_which(2))
 
 
 def an_older_generation_begins_again(talk: CheckpointTalk) -> None:
     talk.fail("a0", progress_lost=True)
+    talk.status("RESTARTING")
     talk.report("b0", "CANCELED", "te-1")
     talk.roll_back(2, 1, 1)
     talk.fail("a1")
@@ -287,6 +296,7 @@ def an_older_generation_begins_again(talk: CheckpointTalk) -> None:
 
 def a_generation_begins_with_nothing_restored(talk: CheckpointTalk) -> None:
     talk.fail("a0", progress_lost=True)
+    talk.status("RESTARTING")
     talk.report("b0", "CANCELED", "te-1")
     talk.run("a1", "v", 1, generation=1, restore=with_which(2))
     talk.run("b1", "w", 1, generation=1, restore=with_which(2))
@@ -294,18 +304,32 @@ def a_generation_begins_with_nothing_restored(talk: CheckpointTalk) -> None:
 
 def a_job_goes_back_further_than_it_must(talk: CheckpointTalk) -> None:
     talk.checkpoint(3)
+    all_end(talk)
     talk.restored(2)
 
 
+def a_job_goes_back_to_what_had_finished(talk: CheckpointTalk) -> None:
+    talk.report("a0", "FINISHED", "te-1")
+    talk.trigger(3, ["b0"], finished=["a0"])
+    talk.acknowledge(3, "b0")
+    talk.complete(3)
+    talk.fail("b0", progress_lost=True)
+    talk.status("RESTARTING")
+    talk.restored(3)
+
+
 def a_job_goes_back_to_what_is_gone(talk: CheckpointTalk) -> None:
+    all_end(talk)
     talk.restored(1, **{uri(2): "torn"})
 
 
 def a_job_goes_back_to_what_never_was(talk: CheckpointTalk) -> None:
+    all_end(talk)
     talk.restored(9)
 
 
 def a_job_begins_with_a_savepoint_that_nobody_named(talk: CheckpointTalk) -> None:
+    all_end(talk)
     talk.restored(9, -1)
 
 
@@ -348,6 +372,7 @@ BAD: dict[Callable[[CheckpointTalk], None], str] = {
     an_older_generation_begins_again: "after generation 1 has begun",
     a_generation_begins_with_nothing_restored: "no checkpoint was restored",
     a_job_goes_back_further_than_it_must: "though 3 is newer",
+    a_job_goes_back_to_what_had_finished: "but in it had finished",
     a_job_goes_back_to_what_is_gone: "which is not there",
     a_job_goes_back_to_what_never_was: "no checkpoint of its own",
     a_job_begins_with_a_savepoint_that_nobody_named: "which nobody asked for",
