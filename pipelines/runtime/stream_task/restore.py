@@ -12,7 +12,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from ...checkpoint.errors import CheckpointError
+from ...checkpoint.errors import CheckpointError, StorageError
 from ...checkpoint.redistribution import Piece
 from ...checkpoint.state_files import read_messages
 from ...checkpoint.storage import Storage
@@ -33,7 +33,7 @@ def restored_state(
 
     `operators`: by operator id, what is to be taken of each old subtask. What the subtask's own predecessor wrote comes
     as it is; else each origin is named before its messages (state/stateful.py). Raises ProgressLost where a file is
-    missing or torn, or storage cannot be reached.
+    missing or torn, TaskError where storage cannot be reached.
     """
     for operator_id, pieces in operators.items():
         key = operator_id.encode()
@@ -46,6 +46,8 @@ def restored_state(
                 try:
                     for message in read_messages(storage, file, operator_id):
                         yield key, message
+                except StorageError as error:
+                    raise TaskError(f"state cannot be restored: {error}") from error
                 except CheckpointError as error:
                     raise ProgressLost(f"state cannot be restored: {error}") from error
         if moved:

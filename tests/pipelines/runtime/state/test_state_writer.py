@@ -1,0 +1,317 @@
+"""State in storage: what a cut names gives the state at the cut, whatever was written how before."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pipelines.runtime.state.programs import ALL, backend, programs
+
+from tailrace.pipelines.checkpoint.layout import base_of
+from tailrace.pipelines.checkpoint.redistribution import Piece
+from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask
+from tailrace.pipelines.runtime.accumulators import Accumulators
+from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.state.stateful import ORIGIN_KEY, read_origin
+from tailrace.pipelines.runtime.stream_task import state_writer
+from tailrace.pipelines.runtime.stream_task.forked import Child, Work
+from tailrace.pipelines.runtime.stream_task.restore import restored_state
+from tailrace.pipelines.runtime.stream_task.state_writer import Cut, StateWriter
+from tailrace.schemas.types import CheckpointOptions, OperatorState, SnapshotType
+
+GROUPS = 8
+OPERATOR = "0123456789abcdef" * 2
+
+
+class Held:
+    """A fork whose work is done at once, and known when it is let go."""
+
+    def __init__(self, work: Work) -> None:
+        self.result: Future[bytes] = Future()
+        self._done = work(lambda: None)
+
+    def let_go(self) -> None:
+        self.result.set_result(self._done)
+
+    def fail(self) -> None:
+        self.result.set_exception(TaskError("it hung"))
+
+    def kill(self) -> None: ...
+
+
+class Forks:
+    """All that are under way; with `prompt`, none is."""
+
+    def __init__(self, *, prompt: bool = False) -> None:
+        self.held: list[Held] = []
+        self.made = 0
+        self._prompt = prompt
+
+    def __call__(self, work: Work) -> Held:
+        fork = Held(work)
+        self.made += 1
+        if self._prompt:
+            fork.let_go()
+        else:
+            self.held.append(fork)
+        return fork
+
+    def end(self, *, failing: bool = False) -> None:
+        for each in self.held:
+            each.fail() if failing else each.let_go()
+        self.held.clear()
+
+
+class Task:
+    """An attempt of a subtask with one keyed operator and accumulators."""
+
+    def __init__(self, base: str, fork: Any = Child, *, incremental: bool = True) -> None:
+        self.base = base
+        self.operator = backend(GROUPS)
+        self.accumulators = Accumulators()
+        self.writer = StateWriter(
+            {OPERATOR: self.operator, "accumulators": self.accumulators},
+            range(GROUPS),
+            incremental=incremental,
+            name=f"subtask-{uuid.uuid4().hex[:8]}",
+            fork=fork,
+        )
+
+    def commit(self) -> None:
+        for message in self.operator.take_changes():
+            self.writer.add(OPERATOR.encode(), message)
+        if (counted := self.accumulators.take_changes()) is not None:
+            self.writer.add(b"accumulators", counted)
+
+    def options(self, number: int, *, savepoint: bool = False, full: bool = False) -> CheckpointOptions:
+        return CheckpointOptions(
+            snapshot_type=SnapshotType.SAVEPOINT if savepoint else SnapshotType.CHECKPOINT,
+            directory=f"{self.base}/savepoint-{number}" if savepoint else f"{self.base}/job/chk-{number}",
+            shared=f"{self.base}/job/shared",
+            full=full,
+        )
+
+    def cut(self, number: int, **how: bool) -> tuple[Cut, CheckpointOptions, dict[str, Any]]:
+        self.commit()
+        options = self.options(number, **how)
+        return self.writer.cut(options), options, self.state()
+
+    def state(self) -> dict[str, Any]:
+        return {**self.operator.snapshot(), "~accumulators": self.accumulators.committed()}
+
+    def restore(self, options: CheckpointOptions, operators: Mapping[str, OperatorState]) -> None:
+        owners = {OPERATOR.encode(): self.operator, b"accumulators": self.accumulators}
+        pieces = {key: (Piece(0, 1, GROUPS, state),) for key, state in operators.items()}
+        for key, message in restored_state(Storage(base_of(options.directory)), pieces, 0, 1):
+            owners[key].restore(message)
+
+
+@pytest.fixture(params=["file", "memory"])
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "file":
+        yield str(tmp_path)
+        return
+    base = f"memory://{uuid.uuid4().hex}"
+    yield base
+    fsspec.filesystem("memory").rm(base.removeprefix("memory:/"), recursive=True)
+
+
+def check(base: str, cut: Cut, options: CheckpointOptions, state: dict[str, Any]) -> None:
+    restored = Task(base)
+    restored.restore(options, cut.finish())
+    assert restored.state() == state
+
+
+@pytest.mark.parametrize("incremental", [True, False])
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_every_cut_gives_the_state_as_it_was(
+    incremental: bool, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Cuts come before and after FULL files are ready, of the chain and by themselves; attempts go on from each."""
+    local = data.draw(st.booleans())
+    base = str(tmp_path_factory.mktemp("state")) if local else f"memory://{uuid.uuid4().hex}"
+    forks = Forks()
+    task = Task(base, forks, incremental=incremental)
+    if data.draw(st.booleans()):
+        task.writer.continue_from({})
+    cuts = []
+    for number in range(1, data.draw(st.integers(1, 6)) + 1):
+        for step in data.draw(programs(ALL)):
+            if step is None:
+                task.commit()
+            else:
+                step(task.operator)
+        task.accumulators.counter("n").inc(data.draw(st.integers(0, 2)))
+        how = data.draw(st.sampled_from([{}, {}, {}, {"full": True}, {"savepoint": True}]))
+        cut, options, state = task.cut(number, **how)
+        cuts.append((cut, options, state))
+        if data.draw(st.booleans()):
+            forks.end()
+        if data.draw(st.integers(0, 3)) == 0:
+            forks.end()
+            operators = cut.finish()
+            task.writer.close()
+            task = Task(base, forks, incremental=incremental)
+            task.restore(options, operators)
+            if not how.get("savepoint"):
+                task.writer.continue_from(operators)
+    forks.end()
+    for cut, options, state in cuts:
+        check(base, cut, options, state)
+    task.writer.close()
+
+
+def test_only_changes_are_written_from_cut_to_cut(base: str) -> None:
+    forks = Forks(prompt=True)
+    task = Task(base, forks)
+    task.writer.continue_from({})
+    for number in range(1000):
+        task.operator.timer_table("timers").register(f"key {number}", number)
+    first, options, state = task.cut(1)
+    first.finish()
+    task.operator.timer_table("timers").register("another", 1)
+    second, later, grown = task.cut(2)
+    second.finish()
+    assert forks.made == 0
+    assert 0 < second.bytes_written < first.bytes_written / 10
+    check(base, first, options, state)
+    check(base, second, later, grown)
+
+
+def test_a_full_file_takes_the_place_of_a_long_chain(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_writer, "LEAST_CHAIN", 1000)
+    forks = Forks()
+    task = Task(base, forks)
+    task.writer.continue_from({})
+    timers = task.operator.timer_table("timers")
+
+    def turn(number: int) -> tuple[Cut, CheckpointOptions, dict[str, Any]]:
+        for i in range(100):
+            timers.register(f"key {i}", number)
+            timers.delete(f"key {i}", number - 1)
+        return task.cut(number)
+
+    cuts = [turn(1), turn(2)]
+    assert forks.made == 1, "it is under way; the changes are named, and go on"
+    names = {file.path for file in cuts[1][0].finish()[OPERATOR].files}
+    assert not any(name.endswith(".full") for name in names)
+    forks.end(failing=True)
+    cuts += [turn(3), turn(4)]
+    assert forks.made == 2, "and it is tried again, later"
+    forks.end()
+    cuts.append(turn(5))
+    files = cuts[-1][0].finish()[OPERATOR].files
+    assert files[0].path.endswith(".full")
+    assert not names & {file.path for file in files}
+    for each in cuts:
+        check(base, *each)
+
+
+def test_without_intervals_nothing_is_written_between_checkpoints(tmp_path: Path) -> None:
+    task = Task(str(tmp_path), Forks(prompt=True), incremental=False)
+    task.operator.timer_table("timers").register("a", 1)
+    task.commit()
+    assert not list(tmp_path.rglob("*"))
+    cut, options, state = task.cut(1)
+    check(str(tmp_path), cut, options, state)
+    assert {path.parent.name for path in tmp_path.rglob("*") if path.is_file()} == {"chk-1"}
+
+
+def test_a_savepoint_holds_all_that_it_needs(tmp_path: Path) -> None:
+    task = Task(str(tmp_path), Forks(prompt=True))
+    task.writer.continue_from({})
+    task.operator.timer_table("timers").register("a", 1)
+    task.cut(1)[0].finish()
+    task.operator.timer_table("timers").register("b", 2)
+    cut, options, state = task.cut(2, savepoint=True)
+    for file in cut.finish()[OPERATOR].files:
+        assert Path(options.directory, file.path).is_file()
+    (tmp_path / "savepoint-2").rename(tmp_path / "elsewhere")
+    moved = task.options(2, savepoint=True)
+    restored = Task(str(tmp_path))
+    restored.restore(CheckpointOptions(
+        snapshot_type=SnapshotType.SAVEPOINT, directory=str(tmp_path / "elsewhere"), shared=moved.shared
+    ), cut.finish())  # fmt: skip
+    assert restored.state() == state
+
+
+def test_what_a_predecessor_still_writes_is_not_named(tmp_path: Path) -> None:
+    first = Task(str(tmp_path))
+    first.writer.continue_from({})
+    first.operator.timer_table("timers").register("a", 1)
+    cut, options, _ = first.cut(1)
+    operators = cut.finish()
+    second = Task(str(tmp_path))
+    second.restore(options, operators)
+    second.writer.continue_from(operators)
+    first.operator.timer_table("timers").register("zombie", 1)
+    first.cut(2)[0].finish()
+    second.operator.timer_table("timers").register("b", 2)
+    check(str(tmp_path), *second.cut(2))
+
+
+def test_a_cut_that_cannot_be_written_is_no_cut_and_the_next_one_is_whole(tmp_path: Path) -> None:
+    forks = Forks(prompt=True)
+    task = Task(str(tmp_path), forks)
+    task.writer.continue_from({})
+    task.operator.timer_table("timers").register("a", 1)
+    (tmp_path / "job").write_text("in the way")
+    cut, _, _ = task.cut(1)
+    with pytest.raises(TaskError, match=r"state could not be written: .*job"):
+        cut.finish()
+    (tmp_path / "job").unlink()
+    task.operator.timer_table("timers").register("b", 2)
+    check(str(tmp_path), *task.cut(2))
+    assert forks.made == 1
+
+
+@pytest.mark.parametrize("harm", ["missing", "torn"])
+def test_state_that_is_missing_or_torn_is_lost_progress(tmp_path: Path, harm: str) -> None:
+    task = Task(str(tmp_path), Forks(prompt=True))
+    task.operator.timer_table("timers").register("a", 1)
+    cut, options, _ = task.cut(1)
+    operators = cut.finish()
+    (path,) = (path for path in tmp_path.rglob("*.full"))
+    if harm == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ProgressLost, match=path.name):
+        Task(str(tmp_path)).restore(options, operators)
+
+
+@given(before=st.integers(1, 4), after=st.integers(1, 4))
+@settings(max_examples=16, deadline=None)
+def test_files_move_by_key_groups(before: int, after: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    base = str(tmp_path_factory.mktemp("state"))
+    options = CheckpointOptions(snapshot_type=SnapshotType.SAVEPOINT, directory=base, shared=f"{base}/shared")
+    pieces, keys = [], [f"key {i}" for i in range(40)]
+    for subtask in range(before):
+        own = key_groups_of_subtask(subtask, GROUPS, before)
+        operator = backend(GROUPS, own)
+        for key in keys:
+            if key_group_of(key, GROUPS) in own:
+                operator.timer_table("timers").register(key, 1)
+        operator.take_changes()
+        forks = Forks(prompt=True)
+        writer = StateWriter({OPERATOR: operator}, own, incremental=False, name=f"s{subtask}", fork=forks)
+        pieces.append(Piece(subtask, before, GROUPS, writer.cut(options).finish()[OPERATOR]))
+    found = []
+    for subtask in range(after):
+        taken = backend(GROUPS, key_groups_of_subtask(subtask, GROUPS, after))
+        for key, message in restored_state(Storage(base), {OPERATOR: pieces}, subtask, after):
+            if key == ORIGIN_KEY:
+                taken.restore_from(read_origin(message)[1])
+            else:
+                taken.restore(message)
+        found += [key for _, key in taken.timer_table("timers").snapshot()]
+    assert sorted(found) == sorted(keys)
