@@ -16,11 +16,13 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Record
 from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
 from tailrace.schemas.types import (
+    CheckpointMetrics,
     ExecutionState,
     HardwareDescription,
     Header,
     JobGraph,
     ResourceProfile,
+    SubtaskState,
 )
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.dispatcher.role import BuildJobGraph
@@ -31,8 +33,16 @@ from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.roles import Instruction, Owed, kind_of, seal
 from tailrace.services.task_executor import TaskExecutor
-from tailrace.services.task_executor.instructions import RunTasks, StopTask
+from tailrace.services.task_executor.instructions import (
+    AbortTasks,
+    ConfirmTasks,
+    RunTasks,
+    StopTask,
+    TriggerTasks,
+)
 from tailrace.services.task_executor.state import Task
+
+from .simulation_storage import OF_CHECKPOINTS, Part, SimulatedStorage, cause_of, part_name
 
 SECOND = 1_000_000
 HARDWARE = HardwareDescription(cpu_cores=2, physical_memory=8 << 30, jvm_heap=512 << 20, managed_memory=0)
@@ -65,6 +75,11 @@ class Cluster:
     configuration: dict[str, str] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
     """Addresses of TaskExecutors whose processes have ended."""
+    storage: SimulatedStorage = field(default_factory=SimulatedStorage)
+    answers: bool = True
+    """Whether tasks acknowledge checkpoints by themselves, all as soon as one is told."""
+    stops: set[tuple[str, int]] = field(default_factory=set)
+    """Savepoints that their jobs end with: (job, checkpoint)."""
 
     def __post_init__(self) -> None:
         self.replica = new_replica()
@@ -122,10 +137,16 @@ class Cluster:
         )
         self.say("resource_manager", "resource_manager", body)
 
-    def submit(self, job_id: str, job_graph: JobGraph | None = None, client: str = "client/test") -> int:
+    def submit(
+        self,
+        job_id: str,
+        job_graph: JobGraph | None = None,
+        client: str = "client/test",
+        savepoint_path: str | None = None,
+    ) -> int:
         """A client's SubmitJob, admitted."""
         body = dispatcher.SubmitJob(
-            job_id=job_id, job_graph=job_graph or graph(), entry_point=None, parallelism=None
+            job_id=job_id, job_graph=job_graph or graph(), savepoint_path=savepoint_path
         )
         return self.say(client, "dispatcher", body)
 
@@ -215,8 +236,41 @@ class Cluster:
             case StopWorkerProcess(resource_id=resource_id):
                 self.kill(resource_id)
                 self.lose(resource_id, "it was stopped")
+            case TriggerTasks():
+                self._take_checkpoint(instruction)
+            case ConfirmTasks(job_id=job_id, checkpoint_id=checkpoint_id, attempts=attempts):
+                for attempt in attempts if (job_id, checkpoint_id) in self.stops else ():
+                    self.report(role_address, attempt, ExecutionState.FINISHED)
+            case AbortTasks():
+                pass
+            case _ if isinstance(instruction, OF_CHECKPOINTS):
+                self.say(
+                    role_address, role_address, self.storage.obey(instruction), cause=cause_of(instruction)
+                )
             case _:
                 raise AssertionError(f"the simulation does not know {instruction}")
+
+    def _take_checkpoint(self, told: TriggerTasks) -> None:
+        if told.options.stops:
+            self.stops.add((told.job_id, told.checkpoint_id))
+        for role_address, state in list(self.replica.states.items()):
+            if kind_of(role_address) != "task_executor" or not self.answers:
+                continue
+            tasks = sorted(state.tasks.values(), key=lambda task: task.cause)
+            for task in tasks:
+                if task.job_id != told.job_id or task.state is not ExecutionState.RUNNING:
+                    continue
+                attempt = task.execution_attempt_id
+                name = part_name(task.vertex_id, task.subtask_index)
+                self.storage.write(told.options.directory, name, Part(attempt, 0))
+                body = job_master.AcknowledgeCheckpoint(
+                    job_id=told.job_id,
+                    execution_attempt_id=attempt,
+                    checkpoint_id=told.checkpoint_id,
+                    metrics=CheckpointMetrics(),
+                    subtask_state=SubtaskState(),
+                )
+                self.say(role_address, f"job_master/{told.job_id}", body)
 
     def report(
         self,
@@ -225,6 +279,8 @@ class Cluster:
         state: ExecutionState,
         failure: str | None = None,
         accumulators: Mapping[str, float] | None = None,
+        *,
+        progress_lost: bool = False,
     ) -> None:
         """A task changes its state."""
         job_id = self.replica.states[role_address].tasks[attempt].job_id
@@ -234,6 +290,7 @@ class Cluster:
             execution_state=state,
             failure=failure,
             accumulators=accumulators or {},
+            progress_lost=progress_lost,
         )
         self.say(role_address, f"job_master/{job_id}", body)
 

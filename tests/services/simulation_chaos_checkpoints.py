@@ -1,0 +1,133 @@
+"""Trouble with checkpoints: who asks for them, what goes wrong in tasks and storage, and jobs that begin with one."""
+
+from __future__ import annotations
+
+import random
+
+from tailrace.schemas import dispatcher, job_master
+from tailrace.schemas.types import ExecutionState, SnapshotType
+from tailrace.services.roles import Owed
+
+from .simulation_checkpoints import Trouble, acknowledgement, strayed
+from .simulation_jobs import any_job
+from .simulation_storage import DIRECTORIES
+from .world import Process, World
+
+CHECKPOINT_TROUBLE = {
+    "ask_for_checkpoint": 2.0,
+    "ask_for_savepoint": 2.0,
+    "stop_with_savepoint": 1.0,
+    "dispose_savepoint": 0.7,
+    "submit_from_savepoint": 1.0,
+    "lose_progress": 1.5,
+    "tear_checkpoint": 0.7,
+    "stray_acknowledgement": 3.0,
+}
+"""As TROUBLE."""
+
+
+class CheckpointChaos:
+    """Steps of Chaos."""
+
+    draw: random.Random
+    world: World
+    job_ids: list[str]
+
+    def draw_trouble(self) -> None:
+        """How often tasks and storage fail by themselves."""
+        draw = self.draw
+        self.world.configuration.update(DIRECTORIES)
+        self.world.barriers.trouble = Trouble(
+            silent=draw.choice((0.0, 0.0, 0.05)),
+            declined=draw.choice((0.0, 0.0, 0.1)),
+            twice=draw.choice((0.0, 0.2)),
+            late=draw.choice((0.0, 0.3, 0.7)),
+            metadata=draw.choice((0.0, 0.0, 0.2)),
+        )
+
+    def no_more_trouble(self) -> None:
+        """Whatever is asked of tasks and storage is done."""
+        self.world.barriers.trouble = Trouble()
+
+    def ask_for_checkpoint(self) -> None:
+        self.world.request(dispatcher.TriggerCheckpoint(job_id=self._any_job()), admitted=self._admitted())
+
+    def ask_for_savepoint(self) -> None:
+        body = dispatcher.TriggerSavepoint(job_id=self._any_job(), directory=self._directory())
+        self.world.request(body, admitted=self._admitted())
+
+    def stop_with_savepoint(self) -> None:
+        drain = self.draw.random() < 0.5
+        body = dispatcher.StopWithSavepoint(job_id=self._any_job(), directory=self._directory(), drain=drain)
+        self.world.request(body, admitted=self._admitted())
+
+    def dispose_savepoint(self) -> None:
+        self.world.request(dispatcher.DisposeSavepoint(path=self._savepoint()), admitted=self._admitted())
+
+    def submit_from_savepoint(self) -> None:
+        """A job that begins with what another has left, or with what is not there."""
+        self.job_ids.append(f"j{len(self.job_ids) + 1}")
+        body = dispatcher.SubmitJob(
+            job_id=self.job_ids[-1], job_graph=any_job(self.draw), savepoint_path=self._savepoint()
+        )
+        self.world.request(body)
+
+    def lose_progress(self) -> None:
+        """What a task was to go on from is gone."""
+        found = [(process, each) for process in self.world.processes() for each in sorted(process.running)]
+        if found:
+            process, attempt = self.draw.choice(found)
+            process.report(attempt, ExecutionState.FAILED, "its changelog is gone", progress_lost=True)
+
+    def tear_checkpoint(self) -> None:
+        """Files of a checkpoint are damaged; nobody notices yet."""
+        storage = self.world.barriers.storage
+        if storage.metadata:
+            storage.torn.add(self.draw.choice(sorted(storage.metadata)))
+
+    def stray_acknowledgement(self) -> None:
+        """A TaskExecutor acknowledges what it should not, or what is long over."""
+        process = self._talker()
+        said = [
+            each.body
+            for each in self.world.log[-300:]
+            if isinstance(each.body, job_master.AcknowledgeCheckpoint | job_master.DeclineCheckpoint)
+        ]
+        attempts = [
+            each.body.execution_attempt_id
+            for each in self.world.log[-300:]
+            if each.body.AVRO_NAME.endswith("SubmitTask")
+        ]
+        if process is None or not attempts:
+            return
+        body = (
+            self.draw.choice(said)
+            if said
+            else acknowledgement((self._any_job(), self.draw.randint(1, 3)), self.draw.choice(attempts))
+        )
+        if self.draw.random() < 0.7:
+            body = strayed(self.draw, body, lambda: self.draw.choice(attempts))
+        if f"job_master/{body.job_id}" in self.world.truth.states:
+            process.mean_to_say(process.leads[0], Owed(f"job_master/{body.job_id}", body, None))
+
+    def _talker(self) -> Process | None:
+        workers = self.world.workers
+        found = [workers[each] for each in sorted(workers) if workers[each].registered]
+        return self.draw.choice(found) if found else None
+
+    def _any_job(self) -> str:
+        return self.draw.choice(self.job_ids)
+
+    def _admitted(self) -> int:
+        return self.draw.choice((1, 1, 1, 2))
+
+    def _directory(self) -> str | None:
+        return self.draw.choice((None, None, "memory://elsewhere"))
+
+    def _savepoint(self) -> str:
+        there = sorted(
+            uri
+            for uri, each in self.world.barriers.storage.metadata.items()
+            if each.checkpoint.snapshot_type is SnapshotType.SAVEPOINT
+        )
+        return self.draw.choice([*there, "memory://savepoints/none"])
