@@ -124,7 +124,7 @@ def write_metadata(metadata: CheckpointMetadata) -> int:
     How many bytes it has.
     """
     body = _encode(metadata)
-    data = _HEAD.pack(_MAGIC, VERSION, len(body), zlib.crc32(body)) + body
+    data = _HEAD.pack(_MAGIC, VERSION, len(body), _checksum(VERSION, body)) + body
     directory = metadata.checkpoint.uri
     Storage.open(directory).write_atomically(METADATA, data)
     return len(data)
@@ -190,6 +190,10 @@ def verify(metadata: CheckpointMetadata, *, checksums: bool = False) -> list[str
     return faults
 
 
+def _checksum(version: int, body: bytes) -> int:
+    return zlib.crc32(body, version)
+
+
 def _wrong_checksums(storage: Storage, files: list[StateFile]) -> Iterator[str]:
     for file in files:
         try:
@@ -201,7 +205,7 @@ def _wrong_checksums(storage: Storage, files: list[StateFile]) -> Iterator[str]:
 
 
 def _parse(path: str, data: bytes) -> CheckpointMetadata:
-    if not data.startswith(_MAGIC[: max(len(data), 1)]):
+    if not _MAGIC.startswith(data[: len(_MAGIC)]):
         raise NoCheckpoint(f"{path} was not written by tailrace: it begins {data[:8].hex()}")
     if len(data) < _HEAD.size:
         raise TornFile(f"{path} is torn: it has {len(data)} bytes")
@@ -215,7 +219,7 @@ def _parse(path: str, data: bytes) -> CheckpointMetadata:
         raise TornFile(
             f"{path} is torn: {length} bytes were written behind its head and {len(body)} are there"
         )
-    if zlib.crc32(body) != crc:
+    if _checksum(version, body) != crc:
         raise TornFile(f"{path} holds other bytes than were written: its checksum differs")
     try:
         return _decode(body)

@@ -101,11 +101,8 @@ def test_nothing_is_given_of_a_stretch_that_is_torn(storage: Storage, chunk: Non
         stretch = file.add("operator", [b"first" * 10, b"second" * 10])
     whole = storage.read("f")
     storage.write_atomically("f", whole[:-1] + b"?")
-    given_out = []
     with pytest.raises(TornFile, match="checksum"):
-        for message in read_messages(storage, stretch):
-            given_out.append(message)  # noqa: PERF402
-    assert given_out == []
+        next(read_messages(storage, stretch))
 
 
 def test_who_reads_state_of_another_operator_is_told(storage: Storage) -> None:

@@ -1,0 +1,189 @@
+"""Who takes what: at any old and new parallelism each piece of state, key group and record goes to one subtask."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from checkpoint_files import metadata_of, pipeline
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.checkpoint.fitting import misfits
+from tailrace.pipelines.checkpoint.metadata import CheckpointMetadata
+from tailrace.pipelines.checkpoint.redistribution import Filter, Restored, restored
+from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask, subtask_of
+from tailrace.schemas.types import (
+    InFlightState,
+    OperatorState,
+    Partitioner,
+    StateFile,
+    SubtaskState,
+)
+
+PARALLELISM = st.integers(1, 9)
+MAX_PARALLELISM = st.integers(9, 40)
+SECTION = 4
+"""Key groups in a section of a full file."""
+
+
+def file(name: str, groups: range | None = None) -> StateFile:
+    first, last = (-1, -1) if groups is None else (groups.start, groups.stop - 1)
+    return StateFile(path=f"shared/{name}", length=1, crc=0, first_key_group=first, last_key_group=last)
+
+
+def checkpoint(
+    sources: int, parallelism: int, max_parallelism: int, partitioner: Partitioner = Partitioner.HASH
+) -> CheckpointMetadata:
+    """Every subtask has state of each of its operators, and records in flight."""
+    graph = pipeline(sources, parallelism, max_parallelism, partitioner)
+    states = {}
+    for i in range(sources):
+        states["source", i] = SubtaskState(
+            operators={
+                "source": OperatorState(inline=b"%d" % i),
+                "accumulators": OperatorState(files=(file(f"counted-{i}"),)),
+            }
+        )
+    for i in range(parallelism):
+        own = key_groups_of_subtask(i, max_parallelism, parallelism)
+        full = [file(f"full-{i}", own[at : at + SECTION]) for at in range(0, len(own), SECTION)]
+        states["reduce", i] = SubtaskState(
+            operators={
+                "reduce": OperatorState(files=(*full, file(f"delta-{i}"))),
+                "sink": OperatorState(files=(file(f"pending-{i}"),)),
+                "accumulators": OperatorState(files=(file(f"counted-{i}"),)),
+            },
+            in_flight=(
+                InFlightState(operator_id="reduce", input=0, partition=i, files=(file(f"flight-{i}"),)),
+            ),
+        )
+    return metadata_of(graph, states)
+
+
+def all_restored(
+    taken: CheckpointMetadata,
+    vertex_id: str,
+    sources: int,
+    parallelism: int,
+    max_parallelism: int,
+    **to: Partitioner,
+) -> list[Restored]:
+    """What each subtask of a vertex takes after the change."""
+    graph = pipeline(sources, parallelism, max_parallelism, **to)
+    assert misfits(taken, graph) == []
+    count = {"source": sources, "reduce": parallelism}[vertex_id]
+    return [restored(taken, graph, vertex_id, i) for i in range(count)]
+
+
+@given(old=PARALLELISM, new=PARALLELISM, max_parallelism=MAX_PARALLELISM)
+def test_each_key_group_is_taken_once_by_the_subtask_that_owns_it(
+    old: int, new: int, max_parallelism: int
+) -> None:
+    taken = all_restored(checkpoint(1, old, max_parallelism), "reduce", 1, new, max_parallelism)
+    seen: Counter[int] = Counter()
+    for subtask, each in enumerate(taken):
+        own = key_groups_of_subtask(subtask, max_parallelism, new)
+        for piece in each.operators["reduce"]:
+            assert (piece.parallelism, piece.max_parallelism) == (old, max_parallelism)
+            theirs = key_groups_of_subtask(piece.subtask_index, max_parallelism, old)
+            groups = (
+                theirs
+                if piece.first_key_group < 0
+                else range(piece.first_key_group, piece.last_key_group + 1)
+            )
+            assert set(groups) <= set(own) & set(theirs)
+            seen.update(groups)
+            read = [f for f in piece.state.files if f.first_key_group >= 0]
+            covered = {g for f in read for g in range(f.first_key_group, f.last_key_group + 1)}
+            assert set(groups) <= covered
+            # Whoever takes a part reads no sections beside it.
+            assert all(set(range(f.first_key_group, f.last_key_group + 1)) & set(groups) for f in read)
+            assert piece.state.files[-1].path == f"shared/delta-{piece.subtask_index}"
+    assert seen == Counter(range(max_parallelism))
+
+
+@given(old=PARALLELISM, new=PARALLELISM)
+def test_each_other_piece_is_taken_once_but_for_sources_that_choose_themselves(old: int, new: int) -> None:
+    taken = checkpoint(old, old, 40)
+    reduced = all_restored(taken, "reduce", new, new, 40)
+    for key in ("sink", "accumulators"):
+        pieces = [
+            (piece.subtask_index, at)
+            for at, each in enumerate(reduced)
+            for piece in each.operators.get(key, ())
+        ]
+        assert sorted(index for index, _ in pieces) == list(range(old))
+        if old == new:
+            assert all(index == at for index, at in pieces)
+        elif key == "sink":
+            assert all(index % new == at for index, at in pieces)
+        else:
+            assert {at for _, at in pieces} == {0}
+    for at, each in enumerate(all_restored(taken, "source", new, new, 40)):
+        seen = [piece.state.inline for piece in each.operators["source"]]
+        assert seen == ([b"%d" % at] if old == new else [b"%d" % i for i in range(old)])
+
+
+@given(
+    old=PARALLELISM,
+    new=PARALLELISM,
+    max_parallelism=MAX_PARALLELISM,
+    keys=st.lists(st.integers(), max_size=20),
+)
+def test_each_record_in_flight_by_key_is_processed_once_where_its_key_is_now(
+    old: int, new: int, max_parallelism: int, keys: list[int]
+) -> None:
+    taken = all_restored(checkpoint(1, old, max_parallelism), "reduce", 1, new, max_parallelism)
+    for key in keys:
+        partition = subtask_of(key, max_parallelism, old)
+        group = key_group_of(key, max_parallelism)
+        takers = [
+            subtask
+            for subtask, each in enumerate(taken)
+            for channel in each.in_flight
+            if channel.partition == partition
+            and (
+                channel.filter is Filter.ALL or group in key_groups_of_subtask(subtask, max_parallelism, new)
+            )
+        ]
+        assert takers == [subtask_of(key, max_parallelism, new)]
+
+
+@pytest.mark.parametrize("partitioner", Partitioner)
+@given(old=PARALLELISM, new=PARALLELISM)
+def test_each_channel_in_flight_is_taken_as_its_edge_distributes_records(
+    partitioner: Partitioner, old: int, new: int
+) -> None:
+    taken = checkpoint(1, old, 40, partitioner)
+    each = [
+        [(channel.partition, channel.filter) for channel in subtask.in_flight]
+        for subtask in all_restored(taken, "reduce", 1, new, 40, partitioner=partitioner)
+    ]
+    if old == new:
+        assert each == [[(i, Filter.ALL)] for i in range(old)]
+        return
+    match partitioner:
+        case Partitioner.HASH:
+            assert {partition for channels in each for partition, _ in channels} == set(range(old))
+        case Partitioner.BROADCAST:
+            assert each == [[(0, Filter.ALL)]] * new
+        case Partitioner.CUSTOM:
+            assert each == [[(i, Filter.PARTITIONER) for i in range(old)]] * new
+        case _:
+            whole = sorted((partition, at) for at, channels in enumerate(each) for partition, _ in channels)
+            assert whole == [(i, i % new) for i in range(old)]
+
+
+def test_a_subtask_that_had_finished_takes_nothing() -> None:
+    graph = pipeline(2, 1)
+    taken = metadata_of(graph, {}, finished=[("source", 1)])
+    assert [restored(taken, graph, "source", i).finished for i in range(2)] == [False, True]
+    assert restored(taken, graph, "source", 1) == Restored({}, (), True)
+
+
+def test_operators_that_the_checkpoint_does_not_know_begin_with_nothing() -> None:
+    graph = pipeline(1, 2)
+    assert restored(metadata_of(graph, {}), graph, "reduce", 0) == Restored({}, (), False)
+    with pytest.raises(ValueError, match="no vertex nothing"):
+        restored(metadata_of(graph, {}), graph, "nothing", 0)
