@@ -45,7 +45,7 @@ from ..graph.stream_graph import ChainingStrategy
 from ..types import RecordType, RecordTypeError, Types
 from .connectors import FileSink, FileSource, Format, Formats, KafkaSink, KafkaSource, StartingOffsets
 from .environment import StreamExecutionEnvironment
-from .executor import JobClient, JobExecutionResult, PipelineExecutor
+from .executor import CheckpointFailedError, JobClient, JobExecutionResult, PipelineExecutor
 from .streams import (
     AllWindowedStream,
     ConnectedStreams,
@@ -67,6 +67,7 @@ from .windows import (
 )
 
 __all__ = [
+    "CheckpointFailedError",
     "AggregateFunction",
     "AllWindowedStream",
     "ChainingStrategy",

@@ -29,6 +29,10 @@ class JobExecutionResult:
     """From acceptance to end; None where the job has not ended, or nobody waited for it."""
 
 
+class CheckpointFailedError(Exception):
+    """A checkpoint or savepoint that was asked for was not completed; the message is the reason."""
+
+
 class JobClient(Protocol):
     """A job that was handed over."""
 
@@ -41,6 +45,26 @@ class JobClient(Protocol):
 
     def cancel(self) -> None:
         """Asks for the job to be cancelled; returns at once."""
+
+    def trigger_checkpoint(self) -> str:
+        """Has a checkpoint taken now and waits for it; the URI of its directory. Raises CheckpointFailedError.
+
+        It belongs to the job, which discards it when there are newer ones.
+        """
+
+    def trigger_savepoint(self, directory: str | None = None) -> str:
+        """Has a savepoint taken and waits for it; the URI of its own directory. Raises CheckpointFailedError.
+
+        It lies below `directory` (a path or URI that the cluster can write to; None: `state.savepoints.dir`), belongs
+        to whoever asked, and stays until it is disposed of.
+        """
+
+    def stop_with_savepoint(self, directory: str | None = None, *, drain: bool = False) -> str:
+        """As `trigger_savepoint`, and the job ends FINISHED with it, nothing being done after it.
+
+        `drain`: time comes to its end before, so that all windows and timers fire (advanceToEndOfEventTime); a job
+        that is to go on from the savepoint should not be drained.
+        """
 
     def result(self) -> JobExecutionResult:
         """Waits until the job has ended. A detached client returns at once."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from . import cluster, config, demo, jobs, log, plan, processes, run, state
+from . import checkpoints, cluster, config, demo, job, jobs, log, plan, processes, run, savepoint, state
 
 app = typer.Typer(
     name="tailrace",
@@ -40,7 +40,12 @@ app.command("taskexecutor")(processes.taskexecutor)
 app.command("run", context_settings={"ignore_unknown_options": True})(run.run)
 app.command("plan", context_settings={"ignore_unknown_options": True})(plan.plan)
 app.command("list")(jobs.list_jobs)
+app.command("show")(job.show)
 app.command("cancel")(jobs.cancel)
+app.command("stop")(checkpoints.stop)
+app.command("checkpoint")(checkpoints.checkpoint)
+app.command("checkpoints")(checkpoints.checkpoints)
+app.add_typer(savepoint.app, name="savepoint")
 app.command("output")(jobs.output)
 app.command("log")(log.log)
 app.command("state")(state.state)

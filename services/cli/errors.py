@@ -22,6 +22,8 @@ class ExitCode(IntEnum):
     """Another jobmanager, or a TaskExecutor of the same resource id, has taken over from this one."""
     WRONG = 7
     """`demo`: what was counted is not what was sent."""
+    SAVEPOINT = 8
+    """A checkpoint or savepoint was not completed, not deleted, or is not whole."""
     INTERNAL = 70
     """A mistake of tailrace itself."""
     INTERRUPTED = 130
@@ -43,7 +45,7 @@ def explained(error: BaseException) -> Failure | None:
     from ...infra.kafka import KafkaUnavailable
     from ...infra.prerequisites import MissingPrerequisite
     from ...pipelines.graph.errors import ProgramError
-    from ..client import JobRejectedError, NoAnswer
+    from ..client import CheckpointFailedError, JobRejectedError, NoAnswer, SavepointKeptError
     from ..configuration import ConfigurationError
     from ..host import Deposed
     from ..log import LogTruncated, LogUnavailable
@@ -60,6 +62,8 @@ def explained(error: BaseException) -> Failure | None:
             return Failure(ExitCode.USAGE, f"{error}; `tailrace config` lists all options")
         case JobRejectedError(job_id=job_id, reason=reason):
             return Failure(ExitCode.JOB, f"job {job_id} was rejected: {reason}")
+        case CheckpointFailedError() | SavepointKeptError():
+            return Failure(ExitCode.SAVEPOINT, str(error))
         case ProgramError():
             return Failure(ExitCode.JOB, str(error))
         case Deposed():

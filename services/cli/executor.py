@@ -13,12 +13,25 @@ ACCEPT_TIMEOUT_S = 30.0
 
 
 class ClusterExecutor:
-    """`failure` is why a job could not be given over, or what kept its end from being seen."""
+    """`failure` is why a job could not be given over, or what kept its end from being seen.
 
-    def __init__(self, client: Client, listener: Listener, *, detached: bool) -> None:
+    `savepoint_path`, a URI: what its jobs begin with; None: what their configuration says.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        listener: Listener,
+        *,
+        detached: bool,
+        savepoint_path: str | None = None,
+        allow_non_restored_state: bool = False,
+    ) -> None:
         self._client = client
         self._listener = listener
         self._detached = detached
+        self._savepoint_path = savepoint_path
+        self._allow_non_restored_state = allow_non_restored_state
         self._jobs: list[SubmittedJob] = []
         self.failure: Exception | None = None
 
@@ -55,7 +68,13 @@ class ClusterExecutor:
     ) -> SubmittedJob:
         conversation = self._client.conversation()
         try:
-            job_id = self._client.submit(what, parallelism, wanted_id)
+            job_id = self._client.submit(
+                what,
+                parallelism,
+                wanted_id,
+                savepoint_path=self._savepoint_path,
+                allow_non_restored_state=self._allow_non_restored_state,
+            )
             conversation.follow(job_id)
             accepted = conversation.accepted_at(job_id, timeout)
         except BaseException:

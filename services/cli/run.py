@@ -9,6 +9,7 @@ import typer
 
 from ..text import printable
 from .errors import ExitCode, Failure
+from .locations import check_savepoint
 from .options import (
     Arguments,
     BootstrapServers,
@@ -24,7 +25,7 @@ from .options import (
     located,
     shipped,
 )
-from .show import result, table, tell
+from .show import amount, result, table, tell
 
 if TYPE_CHECKING:
     from ...schemas.types import PythonFile
@@ -53,6 +54,22 @@ def run(
         str | None,
         typer.Option(help="The job's id, for a module:function. \\[default: its name and a random part]"),
     ] = None,
+    from_savepoint: Annotated[
+        str | None,
+        typer.Option(
+            "--from-savepoint",
+            "-s",
+            metavar="PATH",
+            help="Begin with this savepoint or checkpoint (path or URI).",
+        ),
+    ] = None,
+    allow_non_restored_state: Annotated[
+        bool,
+        typer.Option(
+            "--allow-non-restored-state",
+            help="With -s: leave out state that no operator of the program takes.",
+        ),
+    ] = False,
     output: Output = Format.TEXT,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
@@ -62,6 +79,8 @@ def run(
     """Run a program's job on the cluster, wait for its end, and print what it prints.
 
     -D sets options of the job, which the program may set again (docs/configuration.md).
+
+    -s PATH goes on from a savepoint, also with a changed program or another parallelism (docs/checkpoints.md).
 
     Ctrl-C cancels the job and waits for its end; again: leaves it to the cluster. With -d the program returns at once.
     """
@@ -76,9 +95,21 @@ def run(
     named = ":" in program and not Path(program).exists()
     if job_id is not None and not named:
         raise Failure(ExitCode.USAGE, "--job-id is for a module:function: a program may execute several jobs")
+    if allow_non_restored_state and from_savepoint is None:
+        raise Failure(
+            ExitCode.USAGE, "--allow-non-restored-state is for -s PATH: nothing is restored without it"
+        )
     files = shipped(py_files or [])
-    with Client(located(found), name="run", timeout=10.0) as client:
-        executor = ClusterExecutor(client, Screen(detached, output), detached=detached)
+    found = located(found)
+    savepoint_path = None if from_savepoint is None else check_savepoint(from_savepoint, found.home)
+    with Client(found, name="run", timeout=10.0) as client:
+        executor = ClusterExecutor(
+            client,
+            Screen(detached, output),
+            detached=detached,
+            savepoint_path=savepoint_path,
+            allow_non_restored_state=allow_non_restored_state,
+        )
         try:
             if named:
                 entry_point = EntryPoint(
@@ -148,11 +179,6 @@ def job_as_data(job: Outcome) -> dict[str, object]:
         "duration_ms": None if job.duration is None else round(job.duration.total_seconds() * 1000),
         "accumulators": job.accumulators,
     }
-
-
-def amount(value: float) -> str:
-    """A number for people: whole numbers without a point."""
-    return f"{int(value):,}" if value.is_integer() else f"{value:,}"
 
 
 def _run_file(

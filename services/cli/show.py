@@ -45,6 +45,30 @@ def table(
     Console(file=stream).print(drawn)
 
 
+def amount(value: float) -> str:
+    """A number for people: whole numbers without a point."""
+    return f"{int(value):,}" if value.is_integer() else f"{value:,}"
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value, units = value / 1024, units[1:]
+    return f"{count} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def lasted(microseconds: int) -> str:
+    """A length of time for people."""
+    if microseconds < 1_000_000:
+        return f"{microseconds / 1000:.3g} ms" if microseconds < 999_500 else "1 s"
+    seconds = microseconds / 1e6
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds} s"
+
+
 def clock(microseconds: int | None) -> str:
     """Local date and time; empty where there is none."""
     return "" if microseconds is None else local_time(microseconds, "%Y-%m-%d %H:%M:%S")

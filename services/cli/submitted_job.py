@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from ...pipelines.api.executor import JobExecutionResult
+from ...pipelines.api.executor import CheckpointFailedError, JobExecutionResult
 from ...schemas.client import JobAccepted, JobFinished, JobStatusChanged
 from ...schemas.event import Record
 from ...schemas.states import JOB_ENDS
@@ -30,6 +30,8 @@ from ..client import (
     OutputRecord,
     read_output,
 )
+from ..client import checkpoints as answers
+from .locations import optional_location
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -116,6 +118,26 @@ class SubmittedJob:
         """Asks for the job to be cancelled; returns at once. Raises LogUnavailable."""
         self._client.cancel(self.job_id)
         self._outcome = replace(self._outcome, cancelled=True)
+
+    def trigger_checkpoint(self) -> str:
+        """Waits until it is complete; its directory's URI. Raises CheckpointFailedError, NoAnswer, LogUnavailable."""
+        return self._saved(lambda asker: asker.trigger_checkpoint(self.job_id))
+
+    def trigger_savepoint(self, directory: str | None = None) -> str:
+        """As `trigger_checkpoint`; a relative `directory` is of the program's own working directory."""
+        where = optional_location(directory)
+        return self._saved(lambda asker: asker.trigger_savepoint(self.job_id, where))
+
+    def stop_with_savepoint(self, directory: str | None = None, *, drain: bool = False) -> str:
+        """As `trigger_savepoint`; returns when the savepoint is complete, `result` waits for the job's end."""
+        where = optional_location(directory)
+        return self._saved(lambda asker: asker.stop_with_savepoint(self.job_id, where, drain=drain))
+
+    def _saved(self, what: Callable[[Client], None]) -> str:
+        try:
+            return answers.ask(self._client.configuration, self.job_id, what).uri
+        except answers.CheckpointFailedError as error:
+            raise CheckpointFailedError(str(error)) from error
 
     def accumulators(self) -> dict[str, float]:
         """What the job has counted and committed so far; of a job that has ended, all of it. Raises LogUnavailable.

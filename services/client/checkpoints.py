@@ -13,13 +13,14 @@ import msgspec
 
 from ...schemas import client, job_master
 from ...schemas.event import Record
-from ...schemas.states import EXECUTION_ENDS
-from ...schemas.types import CompletedCheckpoint
+from ...schemas.states import EXECUTION_ENDS, JOB_ENDS
+from ...schemas.types import CompletedCheckpoint, JobStatus
 from ..configuration import Configuration
 from .client import Client
 from .conversation import Conversation, NoAnswer
 
 _ANSWER_TIMEOUT_S = 30.0
+_LOOK_S = 0.2
 
 
 class CheckpointFailedError(Exception):
@@ -54,6 +55,8 @@ class Request:
         """Whether anybody has taken notice of it."""
         self.progress: Progress | None = None
         """Set once the checkpoint was triggered."""
+        self.ended: JobStatus | None = None
+        """How the job has ended, if it was heard to."""
 
     def hear(self, record: Record) -> CompletedCheckpoint | None:
         """The checkpoint, once it is complete. Raises CheckpointFailedError once it has failed."""
@@ -74,6 +77,8 @@ class Request:
             case job_master.UpdateTaskExecutionState(job_id=self._job_id) as update:
                 if update.execution_state in EXECUTION_ENDS:
                     self._done(update.execution_attempt_id)
+            case client.JobStatusChanged(job_id=self._job_id, status=status) if status in JOB_ENDS:
+                self.ended = status
             case client.CheckpointSucceeded(job_id=self._job_id, checkpoint=done) if to_me:
                 return done
             case client.CheckpointFailed(job_id=self._job_id, reason=reason) if to_me:
@@ -82,6 +87,38 @@ class Request:
                 pass
         return None
 
+    def wait(
+        self,
+        conversation: Conversation,
+        *,
+        timeout: float = _ANSWER_TIMEOUT_S,
+        show: Callable[[Progress], None] = lambda _: None,
+    ) -> CompletedCheckpoint:
+        """Waits until the checkpoint is complete; how long that may take is the job's affair.
+
+        The conversation follows the job since before the request. `show` is told now and then who is awaited. Raises
+        CheckpointFailedError, NoAnswer where nobody takes notice within `timeout` seconds, and LogUnavailable.
+        """
+        until = time.monotonic() + timeout
+        while (done := conversation.wait_for(self.hear, _LOOK_S)) is None:
+            if self.progress is not None:
+                show(self.progress)
+            if not self.heard and time.monotonic() > until:
+                raise NoAnswer(
+                    f"a checkpoint of job {self._job_id} was asked for, but no jobmanager answered within "
+                    f"{timeout:g} s: is one running? The next one to start will take it up"
+                )
+        return done
+
+    def wait_for_end(self, conversation: Conversation, timeout: float) -> JobStatus | None:
+        """How the job ends; None where it has not within `timeout` seconds."""
+
+        def answer(record: Record) -> JobStatus | None:
+            self.hear(record)
+            return self.ended
+
+        return self.ended or conversation.wait_for(answer, timeout)
+
     def _done(self, attempt: str) -> None:
         known = self.progress
         if known is not None and attempt in known.waiting_for:
@@ -89,53 +126,15 @@ class Request:
             self.progress = msgspec.structs.replace(known, waiting_for=left)
 
 
-def wait_for_checkpoint(
-    conversation: Conversation,
-    requester: str,
-    job_id: str,
-    *,
-    timeout: float = _ANSWER_TIMEOUT_S,
-    show: Callable[[Progress], None] = lambda _: None,
-) -> CompletedCheckpoint:
-    """Waits until the checkpoint that `requester` has asked for is complete; its duration is the job's affair.
-
-    The conversation follows the job since before the request. `show` is told whenever it is triggered or somebody has
-    acknowledged. Raises CheckpointFailedError, NoAnswer where nobody takes notice within `timeout` seconds, and
-    LogUnavailable.
-    """
-    request, until = Request(job_id, requester), time.monotonic() + timeout
-    shown: Progress | None = None
-    while True:
-        for record in conversation.poll(0.2):
-            done = request.hear(record)
-            if done is not None:
-                return done
-        if request.progress is not None and request.progress is not shown:
-            shown = request.progress
-            show(shown)
-        if not request.heard and time.monotonic() > until:
-            raise NoAnswer(
-                f"a checkpoint of job {job_id} was asked for, but no jobmanager answered within {timeout:g} s: is one "
-                "running? The next one to start will take it up"
-            )
-
-
-def ask(
-    configuration: Configuration,
-    job_id: str,
-    what: Callable[[Client], None],
-    *,
-    timeout: float = _ANSWER_TIMEOUT_S,
-    show: Callable[[Progress], None] = lambda _: None,
-) -> CompletedCheckpoint:
-    """Asks under an address of its own, by one of the Client's methods, and waits. Raises as `wait_for_checkpoint`."""
+def ask(configuration: Configuration, job_id: str, what: Callable[[Client], None]) -> CompletedCheckpoint:
+    """Asks under an address of its own, by one of the Client's methods, and waits. Raises as `Request.wait`."""
     with (
         Client(configuration, name="checkpoint", timeout=10.0) as asker,
         asker.conversation() as conversation,
     ):
         conversation.follow(job_id)
         what(asker)
-        return wait_for_checkpoint(conversation, asker.address, job_id, timeout=timeout, show=show)
+        return Request(job_id, asker.address).wait(conversation)
 
 
 def dispose(configuration: Configuration, path: str, *, timeout: float = 60.0) -> None:

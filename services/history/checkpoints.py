@@ -115,6 +115,28 @@ class CheckpointsView(msgspec.Struct, frozen=True):
     checkpoints: tuple[CheckpointView, ...] = ()
 
 
+class CheckpointsSummary(msgspec.Struct, frozen=True):
+    """A job's checkpoints in a line; `last`: the newest that is complete, without what each subtask did."""
+
+    completed: int = 0
+    failed: int = 0
+    in_progress: int = 0
+    last: CheckpointView | None = None
+    restored: RestoreView | None = None
+
+
+def summary(view: CheckpointsView) -> CheckpointsSummary:
+    """In short."""
+    complete = [each for each in view.checkpoints if each.status is CheckpointStatus.COMPLETED]
+    return CheckpointsSummary(
+        completed=view.completed,
+        failed=view.failed,
+        in_progress=sum(each.status is CheckpointStatus.IN_PROGRESS for each in view.checkpoints),
+        last=replace(complete[-1], subtasks=()) if complete else None,
+        restored=view.restored,
+    )
+
+
 class _Known:
     """A checkpoint while it may still change: `subtasks` by their Executions."""
 

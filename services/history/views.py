@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
-from ...schemas.types import JobStatus
+from ...schemas.types import JobStatus, SnapshotType
 from ..dispatcher.state import DispatcherState
+from ..job_master.exceptions import TaskException
 from ..job_master.job_status import ACTIVE
 from ..job_master.state import JobMasterState
 from ..replica import Replica
 from ..resource_manager.state import ResourceManagerState
 from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
+from .checkpoints import CheckpointsSummary, CheckpointsView, summary
 from .fold import Fold
 from .restarts import RestartView
 
@@ -33,6 +36,9 @@ class JobView(msgspec.Struct, frozen=True):
     """What its tasks have counted in all, once it has ended or was suspended."""
     restarting: RestartView | None
     """Why, where tasks have failed and do not run again yet."""
+    failures: tuple[TaskException, ...] = ()
+    """The last failures of tasks with their stacks, oldest first; of a job that has ended, the last one only."""
+    checkpoints: CheckpointsSummary = CheckpointsSummary()
 
 
 class WorkerView(msgspec.Struct, frozen=True):
@@ -66,9 +72,34 @@ def jobs(fold: Fold) -> list[JobView]:
             missing_slots=len(known.slots.requests) if known.status in ACTIVE else 0,
             accumulators=dict(job.accumulators),
             restarting=fold.failures.restarting(known),
+            failures=_failures(known),
+            checkpoints=summary(checkpoints(fold, job.job_id)),
         )
         views.append(view)
     return sorted(views, key=lambda view: (view.submitted or 0, view.job_id))
+
+
+def _failures(state: JobMasterState) -> tuple[TaskException, ...]:
+    if state.exceptions or state.root_cause is None:
+        return state.exceptions
+    return (state.root_cause,)
+
+
+def checkpoints(fold: Fold, job_id: str) -> CheckpointsView:
+    """The checkpoints and savepoints of a job."""
+    found = fold.checkpoints.of(job_id)
+    master = fold.replica.states.get(address(JOB_MASTER, job_id))
+    if not isinstance(master, JobMasterState) or master.ended is None:
+        return found
+    # What the end of a job removes is not told of one by one.
+    kept = {each.checkpoint_id for each in master.ended.checkpoints}
+    seen = tuple(
+        each
+        if each.snapshot_type is SnapshotType.SAVEPOINT or each.checkpoint_id in kept
+        else replace(each, discarded=True)
+        for each in found.checkpoints
+    )
+    return replace(found, checkpoints=seen)
 
 
 def workers(replica: Replica) -> list[WorkerView]:

@@ -67,6 +67,15 @@ class Client:
 
     def cancel(self) -> None: ...
 
+    def trigger_checkpoint(self) -> str:
+        raise NotImplementedError
+
+    def trigger_savepoint(self, directory: str | None = None) -> str:
+        raise NotImplementedError
+
+    def stop_with_savepoint(self, directory: str | None = None, *, drain: bool = False) -> str:
+        raise NotImplementedError
+
     def result(self) -> JobExecutionResult:
         return JobExecutionResult(self.job_id, JobStatus.FINISHED)
 

@@ -12,7 +12,8 @@ from tailrace.schemas.types import JobStatus
 from tailrace.services.cli import main
 from tailrace.services.cli.errors import ExitCode, Failure
 from tailrace.services.cli.options import Format
-from tailrace.services.cli.run import Screen, amount, exit_code
+from tailrace.services.cli.run import Screen, exit_code
+from tailrace.services.cli.show import amount
 from tailrace.services.cli.submitted_job import Outcome
 
 FINISHED = Outcome("j", "job", JobStatus.FINISHED, over=True)

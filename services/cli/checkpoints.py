@@ -1,0 +1,295 @@
+"""`tailrace checkpoint`, `checkpoints` and `stop`, and `savepoint trigger`: taking checkpoints and looking at them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...schemas.states import JOB_ENDS
+from .errors import ExitCode, Failure
+from .jobs import JobId, find_job
+from .locations import optional_location
+from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from .show import clock, lasted, result, size, table, tell
+
+if TYPE_CHECKING:
+    from ...schemas.types import CompletedCheckpoint, JobStatus
+    from ..client import Client, Progress
+    from ..configuration import Configuration
+    from ..history import Fold
+    from ..history.checkpoints import CheckpointsView, CheckpointView, RestoreView
+    from ..history.views import JobView
+
+_MOST_NAMED = 3
+_STOP_TIMEOUT_S = 120.0
+_SHOW_EVERY_S = 1.0
+_LONGEST_REASON = 160
+
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="DIR",
+        help="Where the savepoint gets a directory of its own (path or URI). \\[default: state.savepoints.dir]",
+    ),
+]
+
+
+def checkpoint(
+    job: JobId,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Take a checkpoint of a job now, and print where it is.
+
+    Until it is complete, who has not acknowledged is told.
+    """
+    asking = _Asking(find_cluster(home, bootstrap_servers, cluster_id), job, "checkpoint")
+    asking.show(asking.ask(lambda client: client.trigger_checkpoint(asking.job.job_id)), output)
+    return ExitCode.OK
+
+
+def trigger(
+    job: JobId,
+    target: Target = None,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Take a savepoint of a job, and print where it is. It stays until it is disposed of.
+
+    Until it is complete, who has not acknowledged is told.
+    """
+    directory = optional_location(target)
+    asking = _Asking(find_cluster(home, bootstrap_servers, cluster_id), job, "savepoint")
+    done = asking.ask(lambda client: client.trigger_savepoint(asking.job.job_id, directory))
+    asking.show(done, output)
+    return ExitCode.OK
+
+
+def stop(
+    job: JobId,
+    target: Target = None,
+    drain: Annotated[
+        bool,
+        typer.Option(
+            "--drain", help="Let all windows and timers fire first; not for a job that is to go on from it."
+        ),
+    ] = False,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """End a job with a savepoint, and print where that is: nothing is done after it, and nothing is lost.
+
+    `tailrace run -s PATH` goes on from there.
+    """
+    directory = optional_location(target)
+    asking = _Asking(find_cluster(home, bootstrap_servers, cluster_id), job, "savepoint")
+    done = asking.ask(
+        lambda client: client.stop_with_savepoint(asking.job.job_id, directory, drain=drain), ends=True
+    )
+    asking.show(done, output)
+    return ExitCode.OK
+
+
+def checkpoints(
+    job: JobId,
+    last: Annotated[int, typer.Option(min=1, metavar="N", help="Only the last N.")] = 20,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """List a job's checkpoints and savepoints, oldest first: under way, completed, failed and why. JSON: one a line."""
+    from ..history import views
+
+    fold, found = _look(find_cluster(home, bootstrap_servers, cluster_id), job)
+    view = views.checkpoints(fold, found.job_id)
+    if output is Format.JSON:
+        import msgspec
+
+        for each in view.checkpoints[-last:]:
+            result(msgspec.json.encode(as_data(each)).decode())
+        return ExitCode.OK
+    table(
+        f"Checkpoints of {found.job_id}",
+        ("ID", "TYPE", "STATUS", "TRIGGERED", "DURATION", "SIZE", "WRITTEN", "SUBTASKS", "WHERE OR WHY"),
+        [row(each, time.time_ns() // 1000) for each in view.checkpoints[-last:]],
+    )
+    tell(in_short(view))
+    return ExitCode.OK
+
+
+def row(each: CheckpointView, now: int) -> tuple[str, ...]:
+    """A checkpoint as a line of a table."""
+    return (
+        str(each.checkpoint_id),
+        each.snapshot_type.value,
+        each.status.value,
+        clock(each.triggered),
+        lasted(max(0, (each.ended or now) - each.triggered)),
+        size(each.size or sum(part.size for part in each.subtasks)),
+        size(each.bytes_written),
+        f"{each.acknowledged}/{len(each.subtasks)}",
+        where_or_why(each),
+    )
+
+
+def where_or_why(each: CheckpointView) -> str:
+    """Where a completed one is, whom one under way waits for, why one failed."""
+    match each.status.value:
+        case "COMPLETED":
+            return "discarded" if each.discarded else each.uri
+        case "IN_PROGRESS":
+            declined = next((part for part in each.subtasks if part.declined), None)
+            if declined is not None:
+                return f"{declined.task} declines: {declined.declined}"
+            return f"waits for {some(each.waiting_for)}" if each.waiting_for else "is written"
+        case _:
+            why = " ".join(f"{each.failure}: {each.reason}".split())
+            if each.failure == "CHECKPOINT_EXPIRED" and each.waiting_for:
+                why = f"{why}; {some(each.waiting_for)} had not acknowledged"
+            return why if len(why) <= _LONGEST_REASON else f"{why[: _LONGEST_REASON - 3]}..."
+
+
+def in_short(view: CheckpointsView) -> str:
+    """How many there were, and what the job began with."""
+    under_way = sum(each.status.value == "IN_PROGRESS" for each in view.checkpoints)
+    told = f"{view.completed} completed, {view.failed} failed, {under_way} in progress"
+    restored = view.restored
+    return told if restored is None else f"{told}; restored {restored_from(restored)}"
+
+
+def restored_from(restored: RestoreView) -> str:
+    """What a job last began with, and which newer checkpoints could not be read."""
+    if restored.failure is not None:
+        return f"nothing at {clock(restored.at)}: {restored.failure}"
+    passed_over = "".join(f"; passed over {uri}: {why}" for uri, why in restored.passed_over.items())
+    return f"from {restored.uri or 'nothing'} at {clock(restored.at)}{passed_over}"
+
+
+def as_data(each: CheckpointView) -> dict[str, Any]:
+    """A checkpoint for JSON, with what follows from it; `duration_ms` of one that has ended."""
+    import msgspec
+
+    data: dict[str, Any] = msgspec.to_builtins(each)
+    ended = each.ended
+    return {
+        **data,
+        "duration_ms": None if ended is None else round((ended - each.triggered) / 1000, 3),
+        "acknowledged": each.acknowledged,
+        "waiting_for": each.waiting_for,
+        "bytes_written": each.bytes_written,
+    }
+
+
+def some(tasks: list[str]) -> str:
+    """The first few by name."""
+    left = len(tasks) - _MOST_NAMED
+    return ", ".join(tasks[:_MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
+
+
+class _Asking:
+    """A request for a checkpoint of a job, and what is told of it meanwhile.
+
+    Raises Failure for a job that there is not, or that has ended.
+    """
+
+    def __init__(self, configuration: Configuration, job: str, what: str) -> None:
+        self._configuration = configuration
+        self._what = what
+        self._fold, self.job = _look(configuration, job)
+        if self.job.status in JOB_ENDS:
+            raise Failure(ExitCode.JOB, f"job {self.job.job_id} has ended already: {self.job.status.value}")
+        self._began = time.monotonic()
+        self._told = 0.0
+        self._subtasks = 0
+        self._shown: Progress | None = None
+
+    def ask(self, what: Callable[[Client], None], *, ends: bool = False) -> CompletedCheckpoint:
+        """Waits until it is complete and, where the job `ends` with it, until that has ended.
+
+        Raises CheckpointFailedError, NoAnswer, LogUnavailable, Failure.
+        """
+        from ..client import Client
+        from ..client.checkpoints import Request
+
+        job_id = self.job.job_id
+        with (
+            Client(self._configuration, name=self._what, timeout=10.0) as client,
+            client.conversation() as conversation,
+        ):
+            conversation.follow(job_id)
+            what(client)
+            request = Request(job_id, client.address)
+            done = request.wait(conversation, show=self._progress)
+            tell(
+                f"{self._what} {done.checkpoint_id} of job {job_id} is complete: {size(done.size)}, "
+                f"{lasted(round((time.monotonic() - self._began) * 1e6))}"
+            )
+            if ends:
+                self._end(request.wait_for_end(conversation, _STOP_TIMEOUT_S), done)
+        return done
+
+    def show(self, done: CompletedCheckpoint, output: Format) -> None:
+        """Its directory; or all that is known of it as JSON."""
+        if output is Format.TEXT:
+            result(done.uri)
+            return
+        import msgspec
+
+        data = {
+            "job_id": self.job.job_id,
+            **msgspec.to_builtins(done),
+            "subtasks": self._subtasks,
+            "duration_ms": round((time.monotonic() - self._began) * 1000),
+        }
+        result(msgspec.json.encode(data).decode())
+
+    def _progress(self, progress: Progress) -> None:
+        if not self._subtasks:
+            self._subtasks = progress.subtasks
+            many = "1 subtask" if progress.subtasks == 1 else f"{progress.subtasks} subtasks"
+            tell(
+                f"{self._what} {progress.checkpoint_id} of job {self.job.job_id} is triggered; {many} to acknowledge"
+            )
+            self._told = time.monotonic()
+        elif (
+            progress.waiting_for and progress != self._shown and time.monotonic() - self._told > _SHOW_EVERY_S
+        ):
+            self._told, self._shown = time.monotonic(), progress
+            names = [self._fold.task_of(each) for each in progress.waiting_for]
+            come = progress.subtasks - len(names)
+            tell(f"{come} of {progress.subtasks} have acknowledged; waits for {some(names)}")
+
+    def _end(self, status: JobStatus | None, done: CompletedCheckpoint) -> None:
+        job_id = self.job.job_id
+        if status is None:
+            raise Failure(
+                ExitCode.UNREACHABLE,
+                f"job {job_id} did not end within {_STOP_TIMEOUT_S:g} s of its savepoint {done.uri}: see "
+                f"`tailrace log --job {job_id}`",
+            )
+        if status.value != "FINISHED":
+            raise Failure(ExitCode.JOB, f"job {job_id} is {status.value}; its savepoint is {done.uri}")
+        tell(f"job {job_id} is {status.value}")
+
+
+def _look(configuration: Configuration, job: str) -> tuple[Fold, JobView]:
+    from ..connections import event_log
+    from ..history import Fold
+    from ..history.views import jobs
+
+    fold = Fold()
+    for _ in fold.read(event_log(configuration, timeout=10.0)):
+        pass
+    return fold, find_job(jobs(fold), job)

@@ -1,0 +1,97 @@
+"""`tailrace savepoint`: trigger, dispose of and look into savepoints."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import checkpoints
+from .errors import ExitCode, Failure
+from .locations import location, saved_at
+from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from .show import result, table, tell
+
+app = typer.Typer(name="savepoint", help="Take, look into and delete savepoints.", no_args_is_help=True)
+app.command("trigger")(checkpoints.trigger)
+
+Path = Annotated[str, typer.Argument(metavar="PATH", help="The directory of the savepoint: a path or URI.")]
+
+
+@app.command("dispose")
+def dispose(
+    path: Path,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Delete a savepoint, by the cluster. What is no savepoint of tailrace stays."""
+    uri = location(path)
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    from ..client.checkpoints import dispose as ask
+
+    ask(configuration, uri)
+    if output is Format.JSON:
+        import msgspec
+
+        result(msgspec.json.encode({"uri": uri, "disposed": True}).decode())
+    else:
+        tell(f"savepoint {uri} is deleted")
+    return ExitCode.OK
+
+
+@app.command("inspect")
+def inspect(
+    path: Path,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all files, and say which are missing or torn.")
+    ] = False,
+    output: Output = Format.TEXT,
+) -> int:
+    """Show what is inside a savepoint or checkpoint; needs no cluster."""
+    metadata = saved_at(path)
+    from .inspection import (
+        OPERATOR_COLUMNS,
+        SUBTASK_COLUMNS,
+        head,
+        operator_rows,
+        subtask_rows,
+    )
+    from .inspection import inspect as inspected
+
+    faults = _faults(path) if verify else None
+    found = inspected(metadata, faults)
+    if output is Format.JSON:
+        import msgspec
+
+        result(msgspec.json.encode(found).decode())
+    else:
+        from ..text import printable
+
+        for line in head(found):
+            result(printable(line))
+        result("")
+        table("Operators", OPERATOR_COLUMNS, operator_rows(found))
+        result("")
+        table("Subtasks", SUBTASK_COLUMNS, subtask_rows(found))
+    if faults:
+        raise Failure(
+            ExitCode.SAVEPOINT,
+            f"{found.uri} is not whole: {faults[0]}"
+            + (f"; and {len(faults) - 1} more" if faults[1:] else ""),
+            "\n".join(faults[1:]),
+        )
+    if verify:
+        tell(f"all {found.files} files are there and hold what was written")
+    return ExitCode.OK
+
+
+def _faults(path: str) -> list[str]:
+    from ...pipelines.checkpoint.errors import CheckpointError
+    from ...pipelines.checkpoint.metadata import verify
+
+    try:
+        return verify(saved_at(path), checksums=True)
+    except CheckpointError as error:
+        raise Failure(ExitCode.SAVEPOINT, str(error)) from error
