@@ -6,7 +6,7 @@ import msgspec
 from immutables import Map
 
 from ...schemas import resource_manager
-from ...schemas.types import ExecutionState, JobGraph
+from ...schemas.types import ExecutionState, JobGraph, RestoredCheckpoint
 from ..configuration.role_options import TaskExecutorOptions
 from .task_slot_table import TaskSlotTable
 
@@ -73,6 +73,12 @@ class Task(msgspec.Struct, frozen=True):
     deployment_id: str
     cause: int
     state: ExecutionState = ExecutionState.DEPLOYING
+    generation: int = 0
+    """How often the job had been rolled back."""
+    restore: RestoredCheckpoint | None = None
+    """The last completed checkpoint, as far as it is known here."""
+    finished: bool = False
+    """Whether the subtask had finished in the checkpoint that it begins with."""
 
 
 class SlotAnswer(msgspec.Struct, frozen=True):

@@ -54,6 +54,9 @@ def _task_submitted(
         allocation_id=body.allocation_id,
         deployment_id=body.deployment_id,
         cause=record.offset,
+        generation=body.generation,
+        restore=body.restore,
+        finished=body.finished,
     )
     return replace(
         state,

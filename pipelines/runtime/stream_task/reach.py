@@ -1,0 +1,43 @@
+"""Whether a partition still reaches as far as somebody's progress says: what was deleted is never taken for nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from ..failures import ProgressLost, TaskError
+
+_TIMEOUT_S: Final = 30.0
+_GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """The first offset of a partition, and the one behind the last committed record now.
+
+    Raises ProgressLost where there is no such topic (any more), TaskError where Kafka does not answer.
+    """
+    try:
+        low, high = consumer.get_watermark_offsets(
+            TopicPartition(topic, partition), timeout=_TIMEOUT_S, cached=False
+        )
+    except KafkaException as error:
+        reason: KafkaError = error.args[0]
+        if reason.code() in _GONE:
+            raise ProgressLost(
+                f"the topic {topic} is gone: the job has to go back to a checkpoint"
+            ) from error
+        raise TaskError(
+            f"{topic}-{partition} could not be looked at: {reason.str()}; is Kafka up?"
+        ) from error
+    return int(low), int(high)
+
+
+def require_offset(consumer: Consumer, topic: str, partition: int, offset: int) -> None:
+    """Raises ProgressLost where a partition cannot be read on from an offset, since it holds less than it did."""
+    low, high = bounds(consumer, topic, partition)
+    if not low <= offset <= high:
+        raise ProgressLost(
+            f"{topic}-{partition} holds the offsets {low} to {high}, and is to be read on from {offset}: something was"
+            " deleted; the job has to go back to a checkpoint"
+        )
