@@ -36,6 +36,7 @@ class Reports:
         state: ExecutionState,
         failure: str | None,
         accumulators: Mapping[str, float],
+        progress_lost: bool,
         /,
     ) -> None:
         with self._changed:

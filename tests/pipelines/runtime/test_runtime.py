@@ -30,7 +30,12 @@ class Told:
         self.refuse: set[str] = set()
 
     def report(
-        self, attempt: str, state: ExecutionState, failure: str | None, accumulators: Mapping[str, float]
+        self,
+        attempt: str,
+        state: ExecutionState,
+        failure: str | None,
+        accumulators: Mapping[str, float],
+        progress_lost: bool,
     ) -> None:
         with self._changed:
             self.reports.append((attempt, state, failure))
