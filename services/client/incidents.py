@@ -1,5 +1,5 @@
-"""What befalls a job, for whoever submitted it: tasks that fail, slots that are lost or not to be had, and what starts
-again after that. Without this a job that restarts for ever looks like one that runs.
+"""What befalls a job, for whoever submitted it: tasks that fail, slots that are lost or not to be had, checkpoints that
+fail, what starts again after that, and from where. Without this a job that restarts for ever looks like one that runs.
 
 Read off what is said to and by the job's JobMaster: nothing of it is said to clients.
 """
@@ -13,6 +13,8 @@ import msgspec
 from ...schemas.event import Record
 from ...schemas.everyone import TaskExecutorLost
 from ...schemas.job_master import (
+    CheckpointAborted,
+    CheckpointRestored,
     FailSlot,
     HeartbeatTimedOut,
     SlotAllocationFailed,
@@ -20,11 +22,13 @@ from ...schemas.job_master import (
     UpdateTaskExecutionState,
 )
 from ...schemas.task_executor import SubmitTask
-from ...schemas.types import ExecutionState, JobVertex
+from ...schemas.types import CheckpointFailureReason, ExecutionState, JobVertex
 from ..roles import TASK_EXECUTOR, instance_of, kind_of
 
 _MOST = 3
 """Failures that are told of one by one, of those that come together."""
+_TOLD_OTHERWISE = frozenset({CheckpointFailureReason.TASK_FAILURE, CheckpointFailureReason.JOB_ENDED})
+"""A checkpoint's failure that follows from what is told anyway."""
 _ENDED = frozenset({ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED})
 
 
@@ -76,6 +80,12 @@ class Incidents:
                     again.append(attempt)
             case UpdateTaskExecutionState(job_id=self._job_id) as update:
                 return self._updated(update)
+            case CheckpointAborted(job_id=self._job_id) as aborted if aborted.failure not in _TOLD_OTHERWISE:
+                why, _, details = aborted.reason.partition("\n")
+                kind = aborted.failure.value
+                return [Incident(f"checkpoint {aborted.checkpoint_id} failed, {kind}: {why}", details)]
+            case CheckpointRestored(job_id=self._job_id) as restored:
+                return _restored(restored)
             case SlotAllocationFailed(reason=reason):
                 return [Incident(reason)]
             case (
@@ -115,6 +125,14 @@ class Incidents:
 def concerns(job_master: str, sender: str, recipient: str) -> bool:
     """Whether `Incidents` of the job wants to hear what one says to the other. Most of what is said it does not."""
     return recipient == job_master or (sender == job_master and kind_of(recipient) == TASK_EXECUTOR)
+
+
+def _restored(restored: CheckpointRestored) -> list[Incident]:
+    told = [Incident(f"{uri} is passed over: {why}") for uri, why in restored.passed_over.items()]
+    if restored.checkpoint is None:
+        return told
+    found = restored.checkpoint
+    return [*told, Incident(f"all tasks begin with checkpoint {found.checkpoint_id}, {found.uri}")]
 
 
 def _restarted(again: list[_Attempt]) -> str:

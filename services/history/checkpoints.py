@@ -238,7 +238,7 @@ class Checkpoints:
             )
         )
         self._pending.setdefault(body.job_id, set()).add(body.checkpoint_id)
-        for oldest in list(known)[: len(known) - _MOST]:
+        for oldest in list(known)[: max(0, len(known) - _MOST)]:
             if known[oldest].view.discarded:
                 del known[oldest]
 
