@@ -164,7 +164,7 @@ def _nothing_owed_to(state: JobMasterState, resource_id: str) -> JobMasterState:
         if attempt in cancellations:
             left = replace(state.submissions, cancellations=cancellations.delete(attempt))
             state = replace(state, submissions=left)
-    return replace(state, answers=answers)
+    return replace(state, answers=answers, checkpoints=state.checkpoints.nothing_to_tell(resource_id))
 
 
 def answers(state: JobMasterState) -> list[Owed]:

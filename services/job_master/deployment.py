@@ -23,8 +23,9 @@ from ..roles import (
     instance_of,
 )
 from . import ending, execution_states, executions, failover, scheduling
+from .checkpoints import notices
 from .job_status import ACTIVE
-from .state import Counts, DeploymentKey, Execution, JobMasterState, Progress
+from .state import DeploymentKey, Execution, JobMasterState, Progress
 
 
 def _submitted(state: JobMasterState, record: Record, body: task_executor.SubmitTask) -> JobMasterState:
@@ -45,8 +46,9 @@ def _submitted(state: JobMasterState, record: Record, body: task_executor.Submit
         state = executions.moved(state, there, ExecutionState.FAILED, cause)
         return _elsewhere(state, there, cause)
     deployed = execution_states.check(execution.state, ExecutionState.DEPLOYING)
-    counts = state.counts
-    counts = Counts(counts.scheduled - 1, counts.unfinished + 1, counts.finished)
+    counts = replace(
+        state.counts, scheduled=state.counts.scheduled - 1, unfinished=state.counts.unfinished + 1
+    )
     state = replace(
         state,
         executions=state.executions.set(
@@ -54,9 +56,10 @@ def _submitted(state: JobMasterState, record: Record, body: task_executor.Submit
         ),
         counts=counts,
     )
-    if state.status not in ACTIVE:
-        # The job was cancelled or failed while this was on its way.
+    if state.status not in ACTIVE or state.checkpoints.restoring is not None:
+        # The job was cancelled or failed, or is to go back to a checkpoint, since this was decided.
         return _to_cancel(state, there.execution_attempt_id, cause)
+    state = notices.begun_with(state, there.execution_attempt_id, resource_id, body.restore, cause)
     if state.status is JobStatus.CREATED and counts.scheduled == 0:
         return ending.with_status(state, JobStatus.RUNNING, cause)
     return state
@@ -88,7 +91,8 @@ def _task_changed(
     state = _counted(executions.moved(state, execution, to, cause), execution, body)
     match to:
         case ExecutionState.FAILED:
-            return failover.tasks_ended(state, [execution], body.failure or "no reason given", record)
+            why = body.failure or "no reason given"
+            return failover.tasks_ended(state, [execution], why, record, progress_lost=body.progress_lost)
         case ExecutionState.CANCELED:
             return failover.tasks_ended(state, [execution], "cancelled, though it was to run", record)
         case ExecutionState.FINISHED:
@@ -188,6 +192,9 @@ def submissions(state: JobMasterState, now: Time) -> list[Owed]:
             allocation_id=allocation_id,
             deployment_id=deployment_id,
             deployment_size=size,
+            generation=state.generation,
+            restore=state.checkpoints.latest,
+            finished=execution.vertex in state.checkpoints.finished,
         )
         owed.append(Owed(address(TASK_EXECUTOR, resource_id), body, cause))
     return owed

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import ExecutionState, JobStatus
 from . import execution_states, executions, job_status, scheduling
+from .checkpoints import retention
 from .state import Announcement, Ended, JobMasterState, Progress, Submissions
 
 
@@ -91,7 +92,11 @@ def resumed(state: JobMasterState, cause: int) -> JobMasterState:
 def settled(state: JobMasterState, cause: int) -> JobMasterState:
     """Ends the job if its last task has ended."""
     if state.status in job_status.ACTIVE:
-        if state.counts.finished < state.topology.subtasks:
+        checkpoints = state.checkpoints
+        if state.counts.finished < state.topology.subtasks or checkpoints.restoring is not None:
+            return state
+        if checkpoints.stop_is_pending:
+            # All tasks have ended behind the barrier; the job has when the savepoint is complete.
             return state
         if state.status is JobStatus.CREATED:
             state = with_status(state, JobStatus.RUNNING, cause)
@@ -118,7 +123,10 @@ def let_go(state: JobMasterState) -> JobMasterState:
     if state.terminal is not Progress.SAID or not at_rest(state):
         return state
     name = state.graph.name if state.graph else ""
-    ended = state.ended or Ended(name, Map(state.tasks()), state.required_slots)
+    kept = (*state.checkpoints.savepoints, *state.checkpoints.completed)
+    ended = state.ended or Ended(
+        name, Map(state.tasks()), state.required_slots, kept, state.root_cause, state.generation
+    )
     return JobMasterState(
         job_id=state.job_id,
         status=state.status,
@@ -139,6 +147,7 @@ def _owes(state: JobMasterState) -> bool:
         or state.answers
         or state.slots.returning
         or state.submissions.cancellations
+        or state.checkpoints.owes
     )
 
 
@@ -152,6 +161,9 @@ def _wind_down(state: JobMasterState, status: JobStatus, cause: int) -> JobMaste
     state = replace(
         with_status(state, status, cause),
         submissions=Submissions(cancellations=state.submissions.cancellations.update(cancellations)),
+        checkpoints=state.checkpoints.winds_down(
+            f"job {state.job_id} is {status.value}", cause, suspends=status is JobStatus.SUSPENDED
+        ),
         assembling=False,
         terminal=None,
     )
@@ -162,6 +174,7 @@ def _ended(state: JobMasterState, end: JobStatus, cause: int) -> JobMasterState:
     words = parting_words(state)
     if end is not JobStatus.SUSPENDED:
         state = _never_to_run(with_status(state, end, cause), cause)
+        state = replace(state, checkpoints=retention.job_ended(state, cause))
     connections = {
         resource_id: replace(connection, farewell=Progress.OWED, reason=words, cause=cause)
         for resource_id, connection in state.connections.items()

@@ -37,20 +37,26 @@ def moved(state: JobMasterState, execution: Execution, to: ExecutionState, cause
     execution_states.check(before, to)
     attempt = execution.execution_attempt_id
     executions = state.executions.set(attempt, replace(execution, state=to, cause=cause))
-    if to not in EXECUTION_ENDS:
-        return replace(state, executions=executions)
-    counts, submissions = state.counts, state.submissions
-    if before in execution_states.DEPLOYED:
-        counts = replace(
-            counts,
-            unfinished=counts.unfinished - 1,
-            finished=counts.finished + (to is ExecutionState.FINISHED),
-        )
-    elif before is ExecutionState.SCHEDULED:
-        counts = replace(counts, scheduled=counts.scheduled - 1)
-    if attempt in submissions.cancellations:
-        submissions = replace(submissions, cancellations=submissions.cancellations.delete(attempt))
-    return replace(state, executions=executions, counts=counts, submissions=submissions)
+    counts, submissions, checkpoints = state.counts, state.submissions, state.checkpoints
+    runs = (to is ExecutionState.RUNNING) - (before is ExecutionState.RUNNING)
+    if runs:
+        counts = replace(counts, running=counts.running + runs)
+    if checkpoints.pending:
+        checkpoints = checkpoints.attempt_moved(attempt, name_of(state, execution), before, to, cause)
+    if to in EXECUTION_ENDS:
+        if before in execution_states.DEPLOYED:
+            counts = replace(
+                counts,
+                unfinished=counts.unfinished - 1,
+                finished=counts.finished + (to is ExecutionState.FINISHED),
+            )
+        elif before is ExecutionState.SCHEDULED:
+            counts = replace(counts, scheduled=counts.scheduled - 1)
+        if attempt in submissions.cancellations:
+            submissions = replace(submissions, cancellations=submissions.cancellations.delete(attempt))
+    return replace(
+        state, executions=executions, counts=counts, submissions=submissions, checkpoints=checkpoints
+    )
 
 
 def retried(state: JobMasterState, vertex: VertexKey, cause: int) -> JobMasterState:

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from ...schemas.event import Record
 from ...schemas.types import ExecutionState
 from ..roles import RESOURCE_MANAGER, Time
-from . import ending, execution_states, executions, job_status, scheduling
+from . import ending, execution_states, executions, job_status, rollback, scheduling
+from .exceptions import TaskException, noted
 from .restart_strategies import on_failure
 from .slot_pool import AllocatedSlot, SlotStep
 from .slot_sharing import leaves
@@ -23,21 +24,40 @@ from .topology import SlotKey
 
 
 def tasks_ended(
-    state: JobMasterState, ended: Sequence[Execution], why: str, record: Record
+    state: JobMasterState,
+    ended: Sequence[Execution],
+    why: str,
+    record: Record,
+    *,
+    progress_lost: bool = False,
 ) -> JobMasterState:
-    """Executions have ended that were to go on; their slots are still there."""
+    """Executions have ended that were to go on; their slots are still there.
+
+    `progress_lost`: what they were to go on from is gone, so that all tasks go back to a checkpoint.
+    """
     cause = record.offset
     if state.status not in job_status.ACTIVE or not ended:
         return ending.settled(state, cause)
-    state, due = _counted(state, record)
-    if due is None:
-        return ending.failed(state, _told(state, ended, why), cause)
+    at: Time = 0
+    if not rollback.is_under_way(state):
+        state = _noted(state, ended, why, record)
+        if state.checkpoints.stopping:
+            # The savepoint has all that was wanted: going on from before its barrier would do it once more.
+            return ending.cancelled(state, cause)
+        state, due = _counted(state, record)
+        if due is None:
+            return ending.failed(state, _told(state, ended, why), cause)
+        at = due
+        if progress_lost:
+            state = rollback.begun(state, _told(state, ended, why), cause, due)
+            if state.status not in job_status.ACTIVE:
+                return state
     again = []
     for execution in sorted(ended, key=lambda each: executions.in_order(state, each)):
         state = executions.retried(state, execution.vertex, cause)
         again.append(state.executions[state.current[execution.vertex]])
     in_slots = [each for each in again if state.sharing.trees[state.topology.slot_of(each.vertex)].resolved]
-    return scheduling.make_ready(state, in_slots, cause, due)
+    return scheduling.make_ready(state, in_slots, cause, at)
 
 
 def slots_lost(
@@ -74,10 +94,16 @@ def slots_lost(
         return ending.settled(state, cause)
     if not affected:
         return state
-    state, due = _counted(state, record)
-    if due is None:
-        return ending.failed(state, _told(state, affected, why, slots[0].resource_id), cause)
-    return scheduling.find_slots(_again(state, affected, cause), homeless, cause, due)
+    at: Time = 0
+    if not rollback.is_under_way(state):
+        state = _noted(state, affected, why, record, slots[0].resource_id)
+        if state.checkpoints.stopping:
+            return ending.cancelled(state, cause)
+        state, due = _counted(state, record)
+        if due is None:
+            return ending.failed(state, _told(state, affected, why, slots[0].resource_id), cause)
+        at = due
+    return scheduling.find_slots(_again(state, affected, cause), homeless, cause, at)
 
 
 def request_failed(state: JobMasterState, allocation_id: str, why: str, record: Record) -> JobMasterState:
@@ -131,6 +157,20 @@ def _counted(state: JobMasterState, record: Record) -> tuple[JobMasterState, Tim
     )
     failures = on_failure(state.options.restart_strategy, state.failures, identity, header.time, state.job_id)
     return replace(state, failures=failures), failures.restart_at
+
+
+def _noted(
+    state: JobMasterState,
+    affected: Sequence[Execution],
+    why: str,
+    record: Record,
+    resource_id: str | None = None,
+) -> JobMasterState:
+    first = min(affected, key=lambda each: executions.in_order(state, each))
+    exception = TaskException(
+        record.header.time, record.offset, _named(state, affected), first.resource_id or resource_id, why
+    )
+    return replace(state, exceptions=noted(state.exceptions, exception))
 
 
 def _without_slot(
@@ -202,6 +242,11 @@ def _told(
     state: JobMasterState, affected: Sequence[Execution], why: str, resource_id: str | None = None
 ) -> str:
     first = min(affected, key=lambda each: executions.in_order(state, each))
-    more = f" and {len(affected) - 1} more" if len(affected) > 1 else ""
     where = first.resource_id or resource_id
-    return f"{executions.name_of(state, first)}{more} on {where}: {why}"
+    return f"{_named(state, affected)} on {where}: {why}"
+
+
+def _named(state: JobMasterState, affected: Sequence[Execution]) -> str:
+    first = min(affected, key=lambda each: executions.in_order(state, each))
+    more = f" and {len(affected) - 1} more" if len(affected) > 1 else ""
+    return f"{executions.name_of(state, first)}{more}"

@@ -1,7 +1,7 @@
 """Which status of a job follows which (Flink's JobStatus).
 
-RESTARTING is not used: tasks restart by themselves while the job stays RUNNING. SUSPENDED is no end here: a suspended
-job is started again, or cancelled.
+Tasks restart by themselves while the job stays RUNNING. It is RESTARTING while it goes back to a checkpoint: until all
+tasks have ended and the checkpoint is found. SUSPENDED is no end here: a suspended job is started again, or cancelled.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _NONE: frozenset[JobStatus] = frozenset()
 
 NEXT: Mapping[JobStatus, frozenset[JobStatus]] = {
     INITIALIZING: frozenset({CREATED}),
-    CREATED: frozenset({RUNNING, FAILING, CANCELLING, SUSPENDED}),
-    RUNNING: frozenset({FINISHED, FAILING, CANCELLING, SUSPENDED}),
+    CREATED: frozenset({RUNNING, RESTARTING, FAILING, CANCELLING, SUSPENDED}),
+    RUNNING: frozenset({FINISHED, RESTARTING, FAILING, CANCELLING, SUSPENDED}),
     FAILING: frozenset({FAILED}),
     CANCELLING: frozenset({CANCELED}),
     SUSPENDED: frozenset({CREATED, CANCELLING}),
     FINISHED: _NONE,
     FAILED: _NONE,
     CANCELED: _NONE,
-    RESTARTING: _NONE,
+    RESTARTING: frozenset({CREATED, FAILING, CANCELLING, SUSPENDED}),
 }
 
-ACTIVE = frozenset({CREATED, RUNNING})
-"""The job wants slots, and its tasks are to run."""
+ACTIVE = frozenset({CREATED, RUNNING, RESTARTING})
+"""The job wants slots, and its tasks are to run, or will be."""
 
 END_OF: Mapping[JobStatus, JobStatus] = {FAILING: FAILED, CANCELLING: CANCELED, SUSPENDED: SUSPENDED}
 """How a job ends that has been told to, once no task is left."""

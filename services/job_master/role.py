@@ -27,6 +27,8 @@ from ..roles import (
     unchanged,
 )
 from . import connections, deployment, ending, executions, scheduling, slots
+from .checkpoints import coordinator
+from .checkpoints.state import Checkpoints, Restoring
 from .instructions import CreateChannels, DeleteChannels
 from .state import JobMasterState, Progress
 from .topology import SchedulingTopology
@@ -41,7 +43,7 @@ class JobMaster:
         return JobMasterState(job_id=instance_of(role_address))
 
     def evolve(self, state: JobMasterState, record: Record) -> JobMasterState:
-        after = ending.let_go(_STEPS.take(state, record))
+        after = ending.let_go(coordinator.followed(_STEPS.take(state, record), record))
         # Whatever reaches a job that is over leaves it as it was, unless it is to be answered.
         return state if state.ended is not None and after == state else after
 
@@ -62,23 +64,25 @@ class JobMaster:
             *slots.answers(state),
             *deployment.submissions(state, now),
             *deployment.cancellations(state),
+            *coordinator.messages(state, now),
             *slots.returns(state, now),
             *connections.farewells(state),
             *_last_words(state),
         ]
 
     def deadline(self, state: JobMasterState) -> Time | None:
-        times = (slots.deadline(state), deployment.deadline(state))
+        times = (slots.deadline(state), deployment.deadline(state), coordinator.deadline(state))
         return min((each for each in times if each is not None), default=None)
 
     def instructions(self, state: JobMasterState) -> Sequence[Instruction]:
         if state.graph is None:
             return ()
+        of_checkpoints = tuple(coordinator.instructions(state))
         if state.channels is Progress.OWED:
-            return (CreateChannels(state.job_id, state.graph, state.started),)
+            return (CreateChannels(state.job_id, state.graph, state.started), *of_checkpoints)
         if state.deletion is Progress.OWED:
-            return (DeleteChannels(state.job_id, state.graph, state.cause),)
-        return ()
+            return (DeleteChannels(state.job_id, state.graph, state.cause), *of_checkpoints)
+        return of_checkpoints
 
     def at_rest(self, state: JobMasterState) -> bool:
         return state.ended is not None and ending.at_rest(state)
@@ -107,6 +111,11 @@ def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -
         executions=Map({each.execution_attempt_id: each for each in first}),
         current=Map({each.vertex: each.execution_attempt_id for each in first}),
         assembling=options.schedule_mode is ScheduleMode.EAGER,
+        savepoint_path=body.savepoint_path,
+        allow_non_restored_state=body.allow_non_restored_state,
+        checkpoints=Checkpoints(
+            restoring=None if body.savepoint_path is None else Restoring(cause, 0, initial=True)
+        ),
     )
     return scheduling.schedule(ending.with_status(state, JobStatus.CREATED, cause), cause)
 
@@ -213,6 +222,7 @@ _STEPS: Steps[JobMasterState] = Steps(
         **connections.STEPS,
         **slots.STEPS,
         **deployment.STEPS,
+        **coordinator.STEPS,
         job_master.StartJob: _started,
         job_master.CancelJob: _cancel_asked,
         job_master.SuspendJob: _pause_asked,

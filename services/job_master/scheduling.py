@@ -20,7 +20,7 @@ from . import execution_states
 from .slot_pool import PendingRequest, fitting
 from .slot_sharing import LogicalSlot, SlotTree, allocate_shared_slot, allocate_single_slot, leaves
 from .state import Deployment, Execution, JobMasterState, Progress
-from .topology import SchedulingVertex, SlotKey
+from .topology import SchedulingVertex, SlotKey, VertexKey
 
 
 def schedule(state: JobMasterState, cause: int) -> JobMasterState:
@@ -76,6 +76,8 @@ def assembled(state: JobMasterState, cause: int) -> JobMasterState:
         state = replace(state, had_all_slots=True)
     if not state.assembling or state.slots.requests or state.channels is not Progress.DONE:
         return state
+    if state.checkpoints.restoring is not None:
+        return state
     state = replace(state, assembling=False)
     current = (state.executions[each] for each in state.current.values())
     return make_ready(state, (each for each in current if each.state is ExecutionState.SCHEDULED), cause)
@@ -84,8 +86,11 @@ def assembled(state: JobMasterState, cause: int) -> JobMasterState:
 def make_ready(
     state: JobMasterState, executions: Iterable[Execution], cause: int, due: Time = 0
 ) -> JobMasterState:
-    """SCHEDULED Executions whose slots are there are to be submitted from `due` on, neighbours together."""
-    if state.assembling:
+    """SCHEDULED Executions whose slots are there are to be submitted from `due` on, neighbours together.
+
+    Not while all wait for the last slot, or for the checkpoint that they are to begin with.
+    """
+    if state.assembling or state.checkpoints.restoring is not None:
         return state
     ready: dict[str, int] = {}
     sizes: Counter[tuple[str, str, int]] = Counter()
@@ -125,6 +130,17 @@ def unready(
     return replace(state, submissions=submissions)
 
 
+def restored(state: JobMasterState, again: Sequence[VertexKey], cause: int, due: Time) -> JobMasterState:
+    """The checkpoint that tasks begin with is known: what waits in slots is ready from `due` on, neighbours together.
+
+    `again`: subtasks that had finished and run once more; their current Executions are CREATED.
+    """
+    subtasks = [(state.topology.vertices[vertex_id], index) for vertex_id, index in again]
+    state = assembled(_place(state, subtasks, cause, due), cause)
+    slots = [slot for slot, tree in state.sharing.trees.items() if tree.resolved]
+    return make_ready(state, _scheduled_in(state, slots), cause, due)
+
+
 def slot_of(state: JobMasterState, execution: Execution) -> LogicalSlot:
     """The slot that an Execution was, or is to be submitted into. Raises KeyError where it has none."""
     if execution.allocation_id is not None and execution.resource_id is not None:
@@ -134,41 +150,48 @@ def slot_of(state: JobMasterState, execution: Execution) -> LogicalSlot:
 
 
 def _schedule(state: JobMasterState, vertices: Sequence[SchedulingVertex], cause: int) -> JobMasterState:
+    state = replace(state, scheduled=state.scheduled | {vertex.vertex_id for vertex in vertices})
+    subtasks = ((vertex, index) for vertex in vertices for index in range(vertex.parallelism))
+    return _place(state, subtasks, cause)
+
+
+def _place(
+    state: JobMasterState, subtasks: Iterable[tuple[SchedulingVertex, int]], cause: int, due: Time = 0
+) -> JobMasterState:
+    """Subtasks that have not finished get their leaves in the trees, and the trees their slots."""
     executions: dict[str, Execution] = {}
     trees: dict[SlotKey, SlotTree] = {}
     slotless: list[SlotKey] = []
     in_slots: list[Execution] = []
     newly = 0
-    for vertex in vertices:
-        for index in range(vertex.parallelism):
-            execution = state.executions[state.current[(vertex.vertex_id, index)]]
-            if execution.state is ExecutionState.FINISHED:
-                continue
-            if execution.state is ExecutionState.CREATED:
-                newly += 1
-                scheduled = execution_states.check(execution.state, ExecutionState.SCHEDULED)
-                execution = replace(execution, state=scheduled, cause=cause)
-                executions[execution.execution_attempt_id] = execution
-            slot = (vertex.group, index)
-            tree = trees.get(slot) or state.sharing.trees.get(slot)
-            if tree is None:
-                slotless.append(slot)
-            elif tree.resolved:
-                in_slots.append(execution)
-            payload = execution.execution_attempt_id
-            trees[slot] = (
-                allocate_shared_slot(tree, vertex, payload)
-                if vertex.shares
-                else allocate_single_slot(vertex, payload)
-            )
+    for vertex, index in subtasks:
+        execution = state.executions[state.current[(vertex.vertex_id, index)]]
+        if execution.state is ExecutionState.FINISHED:
+            continue
+        if execution.state is ExecutionState.CREATED:
+            newly += 1
+            scheduled = execution_states.check(execution.state, ExecutionState.SCHEDULED)
+            execution = replace(execution, state=scheduled, cause=cause)
+            executions[execution.execution_attempt_id] = execution
+        slot = (vertex.group, index)
+        tree = trees.get(slot) or state.sharing.trees.get(slot)
+        if tree is None:
+            slotless.append(slot)
+        elif tree.resolved:
+            in_slots.append(execution)
+        payload = execution.execution_attempt_id
+        trees[slot] = (
+            allocate_shared_slot(tree, vertex, payload)
+            if vertex.shares
+            else allocate_single_slot(vertex, payload)
+        )
     state = replace(
         state,
-        scheduled=state.scheduled | {vertex.vertex_id for vertex in vertices},
         executions=state.executions.update(executions),
         sharing=state.sharing.plant(trees),
         counts=replace(state.counts, scheduled=state.counts.scheduled + newly),
     )
-    return find_slots(make_ready(state, in_slots, cause), slotless, cause)
+    return find_slots(make_ready(state, in_slots, cause, due), slotless, cause, due)
 
 
 def _scheduled_in(state: JobMasterState, slots: Iterable[SlotKey]) -> list[Execution]:

@@ -9,9 +9,11 @@ from enum import StrEnum
 import msgspec
 from immutables import Map
 
-from ...schemas.types import ExecutionState, JobGraph, JobStatus
+from ...schemas.types import CompletedCheckpoint, ExecutionState, JobGraph, JobStatus
 from ..configuration.role_options import JobOptions
 from .agenda import Agenda
+from .checkpoints.state import Checkpoints
+from .exceptions import TaskException
 from .restart_strategies import FailureHistory
 from .slot_pool import SlotPool
 from .slot_sharing import SlotSharingManager
@@ -104,6 +106,7 @@ class Counts(msgspec.Struct, frozen=True):
     unfinished: int = 0
     """Submitted, and not ended."""
     finished: int = 0
+    running: int = 0
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -113,6 +116,11 @@ class Ended(msgspec.Struct, frozen=True):
     tasks: Map[ExecutionState, int]
     """How many ExecutionVertices ended in which state."""
     required_slots: int
+    checkpoints: tuple[CompletedCheckpoint, ...] = ()
+    """Those that were kept, and the savepoints that were taken."""
+    root_cause: TaskException | None = None
+    """The last failure of a task."""
+    generation: int = 0
 
 
 class JobMasterState(msgspec.Struct, frozen=True):
@@ -145,6 +153,15 @@ class JobMasterState(msgspec.Struct, frozen=True):
     lost: Map[str, int] = Map()
     """TaskExecutors that were lost, with the offset: what they decided before they read of it counts for nothing."""
     failures: FailureHistory = FailureHistory()
+    exceptions: tuple[TaskException, ...] = ()
+    """The last failures of tasks, oldest first."""
+    checkpoints: Checkpoints = Checkpoints()
+    generation: int = 0
+    """How often the job was rolled back to a checkpoint: what older generations have sent and committed counts for
+    nothing."""
+    allow_non_restored_state: bool = False
+    savepoint_path: str | None = None
+    """What the job was submitted with."""
     accumulators: Map[VertexKey, Mapping[str, float]] = Map()
     """What ExecutionVertices have counted and committed, as their attempts said when they ended."""
     assembling: bool = False
@@ -182,6 +199,23 @@ class JobMasterState(msgspec.Struct, frozen=True):
     def required_slots(self) -> int:
         """How many slots the job needs, or needed, at once."""
         return self.topology.required_slots if self.ended is None else self.ended.required_slots
+
+    @property
+    def root_cause(self) -> TaskException | None:
+        """The last failure of a task, also of a job that has ended: that of its last restart, or of its own failure."""
+        if self.ended is not None:
+            return self.ended.root_cause
+        return self.exceptions[-1] if self.exceptions else None
+
+    @property
+    def all_run(self) -> bool:
+        """Whether every task runs or has finished, and not all have."""
+        counts = self.counts
+        return (
+            self.status is JobStatus.RUNNING
+            and counts.running > 0
+            and counts.running + counts.finished == self.topology.subtasks
+        )
 
     def tasks(self) -> Mapping[ExecutionState, int]:
         """How many ExecutionVertices are in which state, or ended in it."""

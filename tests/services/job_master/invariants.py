@@ -7,6 +7,7 @@ from collections import Counter
 from tailrace.schemas.states import JOB_ENDS
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.job_master.agenda import Agenda
+from tailrace.services.job_master.checkpoints.state import NoticeKind
 from tailrace.services.job_master.execution_states import DEPLOYED
 from tailrace.services.job_master.job_status import ACTIVE
 from tailrace.services.job_master.slot_pool import SlotPool, SlotStep
@@ -21,6 +22,7 @@ def check_job_master(state: JobMasterState) -> None:
     check_executions(state)
     check_trees(state)
     check_submissions(state)
+    check_checkpoints(state)
     owing = {
         each.resource_id
         for each in state.connections.values()
@@ -65,6 +67,7 @@ def check_executions(state: JobMasterState) -> None:
     assert state.counts.scheduled == counts[ExecutionState.SCHEDULED]
     assert state.counts.finished == counts[ExecutionState.FINISHED]
     assert state.counts.unfinished == sum(counts[each] for each in DEPLOYED)
+    assert state.counts.running == counts[ExecutionState.RUNNING]
     prior = {each.prior for each in current}
     for attempt, execution in state.executions.items():
         assert state.current[execution.vertex] == attempt or attempt in prior
@@ -118,6 +121,37 @@ def current_of(state: JobMasterState, vertex_id: str) -> list[Execution]:
     return [state.executions[state.current[(vertex_id, index)]] for index in range(parallelism)]
 
 
+def check_checkpoints(state: JobMasterState) -> None:
+    """Ids are given once, in order; what is under way accounts for every subtask; what is kept is the newest."""
+    checkpoints, options = state.checkpoints, state.options.checkpointing
+    for number, pending in checkpoints.pending.items():
+        assert number == pending.checkpoint_id <= checkpoints.counter
+        parts = [*pending.awaited.values(), *pending.acknowledged, *pending.finished]
+        assert len(parts) == len(set(parts))
+        if pending.failure is None:
+            assert len(parts) == state.topology.subtasks
+            assert pending.generation == state.generation
+            for attempt, subtask in pending.awaited.items():
+                assert state.current[subtask] == attempt
+                assert state.executions[attempt].state in {ExecutionState.RUNNING, ExecutionState.CANCELING}
+        assert pending.failure is not None or state.status not in JOB_ENDS or not pending.awaited
+    numbers = [each.checkpoint_id for each in checkpoints.completed]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) <= options.retained
+    assert not set(numbers) & {each.checkpoint_id for each in checkpoints.subsumed}
+    assert not set(numbers) & set(checkpoints.discarding)
+    assert not set(checkpoints.pending) & set(checkpoints.discarding)
+    assert (checkpoints.since is not None) == state.all_run
+    if checkpoints.restoring is not None and not checkpoints.restoring.initial:
+        assert not state.submissions.ready
+        assert all(each.state is not ExecutionState.RUNNING for each in state.executions.values()) or (
+            state.submissions.cancellations
+        )
+    for checkpoint_id, kind, resource_id in checkpoints.notices:
+        assert resource_id in state.slots.of_resource or state.connections
+        assert kind is not NoticeKind.TRIGGER or checkpoint_id in checkpoints.pending
+
+
 def check_submissions(state: JobMasterState) -> None:
     """Whatever is ready has a slot, or is submitted for nothing; whatever has a slot and is scheduled is ready."""
     submissions = state.submissions
@@ -136,7 +170,7 @@ def check_submissions(state: JobMasterState) -> None:
             resource_id = execution.resource_id
         left[(execution.vertex_id, resource_id, submissions.ready.value(attempt))] += 1
     assert {key: each.left for key, each in submissions.deployments.items()} == left
-    if state.assembling:
+    if state.assembling or state.checkpoints.restoring is not None:
         assert not submissions.ready
     elif state.status in ACTIVE:
         for attempt in state.current.values():

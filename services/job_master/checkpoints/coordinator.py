@@ -1,0 +1,276 @@
+"""A job's checkpoints from their beginning to their end (document 000; Flink's CheckpointCoordinator).
+
+CheckpointTriggered, which the JobMaster says to itself, fixes who is awaited. Each of them acknowledges once; the last
+acknowledgement has the metadata written, which completes the checkpoint. A refusal, the loss of one that is awaited, or
+time, aborts it before that. What is said of checkpoints that are not under way, by Executions that are not awaited, or
+a second time, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ....schemas import client, job_master
+from ....schemas.body import Body
+from ....schemas.event import Record
+from ....schemas.types import CheckpointFailureReason, ExecutionState, SnapshotType
+from ...maps import without
+from ...roles import JOB_MASTER, Instruction, Owed, Step, Time, address
+from .. import connections, ending, executions, job_status, rollback
+from ..instructions import DiscardCheckpoint, FindCheckpoint, RemoveCheckpoints, WriteMetadata
+from ..state import JobMasterState
+from . import notices, retention, triggering
+from .pending import PendingCheckpoint
+from .state import Answer, Discard, NoticeKind
+
+_SHOWN = 3
+_COUNTED = frozenset(
+    {
+        CheckpointFailureReason.CHECKPOINT_DECLINED,
+        CheckpointFailureReason.CHECKPOINT_EXPIRED,
+        CheckpointFailureReason.CHECKPOINT_STORAGE,
+        CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
+    }
+)
+"""Failures of checkpoints that a job tolerates only so many of; the others have their cause elsewhere."""
+
+
+def _acknowledged(
+    state: JobMasterState, record: Record, body: job_master.AcknowledgeCheckpoint
+) -> JobMasterState:
+    pending = state.checkpoints.pending.get(body.checkpoint_id)
+    attempt = body.execution_attempt_id
+    if pending is None or attempt not in pending.awaited or connections.is_late(state, record):
+        return state
+    done = pending.acknowledge(attempt, body.subtask_state, body.metrics)
+    return replace(state, checkpoints=state.checkpoints.put(done))
+
+
+def _declined(state: JobMasterState, record: Record, body: job_master.DeclineCheckpoint) -> JobMasterState:
+    pending = state.checkpoints.pending.get(body.checkpoint_id)
+    execution = state.executions.get(body.execution_attempt_id)
+    if pending is None or execution is None or connections.is_late(state, record):
+        return state
+    if body.execution_attempt_id not in pending.awaited:
+        return state
+    why = f"{executions.name_of(state, execution)} on {execution.resource_id} declined: {body.reason}"
+    failed = pending.failed(CheckpointFailureReason.CHECKPOINT_DECLINED, why, record.offset)
+    return replace(state, checkpoints=state.checkpoints.put(failed))
+
+
+def _completed(state: JobMasterState, record: Record, body: job_master.CheckpointCompleted) -> JobMasterState:
+    checkpoint, cause = body.checkpoint, record.offset
+    pending = state.checkpoints.pending.get(checkpoint.checkpoint_id)
+    if pending is None or not pending.is_acknowledged:
+        return state
+    checkpoints = replace(
+        state.checkpoints,
+        pending=state.checkpoints.pending.delete(pending.checkpoint_id),
+        last_ended=record.header.time,
+        stopping=state.checkpoints.stopping or pending.options.stops,
+    ).answered(pending.requests, Answer("", checkpoint))
+    if checkpoint.snapshot_type is SnapshotType.CHECKPOINT:
+        retained = state.options.checkpointing.retained
+        checkpoints = replace(retention.added(checkpoints, checkpoint, retained, cause), failures=0)
+        restore = checkpoints.latest
+    else:
+        checkpoints, restore = checkpoints.with_savepoint(checkpoint), None
+    state = replace(state, checkpoints=checkpoints)
+    told = notices.participants(pending)
+    state = notices.to_tell(state, pending.checkpoint_id, NoticeKind.CONFIRM, told, cause, restore)
+    return ending.settled(state, cause) if pending.options.stops else state
+
+
+def _aborted(state: JobMasterState, record: Record, body: job_master.CheckpointAborted) -> JobMasterState:
+    checkpoints, cause = state.checkpoints, record.offset
+    pending = checkpoints.pending.get(body.checkpoint_id)
+    if pending is None:
+        return state
+    answer = Answer("", reason=f"{body.failure.value}: {body.reason}")
+    discard = Discard(pending.checkpoint_id, pending.options.directory, completed=False, cause=cause)
+    counts = body.failure in _COUNTED and not pending.is_savepoint
+    checkpoints = replace(
+        checkpoints,
+        pending=checkpoints.pending.delete(pending.checkpoint_id),
+        notices=notices.taken_back(checkpoints.notices, pending.checkpoint_id),
+        discarding=checkpoints.discarding.set(pending.checkpoint_id, discard),
+        last_ended=record.header.time,
+        failures=checkpoints.failures + counts,
+        last_failure=f"checkpoint {pending.checkpoint_id}: {body.failure.value}: {body.reason}",
+    ).answered(pending.requests, answer)
+    state = replace(state, checkpoints=checkpoints)
+    state = notices.to_tell(
+        state, pending.checkpoint_id, NoticeKind.ABORT, notices.participants(pending), cause
+    )
+    tolerable = state.options.checkpointing.tolerable_failures
+    if counts and tolerable is not None and checkpoints.failures > tolerable and _is_active(state):
+        why = f"{checkpoints.failures} checkpoints failed one after another, {tolerable} are tolerable; the last: "
+        return ending.failed(state, f"{why}{answer.reason}", cause)
+    if pending.options.stops and _is_active(state):
+        return _goes_on(state, pending, answer.reason, record)
+    return rollback.without_candidates(state, cause)
+
+
+def _is_active(state: JobMasterState) -> bool:
+    return state.status in job_status.ACTIVE
+
+
+def _goes_on(state: JobMasterState, pending: PendingCheckpoint, why: str, record: Record) -> JobMasterState:
+    """The savepoint that the job was to end with has failed. Tasks that ended behind its barrier have to run again."""
+    ended = any(
+        state.executions[state.current[vertex]].state is ExecutionState.FINISHED
+        for vertex in pending.acknowledged
+    )
+    if not ended or rollback.is_under_way(state):
+        return ending.settled(state, record.offset)
+    return rollback.begun(
+        state, f"stopping with a savepoint failed: {why}", record.offset, record.header.time
+    )
+
+
+def _discarded(
+    state: JobMasterState, _record: Record, body: job_master.CheckpointDiscarded
+) -> JobMasterState:
+    checkpoints = state.checkpoints
+    if body.checkpoint_id not in checkpoints.discarding:
+        return state
+    left = checkpoints.discarding.delete(body.checkpoint_id)
+    return replace(state, checkpoints=replace(checkpoints, discarding=left))
+
+
+def _removed(state: JobMasterState, _record: Record, _body: job_master.CheckpointsRemoved) -> JobMasterState:
+    if state.checkpoints.removal is None:
+        return state
+    kept = retention.retained(state.checkpoints, state.options.checkpointing, state.status)
+    return replace(state, checkpoints=replace(state.checkpoints, removal=None, completed=kept))
+
+
+def _answered(
+    state: JobMasterState, record: Record, _body: client.CheckpointSucceeded | client.CheckpointFailed
+) -> JobMasterState:
+    checkpoints, request = state.checkpoints, record.header.cause
+    if request is None:
+        return state
+    if request in checkpoints.answers:
+        return replace(state, checkpoints=replace(checkpoints, answers=without(checkpoints.answers, request)))
+    left = tuple(each for each in checkpoints.requests if each.offset != request)
+    if len(left) == len(checkpoints.requests):
+        return state
+    return replace(state, checkpoints=replace(checkpoints, requests=left))
+
+
+def followed(state: JobMasterState, record: Record) -> JobMasterState:
+    """Notes when all tasks have begun to run, or do not any more; what may be discarded then."""
+    checkpoints = state.checkpoints
+    if state.all_run is (checkpoints.since is None):
+        since = record.header.time if state.all_run else None
+        checkpoints = replace(checkpoints, since=since)
+    checkpoints = retention.released(checkpoints)
+    return state if checkpoints is state.checkpoints else replace(state, checkpoints=checkpoints)
+
+
+def messages(state: JobMasterState, now: Time) -> list[Owed]:
+    """What is owed to clients, to TaskExecutors and, of checkpoints that begin or are given up, to itself."""
+    return [
+        *_answers(state),
+        *_given_up(state, now),
+        *notices.messages(state),
+        *triggering.messages(state, now),
+    ]
+
+
+def _answers(state: JobMasterState) -> list[Owed]:
+    owed = []
+    for offset, answer in sorted(state.checkpoints.answers.items()):
+        body: Body = (
+            client.CheckpointFailed(job_id=state.job_id, reason=answer.reason)
+            if answer.checkpoint is None
+            else client.CheckpointSucceeded(job_id=state.job_id, checkpoint=answer.checkpoint)
+        )
+        owed.append(Owed(answer.requester, body, offset))
+    return owed
+
+
+def _given_up(state: JobMasterState, now: Time) -> list[Owed]:
+    """CheckpointAborted, in the order in which they began."""
+    owed = []
+    for number, pending in sorted(state.checkpoints.pending.items()):
+        if pending.failure is not None:
+            kind, why, cause = pending.failure.kind, pending.failure.reason, pending.failure.cause
+        elif pending.awaited and now >= pending.triggered + state.options.checkpointing.timeout:
+            kind, why, cause = (
+                CheckpointFailureReason.CHECKPOINT_EXPIRED,
+                _late(state, pending),
+                pending.cause,
+            )
+        else:
+            continue
+        body = job_master.CheckpointAborted(
+            job_id=state.job_id, checkpoint_id=number, failure=kind, reason=why
+        )
+        owed.append(Owed(address(JOB_MASTER, state.job_id), body, cause))
+    return owed
+
+
+def _late(state: JobMasterState, pending: PendingCheckpoint) -> str:
+    late = sorted(
+        (state.executions[each] for each in pending.awaited),
+        key=lambda execution: executions.in_order(state, execution),
+    )
+    names = ", ".join(f"{executions.name_of(state, each)} on {each.resource_id}" for each in late[:_SHOWN])
+    more = f" and {len(late) - _SHOWN} more" if len(late) > _SHOWN else ""
+    return f"not acknowledged within {state.options.checkpointing.timeout / 1e6:g} s by {names}{more}"
+
+
+def deadline(state: JobMasterState) -> Time | None:
+    """When a checkpoint is due or has taken too long."""
+    timeout = state.options.checkpointing.timeout
+    times = [
+        each.triggered + timeout
+        for each in state.checkpoints.pending.values()
+        if each.awaited and each.failure is None
+    ]
+    due = triggering.deadline(state)
+    return min(times if due is None else [*times, due], default=None)
+
+
+def instructions(state: JobMasterState) -> list[Instruction]:
+    """What is to be done in storage, in the order in which it came up."""
+    checkpoints, graph, job_id = state.checkpoints, state.graph, state.job_id
+    if graph is None or not (checkpoints.owes or checkpoints.restoring is not None):
+        return []
+    found: list[Instruction] = [
+        WriteMetadata(job_id, graph, pending, pending.cause)
+        for _, pending in sorted(checkpoints.pending.items())
+        if pending.is_acknowledged
+    ]
+    kept = retention.kept_directories(checkpoints)
+    for number, each in sorted(checkpoints.discarding.items()):
+        found.append(DiscardCheckpoint(job_id, number, each.directory, each.completed, kept, each.cause))
+    if rollback.is_wanted(state) and checkpoints.restoring is not None:
+        cause = max(checkpoints.restoring.cause, state.started)
+        allow = state.allow_non_restored_state
+        found.append(FindCheckpoint(job_id, graph, rollback.candidates(state), allow, cause))
+    if checkpoints.removal is not None and not checkpoints.pending and not checkpoints.discarding:
+        keep = retention.retained(checkpoints, state.options.checkpointing, state.status)
+        directory = triggering.job_directory(state)
+        found.append(RemoveCheckpoints(job_id, directory, keep, checkpoints.removal))
+    return found
+
+
+STEPS: Mapping[type[Body], Step[JobMasterState]] = {
+    **notices.STEPS,
+    **triggering.STEPS,
+    job_master.AcknowledgeCheckpoint: _acknowledged,
+    job_master.DeclineCheckpoint: _declined,
+    job_master.CheckpointCompleted: _completed,
+    job_master.CheckpointAborted: _aborted,
+    job_master.CheckpointDiscarded: _discarded,
+    job_master.CheckpointsRemoved: _removed,
+    job_master.CheckpointRestored: rollback.found,
+    job_master.RestoreFailed: rollback.not_found,
+    client.CheckpointSucceeded: _answered,
+    client.CheckpointFailed: _answered,
+}

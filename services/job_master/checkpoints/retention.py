@@ -1,0 +1,73 @@
+"""What becomes of completed checkpoints: the newest few are kept, and at the job's end what the job was told to keep
+(Flink's CheckpointRetentionPolicy).
+
+A checkpoint that newer ones subsume is discarded only when all tasks run and know what they would begin with today: as
+long as one is on its way, it may be about to begin with an older one.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ....pipelines.graph.job_options import ExternalizedCheckpointRetention
+from ....schemas.types import CompletedCheckpoint, JobStatus
+from ...configuration.role_options import CheckpointingOptions
+from ..state import JobMasterState
+from .state import Checkpoints, Discard, NoticeKind, restored
+
+
+def added(
+    checkpoints: Checkpoints, checkpoint: CompletedCheckpoint, retained: int, cause: int
+) -> Checkpoints:
+    """One more is complete; the oldest beyond what is retained are subsumed."""
+    completed = tuple(sorted((*checkpoints.completed, checkpoint), key=lambda each: each.checkpoint_id))
+    left = replace(checkpoints, completed=completed, latest=restored(completed[-1]))
+    return dropped(left, completed[: max(0, len(completed) - retained)], cause)
+
+
+def dropped(checkpoints: Checkpoints, gone: tuple[CompletedCheckpoint, ...], cause: int) -> Checkpoints:
+    """Nobody goes back to these any more."""
+    if not gone:
+        return checkpoints
+    discards = tuple(Discard(each.checkpoint_id, each.uri, completed=True, cause=cause) for each in gone)
+    completed = tuple(each for each in checkpoints.completed if each not in gone)
+    return replace(checkpoints, completed=completed, subsumed=(*checkpoints.subsumed, *discards))
+
+
+def released(checkpoints: Checkpoints) -> Checkpoints:
+    """What is subsumed is discarded, if no Execution can be on its way to begin with it."""
+    if not checkpoints.subsumed or checkpoints.since is None:
+        return checkpoints
+    if any(kind is NoticeKind.CONFIRM for _, kind, _ in checkpoints.notices):
+        return checkpoints
+    discards = {each.checkpoint_id: each for each in checkpoints.subsumed}
+    return replace(checkpoints, subsumed=(), discarding=checkpoints.discarding.update(discards))
+
+
+def kept_directories(checkpoints: Checkpoints) -> tuple[str, ...]:
+    """The directories of all checkpoints that stay, sorted."""
+    own = {each.uri for each in (*checkpoints.completed, *checkpoints.savepoints)}
+    latest = set() if checkpoints.latest is None else {checkpoints.latest.uri}
+    return tuple(sorted(own | latest))
+
+
+def job_ended(state: JobMasterState, cause: int) -> Checkpoints:
+    """The job is over for good. What it leaves in storage is removed, if it has written there."""
+    reason = f"job {state.job_id} is {state.status.value}"
+    checkpoints = state.checkpoints.winds_down(reason, cause, suspends=False)
+    checkpoints = replace(checkpoints, subsumed=(), since=None)
+    if not checkpoints.counter:
+        return checkpoints
+    return replace(checkpoints, removal=cause)
+
+
+def retained(
+    checkpoints: Checkpoints, options: CheckpointingOptions, status: JobStatus
+) -> tuple[CompletedCheckpoint, ...]:
+    """What is kept of a job that has ended."""
+    keeps = {
+        ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION: {JobStatus.FAILED},
+        ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION: {JobStatus.FAILED, JobStatus.CANCELED},
+        ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS: set[JobStatus](),
+    }
+    return checkpoints.completed if status in keeps[options.retention] else ()

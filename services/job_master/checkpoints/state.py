@@ -1,0 +1,207 @@
+"""What a JobMaster knows of its job's checkpoints, and what it owes about them (Flink's CheckpointCoordinator and
+CompletedCheckpointStore).
+
+The log is the store: what is completed, and the counter of ids, are states like any other. Only completed checkpoints
+are gone back to; savepoints belong to whoever asked for them, subsume nothing, and are never deleted by the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+import msgspec
+from immutables import Map
+from msgspec.structs import replace
+
+from ....schemas.types import (
+    CheckpointFailureReason,
+    CompletedCheckpoint,
+    ExecutionState,
+    RestoredCheckpoint,
+)
+from ...roles import Time
+from ..topology import VertexKey
+from .pending import CheckpointRequest, PendingCheckpoint
+
+MOST_REQUESTS = 64
+"""How many requests may wait."""
+_SAVEPOINTS = 16
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """CheckpointSucceeded or, without a checkpoint, CheckpointFailed is owed to a client."""
+
+    requester: str
+    checkpoint: CompletedCheckpoint | None = None
+    reason: str = ""
+
+
+class NoticeKind(IntEnum):
+    """What TaskExecutors are told of a checkpoint; sorts in the order in which it may be said."""
+
+    TRIGGER = 0
+    CONFIRM = 1
+    ABORT = 2
+
+
+NoticeKey = tuple[int, NoticeKind, str]
+"""(checkpoint, kind, ResourceID)."""
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """TriggerCheckpoint, ConfirmCheckpoint or AbortCheckpoint is owed to a TaskExecutor."""
+
+    attempts: tuple[str, ...]
+    cause: int
+    restore: RestoredCheckpoint | None = None
+    """Of a confirmation: what the Executions begin with from now on."""
+
+
+class Discard(msgspec.Struct, frozen=True):
+    """A checkpoint in storage that nobody needs. `completed`: it has metadata, and files that others may share."""
+
+    checkpoint_id: int
+    directory: str
+    completed: bool
+    cause: int
+
+
+class Restoring(msgspec.Struct, frozen=True):
+    """Tasks wait for a checkpoint to begin with: that of a rollback or, `initial`, the one that was submitted."""
+
+    cause: int
+    due: Time
+    """When tasks may start again, by the restart strategy."""
+    initial: bool = False
+
+
+class Checkpoints(msgspec.Struct, frozen=True):
+    """All of it. `pending`, `notices`, `answers` and `discarding` hold no more than what is owed or under way."""
+
+    counter: int = 0
+    """The last id that was given; savepoints are counted with checkpoints."""
+    pending: Map[int, PendingCheckpoint] = Map()
+    completed: tuple[CompletedCheckpoint, ...] = ()
+    """Checkpoints to go back to, oldest first."""
+    savepoints: tuple[CompletedCheckpoint, ...] = ()
+    """The last few that were taken."""
+    latest: RestoredCheckpoint | None = None
+    """What Executions begin with."""
+    origin: RestoredCheckpoint | None = None
+    """What the job was submitted with."""
+    finished: Map[VertexKey, None] = Map()
+    """Subtasks that had finished in what the generation began with."""
+    restoring: Restoring | None = None
+    passed_over: Map[str, str] = Map()
+    """Checkpoints that could not be read when one was looked for: directory -> why; the last time."""
+    stopping: bool = False
+    """A savepoint that the job ends with is complete."""
+
+    since: Time | None = None
+    """Since when all tasks run or have finished; None: they don't."""
+    last_triggered: Time | None = None
+    last_ended: Time | None = None
+    """When a checkpoint was completed or aborted last."""
+    failures: int = 0
+    """How many failed one after another."""
+    last_failure: str | None = None
+    """Why the last one that failed did."""
+
+    requests: tuple[CheckpointRequest, ...] = ()
+    """Those that wait for their checkpoint to begin, in order."""
+    answers: Map[int, Answer] = Map()
+    """By the offset of the request."""
+    notices: Map[NoticeKey, Notice] = Map()
+    subsumed: tuple[Discard, ...] = ()
+    """To be discarded when no Execution can be on its way to begin with it."""
+    discarding: Map[int, Discard] = Map()
+    removal: int | None = None
+    """What the ended job left in storage is to be removed: the offset of its end."""
+
+    @property
+    def owes(self) -> bool:
+        """Whether something is to be said or done still, also for a job that has ended."""
+        return bool(self.pending or self.answers or self.discarding or self.removal is not None)
+
+    @property
+    def stop_is_pending(self) -> bool:
+        """Whether a savepoint that the job ends with is under way."""
+        return any(each.options.stops and each.failure is None for each in self.pending.values())
+
+    def candidates(self) -> tuple[RestoredCheckpoint, ...]:
+        """What the job can go back to, newest first."""
+        own = tuple(restored(each) for each in reversed(self.completed))
+        return own if self.origin is None else (*own, self.origin)
+
+    def put(self, pending: PendingCheckpoint) -> Checkpoints:
+        """With one that is under way."""
+        return replace(self, pending=self.pending.set(pending.checkpoint_id, pending))
+
+    def attempt_moved(
+        self, attempt: str, name: str, before: ExecutionState, to: ExecutionState, cause: int
+    ) -> Checkpoints:
+        """An Execution is in another state: a checkpoint that awaits it goes on without it, or is to be aborted."""
+        checkpoints = self
+        for pending in self.pending.values():
+            if attempt not in pending.awaited:
+                continue
+            if to is ExecutionState.FINISHED:
+                checkpoints = checkpoints.put(pending.without(attempt))
+            elif to in (ExecutionState.FAILED, ExecutionState.CANCELED):
+                why = f"{name} has {to.value.lower()}"
+                checkpoints = checkpoints.put(
+                    pending.failed(CheckpointFailureReason.TASK_FAILURE, why, cause)
+                )
+            elif before is ExecutionState.RUNNING and to is ExecutionState.INITIALIZING:
+                why = f"{name} was started again by its TaskExecutor"
+                checkpoints = checkpoints.put(
+                    pending.failed(CheckpointFailureReason.TASK_FAILURE, why, cause)
+                )
+        return checkpoints
+
+    def given_up(self, kind: CheckpointFailureReason, reason: str, cause: int) -> Checkpoints:
+        """What is under way is to be aborted, unless its metadata is being written."""
+        pending = {
+            number: each if each.is_acknowledged else each.failed(kind, reason, cause)
+            for number, each in self.pending.items()
+        }
+        return replace(self, pending=self.pending.update(pending))
+
+    def refused(self, reason: str) -> Checkpoints:
+        """All who wait for a checkpoint to begin are told that it will not."""
+        if not self.requests:
+            return self
+        answers = {each.offset: Answer(each.requester, reason=reason) for each in self.requests}
+        return replace(self, requests=(), answers=self.answers.update(answers))
+
+    def answered(self, requests: Iterable[CheckpointRequest], answer: Answer) -> Checkpoints:
+        """The same answer for all these requests."""
+        answers = {each.offset: replace(answer, requester=each.requester) for each in requests}
+        return replace(self, answers=self.answers.update(answers)) if answers else self
+
+    def winds_down(self, reason: str, cause: int, *, suspends: bool) -> Checkpoints:
+        """The job is to end or to pause: nothing more begins. A rollback that is under way outlasts a pause."""
+        left = self.given_up(CheckpointFailureReason.JOB_ENDED, reason, cause).refused(reason)
+        return replace(left, notices=Map(), restoring=left.restoring if suspends else None)
+
+    def nothing_to_tell(self, resource_id: str) -> Checkpoints:
+        """A TaskExecutor is gone."""
+        gone = [key for key in self.notices if key[2] == resource_id]
+        if not gone:
+            return self
+        notices = self.notices.mutate()
+        for key in gone:
+            del notices[key]
+        return replace(self, notices=notices.finish())
+
+    def with_savepoint(self, savepoint: CompletedCheckpoint) -> Checkpoints:
+        """A savepoint is complete."""
+        return replace(self, savepoints=(*self.savepoints, savepoint)[-_SAVEPOINTS:])
+
+
+def restored(checkpoint: CompletedCheckpoint) -> RestoredCheckpoint:
+    """A completed checkpoint as what tasks begin with."""
+    return RestoredCheckpoint(
+        checkpoint_id=checkpoint.checkpoint_id, uri=checkpoint.uri, generation=checkpoint.generation
+    )
