@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Callable, Iterable
 
 from .errors import NoCheckpoint, TornFile
-from .layout import SHARED, base_of, checkpoint_id_of, job_directory_of, metadata_path
+from .layout import SHARED, base_of, checkpoint_id_of, metadata_path
 from .metadata import CheckpointMetadata, files_of, read_metadata
 from .storage import Storage, canonical
 
@@ -62,22 +62,6 @@ def remove_all(job_directory: str, retained: Iterable[str] = (), *, read: Read =
     if wanted is not None:
         for path in {posixpath.join(SHARED, name) for name in storage.sizes(SHARED)} - wanted:
             storage.delete(path)
-
-
-def dispose(uri: str) -> None:
-    """Deletes a savepoint, or a checkpoint that a job has left behind. Raises NoCheckpoint, TornFile, StorageError.
-
-    Nothing is deleted in a directory that is neither: it may be anybody's.
-    """
-    metadata = read_metadata(uri)
-    directory = metadata.checkpoint.uri
-    job = job_directory_of(directory)
-    if job is None:
-        Storage.open(directory).delete_tree("")
-        return
-    storage = Storage.open(job)
-    others = [name for name in storage.directories() if checkpoint_id_of(name) is not None]
-    discard(directory, [each for each in map(storage.absolute, others) if each != directory])
 
 
 def _kept(retained: Iterable[str], storage: Storage, read: Read) -> set[str] | None:

@@ -1,0 +1,89 @@
+"""Deleting checkpoints never touches what one that stays refers to, and what is deleted twice is deleted once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from checkpoint_files import plain, write_checkpoint
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.pipelines.checkpoint import disposal
+from tailrace.pipelines.checkpoint.layout import METADATA
+from tailrace.pipelines.checkpoint.metadata import verify
+from tailrace.pipelines.checkpoint.storage import Storage
+
+NAMES = st.sets(st.sampled_from("abcdef"), max_size=4)
+
+
+@given(
+    shared=st.lists(NAMES, min_size=1, max_size=4), staying=st.sets(st.integers(0, 3)), twice=st.booleans()
+)
+def test_those_that_stay_are_whole_and_the_others_are_gone(
+    fresh: Callable[[], Storage], shared: list[set[str]], staying: set[int], twice: bool
+) -> None:
+    storage = fresh()
+    plain(storage, "shared/of-tasks", "reduce", b"not yet in any checkpoint")
+    all_of_them = {
+        i: write_checkpoint(storage.uri, i + 1, shared=names, own=["x"]) for i, names in enumerate(shared)
+    }
+    kept = {i: each for i, each in all_of_them.items() if i in staying}
+    gone = {i: each for i, each in all_of_them.items() if i not in staying}
+    uris = [each.checkpoint.uri for each in kept.values()]
+    for each in gone.values():
+        for _ in range(1 + twice):
+            disposal.discard(each.checkpoint.uri, uris)
+    for each in kept.values():
+        assert verify(each, checksums=True) == []
+    assert storage.directories() == sorted([f"chk-{i + 1}" for i in kept] + ["shared"])
+    left = set[str]().union(*(shared[i] for i in kept))
+    assert set(storage.sizes("shared")) == left | {"of-tasks"}
+
+
+@given(shared=st.lists(NAMES, min_size=1, max_size=4), staying=st.sets(st.integers(0, 3)))
+def test_of_a_job_that_has_ended_only_what_is_retained_is_left(
+    fresh: Callable[[], Storage], shared: list[set[str]], staying: set[int]
+) -> None:
+    storage = fresh()
+    storage.write_atomically("chk-9/of-one-that-was-never-completed", b"")
+    storage.write_atomically("taskowned/x", b"")
+    plain(storage, "shared/of-tasks", "reduce", b"")
+    all_of_them = [
+        write_checkpoint(storage.uri, i + 1, shared=names, own=["x"]) for i, names in enumerate(shared)
+    ]
+    kept = [each for i, each in enumerate(all_of_them) if i in staying]
+    for _ in range(2):
+        disposal.remove_all(storage.uri, [each.checkpoint.uri for each in kept])
+    for each in kept:
+        assert verify(each, checksums=True) == []
+    left = set[str]().union(*(names for i, names in enumerate(shared) if i in staying))
+    assert set(storage.sizes("shared")) == left
+    assert [name for name in storage.directories() if name != "shared"] == [
+        f"chk-{each.checkpoint.checkpoint_id}" for each in kept
+    ]
+    assert kept or not storage.exists("")
+
+
+def test_where_it_is_not_known_what_is_referred_to_nothing_shared_is_deleted(storage: Storage) -> None:
+    old = write_checkpoint(storage.uri, 1, shared=["a"])
+    new = write_checkpoint(storage.uri, 2, shared=["a"])
+    storage.write_atomically(f"chk-2/{METADATA}", b"tailrace torn")
+    disposal.discard(old.checkpoint.uri, [new.checkpoint.uri])
+    assert (storage.directories(), storage.sizes("shared").keys()) == (["chk-2", "shared"], {"a"})
+    disposal.remove_all(storage.uri, [new.checkpoint.uri])
+    assert (storage.directories(), storage.sizes("shared").keys()) == (["chk-2", "shared"], {"a"})
+
+
+def test_a_checkpoint_that_was_never_completed_leaves_what_its_tasks_go_on_from(storage: Storage) -> None:
+    storage.write_atomically("chk-1/in-flight", b"")
+    storage.write_atomically("shared/a", b"")
+    for _ in range(2):
+        disposal.discard_incomplete(f"{storage.uri}/chk-1")
+    assert (storage.directories(), storage.sizes("shared")) == (["shared"], {"a": 0})
+
+
+def test_a_savepoint_goes_with_its_directory_and_no_other(storage: Storage) -> None:
+    storage.write_atomically("savepoint-1/state", b"")
+    storage.write_atomically("savepoint-2/state", b"")
+    disposal.discard(f"{storage.uri}/savepoint-1")
+    assert storage.directories() == ["savepoint-2"]

@@ -1,0 +1,301 @@
+"""The CompletedCheckpointStore (document 001) on real files: storage first, nothing lost, the newest that is whole."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkpoint_files import pipeline, plain
+from immutables import Map
+
+from tailrace.pipelines.checkpoint import local_files
+from tailrace.pipelines.checkpoint.errors import StorageError, TornFile
+from tailrace.pipelines.checkpoint.layout import METADATA
+from tailrace.pipelines.checkpoint.metadata import read_metadata, verify
+from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.schemas import job_master
+from tailrace.schemas.types import (
+    CheckpointFailureReason,
+    CheckpointMetrics,
+    CheckpointOptions,
+    CompletedCheckpoint,
+    OperatorState,
+    RestoredCheckpoint,
+    SnapshotType,
+    SubtaskState,
+)
+from tailrace.services.job_master.checkpoints import shell as module
+from tailrace.services.job_master.checkpoints.pending import Acknowledgement, PendingCheckpoint
+from tailrace.services.job_master.checkpoints.shell import CheckpointShell, Demand
+from tailrace.services.job_master.checkpoints.store import CompletedCheckpointStore, Unusable
+from tailrace.services.job_master.instructions import (
+    DiscardCheckpoint,
+    FindCheckpoint,
+    RemoveCheckpoints,
+    WriteMetadata,
+)
+from tailrace.services.roles import Owed
+
+GRAPH = pipeline(1, 1)
+SOON_S = 20.0
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> str:
+    """The job's directory."""
+    return str(tmp_path / "checkpoints" / "job")
+
+
+@pytest.fixture
+def store() -> CompletedCheckpointStore:
+    return CompletedCheckpointStore()
+
+
+def acknowledged(job: str, number: int, *shared: str, generation: int = 0) -> PendingCheckpoint:
+    """A checkpoint of the job that everybody has acknowledged; its source had finished."""
+    storage = Storage.open(job)
+    files = []
+    for name in shared:
+        storage.delete(f"shared/{name}")
+        files.append(plain(storage, f"shared/{name}", "reduce", name.encode()))
+    files.append(plain(storage, f"chk-{number}/own", "reduce", b"own"))
+    state = SubtaskState(operators={"reduce": OperatorState(files=tuple(files))}, size=10)
+    options = CheckpointOptions(
+        snapshot_type=SnapshotType.CHECKPOINT, directory=f"{job}/chk-{number}", shared=f"{job}/shared"
+    )
+    return PendingCheckpoint(
+        checkpoint_id=number,
+        options=options,
+        triggered=number,
+        cause=number,
+        generation=generation,
+        acknowledged=Map({("reduce", 0): Acknowledgement("attempt", state, CheckpointMetrics())}),
+        finished=Map({("source", 0): None}),
+    )
+
+
+def to_go_back_to(*completed: CompletedCheckpoint) -> tuple[RestoredCheckpoint, ...]:
+    """Candidates, newest first."""
+    return tuple(
+        RestoredCheckpoint(checkpoint_id=each.checkpoint_id, uri=each.uri, generation=each.generation)
+        for each in reversed(completed)
+    )
+
+
+def add(store: CompletedCheckpointStore, job: str, number: int, *shared: str) -> CompletedCheckpoint:
+    return store.add("job", GRAPH, acknowledged(job, number, *shared))
+
+
+def test_what_is_added_is_found_with_those_that_had_finished(
+    store: CompletedCheckpointStore, job: str
+) -> None:
+    first, second = add(store, job, 1, "a"), add(store, job, 2, "a")
+    found = CompletedCheckpointStore().recover(GRAPH, to_go_back_to(first, second))
+    assert found.checkpoint == to_go_back_to(second)[0]
+    assert (found.finished, found.passed_over) == ({"source": (0,)}, {})
+    metadata = read_metadata(second.uri)
+    assert (metadata.job_id, metadata.triggered, metadata.checkpoint) == ("job", 2, second)
+    assert second.size == 10
+
+
+def test_adding_again_does_no_more(store: CompletedCheckpointStore, job: str) -> None:
+    pending = acknowledged(job, 1)
+    assert store.add("job", GRAPH, pending) == CompletedCheckpointStore().add("job", GRAPH, pending)
+
+
+def test_an_add_that_fails_loses_nothing(
+    store: CompletedCheckpointStore, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = add(store, job, 1, "a")
+    pending = acknowledged(job, 2, "b")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(local_files, "write_all", full)
+    with pytest.raises(StorageError, match="No space left"):
+        store.add("job", GRAPH, pending)
+    monkeypatch.undo()
+    assert store.recover(GRAPH, to_go_back_to(first)).checkpoint.checkpoint_id == 1
+    assert store.add("job", GRAPH, pending).checkpoint_id == 2
+
+
+def test_a_checkpoint_whose_files_are_gone_is_not_complete(store: CompletedCheckpointStore, job: str) -> None:
+    pending = acknowledged(job, 1, "a", "b")
+    Storage.open(job).delete("shared/a")
+    with pytest.raises(TornFile, match="shared/a is not there"):
+        store.add("job", GRAPH, pending)
+    assert Storage.open(job).size(f"chk-1/{METADATA}") is None
+
+
+def test_what_is_missing_or_torn_is_passed_over_and_said(store: CompletedCheckpointStore, job: str) -> None:
+    storage = Storage.open(job)
+    completed = [add(store, job, number, f"only-{number}") for number in range(1, 6)]
+    storage.delete("shared/only-2")
+    storage.write_atomically("shared/only-3", storage.read("shared/only-3")[:-1])
+    metadata = storage.read(f"chk-4/{METADATA}")
+    storage.write_atomically(f"chk-4/{METADATA}", metadata[:-1])
+    storage.delete_tree("chk-5")
+    found = store.recover(GRAPH, to_go_back_to(*completed))
+    assert found.checkpoint.checkpoint_id == 1
+    assert list(found.passed_over) == [f"{job}/chk-{number}" for number in (5, 4, 3, 2)]
+    for says, why in zip(
+        ["is not there", "is torn", "is torn", "is not there"], found.passed_over.values(), strict=True
+    ):
+        assert says in why
+    storage.delete_tree("")
+    with pytest.raises(Unusable, match=r"no checkpoint can be restored: .*chk-5.*chk-1"):
+        store.recover(GRAPH, to_go_back_to(*completed))
+    with pytest.raises(Unusable, match="there is no completed checkpoint to go back to"):
+        store.recover(GRAPH, ())
+
+
+def test_storage_that_can_not_be_reached_passes_over_nothing(
+    store: CompletedCheckpointStore, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    completed = [add(store, job, number) for number in (1, 2)]
+
+    def unreachable(*_: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(local_files.LocalFiles, "read", unreachable)
+    with pytest.raises(StorageError, match="Input/output error"):
+        store.recover(GRAPH, to_go_back_to(*completed))
+
+
+def test_one_that_a_person_named_has_to_fit(store: CompletedCheckpointStore, job: str) -> None:
+    completed = add(store, job, 3)
+    given = RestoredCheckpoint(checkpoint_id=0, uri=f"{completed.uri}/{METADATA}", generation=-1)
+    found = store.recover(pipeline(4, 2), [given])
+    assert found.checkpoint == RestoredCheckpoint(checkpoint_id=3, uri=completed.uri, generation=-1)
+    assert found.finished == {"source": (0, 1, 2, 3)}
+    with pytest.raises(Unusable, match="128 key groups"):
+        store.recover(pipeline(1, 1, max_parallelism=64), [given])
+
+
+def test_what_is_subsumed_goes_and_takes_nothing_with_it(store: CompletedCheckpointStore, job: str) -> None:
+    first, second = add(store, job, 1, "a", "b"), add(store, job, 2, "b", "c")
+    for each in (store, CompletedCheckpointStore()):
+        each.discard(first.uri, [second.uri], completed=True)
+        assert verify(read_metadata(second.uri), checksums=True) == []
+        assert Storage.open(job).sizes("shared").keys() == {"b", "c"}
+    store.remove(job, [])
+    assert not Path(job).exists()
+
+
+# The shell.
+
+
+@pytest.fixture
+def said() -> queue.Queue[Owed]:
+    return queue.Queue()
+
+
+@pytest.fixture
+def shell(said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch) -> Iterator[CheckpointShell]:
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", 0.001)
+    shell = CheckpointShell(lambda _, owed: said.put(owed))
+    yield shell
+    shell.close()
+
+
+def answer(shell: CheckpointShell, said: queue.Queue[Owed], demand: Demand) -> Any:
+    shell.obey("job_master/job", demand)
+    owed = said.get(timeout=SOON_S)
+    assert (owed.recipient, owed.cause) == ("job_master/job", 7)
+    return owed.body
+
+
+def test_every_demand_is_answered(shell: CheckpointShell, said: queue.Queue[Owed], job: str) -> None:
+    done = [
+        answer(shell, said, WriteMetadata("job", GRAPH, acknowledged(job, number, "a"), 7))
+        for number in (1, 2)
+    ]
+    assert [each.checkpoint.uri for each in done] == [f"{job}/chk-1", f"{job}/chk-2"]
+    candidates = to_go_back_to(*(each.checkpoint for each in done))
+    found = answer(shell, said, FindCheckpoint("job", GRAPH, candidates, False, 7))
+    assert found == job_master.CheckpointRestored(
+        job_id="job", checkpoint=candidates[0], finished={"source": (0,)}
+    )
+    discard = DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (f"{job}/chk-2",), 7)
+    for _ in range(2):
+        assert answer(shell, said, discard) == job_master.CheckpointDiscarded(job_id="job", checkpoint_id=1)
+    assert not Path(job, "chk-1").exists()
+    remove = RemoveCheckpoints("job", job, (done[1].checkpoint,), 7)
+    assert answer(shell, said, remove) == job_master.CheckpointsRemoved(job_id="job")
+    assert verify(read_metadata(f"{job}/chk-2")) == []
+    assert answer(shell, said, RemoveCheckpoints("job", job, (), 7)) == job_master.CheckpointsRemoved(
+        job_id="job"
+    )
+    assert not Path(job).exists()
+    failed = answer(shell, said, FindCheckpoint("job", GRAPH, candidates, False, 7))
+    assert isinstance(failed, job_master.RestoreFailed)
+    assert "chk-2 is no checkpoint or savepoint: it is not there" in failed.reason
+
+
+def test_what_can_not_be_written_aborts_the_checkpoint(
+    shell: CheckpointShell, said: queue.Queue[Owed], job: str
+) -> None:
+    pending = acknowledged(job, 1, "a")
+    Storage.open(job).delete("shared/a")
+    body = answer(shell, said, WriteMetadata("job", GRAPH, pending, 7))
+    assert (body.checkpoint_id, body.failure) == (1, CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE)
+    assert body.reason == f"{job}/shared/a is not there"
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), RuntimeError("unheard of")])
+def test_whatever_goes_wrong_is_said(
+    shell: CheckpointShell,
+    said: queue.Queue[Owed],
+    job: str,
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    completed = answer(shell, said, WriteMetadata("job", GRAPH, acknowledged(job, 1), 7)).checkpoint
+
+    def broken(*_: object, **__: object) -> Any:
+        raise error
+
+    for name in ("add", "recover", "discard", "remove"):
+        monkeypatch.setattr(CompletedCheckpointStore, name, broken)
+    body = answer(shell, said, WriteMetadata("job", GRAPH, acknowledged(job, 2), 7))
+    assert isinstance(body, job_master.CheckpointAborted)
+    body = answer(shell, said, FindCheckpoint("job", GRAPH, to_go_back_to(completed), False, 7))
+    assert isinstance(body, job_master.RestoreFailed)
+    body = answer(shell, said, DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (), 7))
+    assert isinstance(body, job_master.CheckpointDiscarded)
+    body = answer(shell, said, RemoveCheckpoints("job", job, (), 7))
+    assert isinstance(body, job_master.CheckpointsRemoved)
+
+
+def test_storage_that_comes_back_is_used(
+    shell: CheckpointShell, said: queue.Queue[Owed], job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    completed = answer(shell, said, WriteMetadata("job", GRAPH, acknowledged(job, 1), 7)).checkpoint
+    failures = [StorageError("it can't be reached")] * 3
+    recover = CompletedCheckpointStore.recover
+
+    def at_first_not(store: CompletedCheckpointStore, *args: Any, **settings: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return recover(store, *args, **settings)
+
+    monkeypatch.setattr(CompletedCheckpointStore, "recover", at_first_not)
+    body = answer(shell, said, FindCheckpoint("job", GRAPH, to_go_back_to(completed), False, 7))
+    assert isinstance(body, job_master.CheckpointRestored)
+
+
+def test_a_shell_that_is_closed_leaves_the_rest_to_its_successor(
+    shell: CheckpointShell, said: queue.Queue[Owed], job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object, **__: object) -> None:
+        raise StorageError("it can't be reached")
+
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", SOON_S)
+    monkeypatch.setattr(CompletedCheckpointStore, "discard", unreachable)
+    shell.obey("job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (), 7))
+    shell.close()
+    assert said.empty()
