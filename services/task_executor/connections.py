@@ -18,6 +18,7 @@ from ..roles import (
     Step,
     address,
 )
+from . import checkpoints
 from .state import (
     JobConnection,
     TaskExecutorState,
@@ -89,7 +90,7 @@ def _job_gone(
         return reconnect(state, connection, record.offset)
     owing = state.jobs_owing
     return replace(
-        state,
+        checkpoints.forgotten(state, job_id),
         jobs=state.jobs.delete(job_id),
         jobs_owing=without(owing, job_id),
     )

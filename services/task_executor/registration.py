@@ -15,6 +15,7 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ..configuration.role_options import TaskExecutorOptions
 from ..roles import RESOURCE_MANAGER, IllegalEvent, Owed, Step
+from . import checkpoints
 from .release import abandon, cancel
 from .state import Registration, TaskExecutorState
 from .task_slot_table import MOST_SLOTS
@@ -61,6 +62,7 @@ def _new_process(
 ) -> TaskExecutorState:
     # It has to register, and may have been told to leave in an earlier life. Nobody could take a slot meanwhile.
     slots = replace(state.slots, waiting=state.slots.waiting.again(record.header.time))
+    state = checkpoints.all_forgotten(state)
     return replace(state, registration=None, slots=slots, leaving=None, leaving_cause=None, left=False)
 
 

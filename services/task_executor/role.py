@@ -21,7 +21,7 @@ from ..roles import (
     instance_of,
     unchanged,
 )
-from . import connections, deployments, losses, registration, slots, tasks
+from . import checkpoints, connections, deployments, losses, registration, slots, tasks
 from .instructions import StopTask
 from .state import TaskExecutorState
 
@@ -47,6 +47,7 @@ class TaskExecutor:
             *tasks.acknowledgements(state),
             *registration.goodbye(state),
             *tasks.refusals(state),
+            *checkpoints.declines(state),
             *registration.renewal(state),
         ]
 
@@ -59,7 +60,7 @@ class TaskExecutor:
             (cause, state.tasks[attempt].cause, attempt) for attempt, cause in state.stopping.items()
         )
         stops = [StopTask(attempt, state.tasks[attempt].job_id, cause) for cause, _, attempt in ends]
-        return [*deployments.runs(state), *stops]
+        return [*deployments.runs(state), *checkpoints.instructions(state), *stops]
 
     def at_rest(self, state: TaskExecutorState) -> bool:
         return False
@@ -70,6 +71,7 @@ _STEPS: Steps[TaskExecutorState] = Steps(
         **connections.STEPS,
         **slots.STEPS,
         **tasks.STEPS,
+        **checkpoints.STEPS,
         **registration.STEPS,
         **losses.STEPS,
         everyone.ConfigurationChanged: unchanged,

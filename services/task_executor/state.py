@@ -6,7 +6,7 @@ import msgspec
 from immutables import Map
 
 from ...schemas import resource_manager
-from ...schemas.types import ExecutionState, JobGraph, RestoredCheckpoint
+from ...schemas.types import CheckpointOptions, ExecutionState, JobGraph, RestoredCheckpoint
 from ..configuration.role_options import TaskExecutorOptions
 from .task_slot_table import TaskSlotTable
 
@@ -76,7 +76,8 @@ class Task(msgspec.Struct, frozen=True):
     generation: int = 0
     """How often the job had been rolled back."""
     restore: RestoredCheckpoint | None = None
-    """The last completed checkpoint, as far as it is known here."""
+    """The last completed checkpoint, as far as it is known here: what it begins with, also in a process that is
+    started again."""
     finished: bool = False
     """Whether the subtask had finished in the checkpoint that it begins with."""
 
@@ -94,6 +95,25 @@ class FreedSlot(msgspec.Struct, frozen=True):
 
     slot_number: int
     allocation_id: str
+    cause: int
+
+
+class CheckpointTrigger(msgspec.Struct, frozen=True):
+    """A checkpoint is to begin in these tasks; those that are `unanswered` have not said what became of it."""
+
+    attempts: tuple[str, ...]
+    unanswered: frozenset[str]
+    timestamp: int
+    options: CheckpointOptions
+    cause: int
+
+
+class CheckpointEnd(msgspec.Struct, frozen=True):
+    """Tasks are told that a checkpoint was completed, or that it will not be."""
+
+    checkpoint_id: int
+    attempts: tuple[str, ...]
+    completed: bool
     cause: int
 
 
@@ -135,3 +155,9 @@ class TaskExecutorState(msgspec.Struct, frozen=True):
     """Tasks that are to end, with the offset of what demands it."""
     jobs_owing: Map[str, int] = Map()
     """Jobs that RegisterTaskManager, OfferSlots or DisconnectTaskManager is owed to."""
+    triggers: Map[tuple[str, int], CheckpointTrigger] = Map()
+    """By job and checkpoint: what tasks have not answered."""
+    declines: Map[tuple[int, str], Failure] = Map()
+    """By checkpoint and Execution: DeclineCheckpoint is owed."""
+    checkpoint_ends: Map[str, tuple[CheckpointEnd, ...]] = Map()
+    """By job: the last few, oldest first."""

@@ -23,7 +23,7 @@ from ..roles import (
     Step,
     address,
 )
-from . import deployments
+from . import checkpoints, deployments
 from .release import cancel, vacate
 from .state import (
     Failure,
@@ -115,7 +115,7 @@ def _task_changed(
 
 def _ended(state: TaskExecutorState, task: Task, cause: int) -> TaskExecutorState:
     attempt = task.execution_attempt_id
-    state = deployments.without(state, task)
+    state = checkpoints.task_ended(deployments.without(state, task), task.job_id, attempt)
     stopping, unacknowledged = state.stopping, state.unacknowledged
     state = replace(
         state,

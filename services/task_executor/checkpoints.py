@@ -1,0 +1,167 @@
+"""Checkpoints in the tasks of a TaskExecutor: begun, confirmed and given up as their JobMasters say (document 000).
+
+A task that is told to begin a checkpoint answers with AcknowledgeCheckpoint or DeclineCheckpoint, or it ends. One that
+does not run is declined for. A process that starts anew knows nothing of what its predecessor had begun: the JobMaster
+gives that up when it reads that the tasks initialise once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from immutables import Map
+from msgspec.structs import replace
+
+from ...schemas import job_master, task_executor
+from ...schemas.body import Body
+from ...schemas.event import Record
+from ...schemas.types import ExecutionState
+from ..roles import JOB_MASTER, Instruction, Owed, Step, address
+from .instructions import AbortTasks, ConfirmTasks, TriggerTasks
+from .state import CheckpointEnd, CheckpointTrigger, Failure, TaskExecutorState
+
+_MOST_ENDS = 8
+"""Ends of checkpoints that are remembered of a job: how many may come between two looks of the shell."""
+
+
+def _triggered(
+    state: TaskExecutorState, record: Record, body: task_executor.TriggerCheckpoint
+) -> TaskExecutorState:
+    runs, declines = [], state.declines
+    for attempt in body.execution_attempt_ids:
+        task = state.tasks.get(attempt)
+        if task is not None and task.state is ExecutionState.RUNNING:
+            runs.append(attempt)
+            continue
+        why = "it is unknown here, or has ended" if task is None else f"it is {task.state.value}"
+        reason = f"{why}, on TaskExecutor {state.resource_id}"
+        declines = declines.set((body.checkpoint_id, attempt), Failure(body.job_id, reason, record.offset))
+    triggers = state.triggers
+    if runs:
+        trigger = CheckpointTrigger(tuple(runs), frozenset(runs), body.timestamp, body.options, record.offset)
+        triggers = triggers.set((body.job_id, body.checkpoint_id), trigger)
+    return replace(state, triggers=triggers, declines=declines)
+
+
+def _confirmed(
+    state: TaskExecutorState, record: Record, body: task_executor.ConfirmCheckpoint
+) -> TaskExecutorState:
+    tasks = state.tasks
+    for attempt in body.execution_attempt_ids if body.restore is not None else ():
+        task = tasks.get(attempt)
+        if task is not None:
+            tasks = tasks.set(attempt, replace(task, restore=body.restore))
+    return _over(replace(state, tasks=tasks), record, body, completed=True)
+
+
+def _aborted(
+    state: TaskExecutorState, record: Record, body: task_executor.AbortCheckpoint
+) -> TaskExecutorState:
+    return _over(state, record, body, completed=False)
+
+
+def _over(
+    state: TaskExecutorState,
+    record: Record,
+    body: task_executor.ConfirmCheckpoint | task_executor.AbortCheckpoint,
+    *,
+    completed: bool,
+) -> TaskExecutorState:
+    triggers, key = state.triggers, (body.job_id, body.checkpoint_id)
+    if key in triggers:
+        state = replace(state, triggers=triggers.delete(key))
+    attempts = tuple(each for each in body.execution_attempt_ids if each in state.tasks)
+    if not attempts:
+        return state
+    end = CheckpointEnd(body.checkpoint_id, attempts, completed, record.offset)
+    before = state.checkpoint_ends.get(body.job_id, ())
+    ends = state.checkpoint_ends.set(body.job_id, (*before, end)[-_MOST_ENDS:])
+    return replace(state, checkpoint_ends=ends)
+
+
+def _acknowledged(
+    state: TaskExecutorState, _record: Record, body: job_master.AcknowledgeCheckpoint
+) -> TaskExecutorState:
+    return _answered(state, (body.job_id, body.checkpoint_id), body.execution_attempt_id)
+
+
+def _declined(
+    state: TaskExecutorState, _record: Record, body: job_master.DeclineCheckpoint
+) -> TaskExecutorState:
+    key = (body.checkpoint_id, body.execution_attempt_id)
+    if key in state.declines:
+        state = replace(state, declines=state.declines.delete(key))
+    return _answered(state, (body.job_id, body.checkpoint_id), body.execution_attempt_id)
+
+
+def _answered(state: TaskExecutorState, key: tuple[str, int], attempt: str) -> TaskExecutorState:
+    trigger = state.triggers.get(key)
+    if trigger is None or attempt not in trigger.unanswered:
+        return state
+    left = trigger.unanswered - {attempt}
+    triggers = state.triggers
+    triggers = triggers.set(key, replace(trigger, unanswered=left)) if left else triggers.delete(key)
+    return replace(state, triggers=triggers)
+
+
+def task_ended(state: TaskExecutorState, job_id: str, attempt: str) -> TaskExecutorState:
+    """Nothing more is expected of a task, nor told to it."""
+    for key in state.triggers:
+        if key[0] == job_id:
+            state = _answered(state, key, attempt)
+    return state
+
+
+def forgotten(state: TaskExecutorState, job_id: str) -> TaskExecutorState:
+    """The job has nothing here any more."""
+    if job_id not in state.checkpoint_ends:
+        return state
+    return replace(state, checkpoint_ends=state.checkpoint_ends.delete(job_id))
+
+
+def all_forgotten(state: TaskExecutorState) -> TaskExecutorState:
+    """A new process: its tasks have no part in any checkpoint that has begun."""
+    return replace(state, triggers=Map(), checkpoint_ends=Map())
+
+
+def declines(state: TaskExecutorState) -> list[Owed]:
+    """DeclineCheckpoint for Executions that don't run, in the order in which they were to begin."""
+    return [
+        Owed(
+            address(JOB_MASTER, failure.job_id),
+            job_master.DeclineCheckpoint(
+                job_id=failure.job_id,
+                execution_attempt_id=attempt,
+                checkpoint_id=checkpoint_id,
+                reason=failure.reason,
+            ),
+            failure.cause,
+        )
+        for (checkpoint_id, attempt), failure in sorted(
+            state.declines.items(), key=lambda pair: (pair[1].cause, pair[0])
+        )
+    ]
+
+
+def instructions(state: TaskExecutorState) -> list[Instruction]:
+    """What tasks are told of checkpoints, in the order in which it was said."""
+    found: list[tuple[int, Instruction]] = []
+    for (job_id, checkpoint_id), trigger in state.triggers.items():
+        instruction = TriggerTasks(
+            job_id, checkpoint_id, trigger.attempts, trigger.timestamp, trigger.options, trigger.cause
+        )
+        found.append((trigger.cause, instruction))
+    for job_id, ends in state.checkpoint_ends.items():
+        for end in ends:
+            kind = ConfirmTasks if end.completed else AbortTasks
+            found.append((end.cause, kind(job_id, end.checkpoint_id, end.attempts, end.cause)))
+    return [each for _, each in sorted(found, key=lambda pair: pair[0])]
+
+
+STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
+    task_executor.TriggerCheckpoint: _triggered,
+    task_executor.ConfirmCheckpoint: _confirmed,
+    task_executor.AbortCheckpoint: _aborted,
+    job_master.AcknowledgeCheckpoint: _acknowledged,
+    job_master.DeclineCheckpoint: _declined,
+}
