@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -41,3 +41,7 @@ class CollectionSource(Source):
         if self._given != self._said:
             self._said = self._given
             yield msgspec.msgpack.encode(self._given)
+
+    def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
+        if self._said:
+            yield None, msgspec.msgpack.encode(self._said)
