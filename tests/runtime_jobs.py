@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -16,7 +16,13 @@ from confluent_kafka.cimpl import NewTopic
 from tailrace.pipelines.graph.physical_plan import output_topic, topics
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.runtime import TaskRuntime
-from tailrace.schemas.types import ExecutionState, JobGraph
+from tailrace.schemas.types import (
+    CheckpointMetrics,
+    ExecutionState,
+    JobGraph,
+    RestoredCheckpoint,
+    SubtaskState,
+)
 
 PATIENCE_S = 90.0
 ENDS = {ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED}
@@ -29,6 +35,35 @@ class Reports:
         self._changed = threading.Condition()
         self.all: list[tuple[str, ExecutionState, str | None]] = []
         self.accumulators: dict[str, Mapping[str, float]] = {}
+        self.parts: dict[tuple[str, int], tuple[SubtaskState, CheckpointMetrics]] = {}
+        """(execution, checkpoint) -> what was acknowledged."""
+        self.refusals: dict[tuple[str, int], str] = {}
+        """The same of what was declined."""
+        self.lost: set[str] = set()
+        """Executions that failed because what they were to go on from is gone."""
+
+    def acknowledged(
+        self, execution: str, checkpoint_id: int, state: SubtaskState, metrics: CheckpointMetrics, /
+    ) -> None:
+        with self._changed:
+            self.parts[execution, checkpoint_id] = state, metrics
+            self._changed.notify_all()
+
+    def declined(self, execution: str, checkpoint_id: int, reason: str, /) -> None:
+        with self._changed:
+            self.refusals[execution, checkpoint_id] = reason
+            self._changed.notify_all()
+
+    def await_parts(self, executions: Sequence[str], checkpoint_id: int) -> None:
+        """Until all have acknowledged."""
+        wanted = {(each, checkpoint_id) for each in executions}
+
+        def there() -> bool:
+            return wanted <= self.parts.keys() or bool(self.refusals)
+
+        with self._changed:
+            assert self._changed.wait_for(there, PATIENCE_S), f"waiting for {wanted - self.parts.keys()}"
+            assert wanted <= self.parts.keys(), self.refusals
 
     def __call__(
         self,
@@ -42,6 +77,8 @@ class Reports:
         with self._changed:
             self.all.append((execution, state, failure))
             self.accumulators[execution] = accumulators
+            if progress_lost:
+                self.lost.add(execution)
             self._changed.notify_all()
 
     def of(self, execution: str) -> list[ExecutionState]:
@@ -78,7 +115,17 @@ class Job:
     def attempt(self, vertex: int, subtask: int, attempt: int = 0) -> str:
         return f"{self.id}-{vertex}-{subtask}-{attempt}"
 
-    def deploy(self, vertex: int, subtasks: list[int] | None = None, attempt: int = 0) -> list[str]:
+    def deploy(
+        self,
+        vertex: int,
+        subtasks: list[int] | None = None,
+        attempt: int = 0,
+        *,
+        generation: int = 0,
+        restore: RestoredCheckpoint | None = None,
+        finished: Sequence[tuple[int, int]] = (),
+    ) -> list[str]:
+        """`finished`: (vertex, subtask) of those that only say that they have ended."""
         chosen = self.graph.vertices[vertex]
         indices = list(range(chosen.parallelism)) if subtasks is None else subtasks
         attempts = [self.attempt(vertex, index, attempt) for index in indices]
@@ -89,15 +136,35 @@ class Job:
                 job_graph=self.graph,
                 vertex_id=chosen.vertex_id,
                 subtasks=tuple(
-                    SubtaskDeployment(name, index, attempt)
+                    SubtaskDeployment(
+                        name,
+                        index,
+                        attempt,
+                        generation=generation,
+                        restore=restore,
+                        finished=(vertex, index) in finished,
+                    )
                     for name, index in zip(attempts, indices, strict=True)
                 ),
             )
         )
         return attempts
 
-    def deploy_all(self) -> list[str]:
-        return [each for vertex in range(len(self.graph.vertices)) for each in self.deploy(vertex)]
+    def deploy_all(
+        self,
+        attempt: int = 0,
+        *,
+        generation: int = 0,
+        restore: RestoredCheckpoint | None = None,
+        finished: Sequence[tuple[int, int]] = (),
+    ) -> list[str]:
+        return [
+            each
+            for vertex in range(len(self.graph.vertices))
+            for each in self.deploy(
+                vertex, attempt=attempt, generation=generation, restore=restore, finished=finished
+            )
+        ]
 
     def cancel_all(self, attempts: list[str]) -> None:
         for attempt in attempts:

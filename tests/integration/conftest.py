@@ -47,6 +47,7 @@ def runtime(kafka: EmbeddedKafka, reports: Reports, scratch: Path) -> Iterator[T
         scratch=scratch,
         slots=4,
         report=reports,
+        report_checkpoint=reports,
     )
     try:
         running.start()

@@ -15,9 +15,14 @@ from tailrace.pipelines.runtime.buffers import (
     BufferError,
     Header,
     header_of,
+    is_barrier,
+    read_barrier,
+    write_barrier,
 )
+from tailrace.pipelines.runtime.deployment import Checkpoint
 from tailrace.pipelines.runtime.small_batches import FEW
 from tailrace.pipelines.types import Types
+from tailrace.schemas.types import CheckpointOptions, SnapshotType
 
 times = st.integers(NO_WATERMARK, END_OF_TIME)
 headers = st.builds(
@@ -30,6 +35,8 @@ headers = st.builds(
     ends=st.booleans(),
     idle=st.booleans(),
     tick=st.booleans(),
+    generation=st.integers(0, 2**32 - 1),
+    stops=st.booleans(),
 )
 records = st.lists(st.tuples(st.integers(0, 2**41), st.tuples(st.text(max_size=9), st.integers(0, 99))))
 
@@ -97,3 +104,41 @@ def test_a_buffer_cut_short_is_refused() -> None:
     data = CODEC.encode(Header(0, 0, 0, 0), batch_of([(1, ("a", 1))]))
     with pytest.raises(BufferError):
         CODEC.decode(data[:-40])
+
+
+checkpoints = st.builds(
+    Checkpoint,
+    checkpoint_id=st.integers(1, 2**40),
+    timestamp=st.integers(0, 2**52),
+    options=st.builds(
+        CheckpointOptions,
+        snapshot_type=st.sampled_from(SnapshotType),
+        directory=st.text(),
+        shared=st.text(),
+        full=st.booleans(),
+        stops=st.booleans(),
+        drains=st.booleans(),
+    ),
+)
+
+
+@given(headers, checkpoints)
+def test_a_barrier_comes_back_with_its_checkpoint_and_holds_no_records(
+    header: Header, checkpoint: Checkpoint
+) -> None:
+    header = msgspec.structs.replace(header, barrier=True)
+    data = write_barrier(header, checkpoint)
+    assert is_barrier(data)
+    read, batch = CODEC.decode(data)
+    assert (read, len(batch)) == (header, 0)
+    assert read_barrier(data) == checkpoint
+
+
+@given(headers, records)
+def test_a_buffer_of_records_is_no_barrier(header: Header, pairs: list[tuple[int, tuple[str, int]]]) -> None:
+    assert not is_barrier(CODEC.encode(header, batch_of(pairs)))
+
+
+def test_a_torn_barrier_is_refused() -> None:
+    with pytest.raises(BufferError, match="barrier"):
+        read_barrier(bytes(Header(0, 0, 0, barrier=True)) + b"\xc1")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK, Header
-from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
 from tailrace.pipelines.runtime.stream_task.input_gate import InputGate
 
 SENDERS = 3
@@ -158,3 +158,36 @@ def test_a_subtask_with_few_senders_waits_for_no_others() -> None:
         assert gate.admits(i, 0, Header(sender, 0, 0, 5 + i, 7))
         gate.conclude(i, Header(sender, 0, 0, 5 + i, 7))
     assert (gate.watermark, gate.clock) == (5, 7)
+
+
+def test_an_older_generation_of_the_job_counts_for_nothing_and_a_newer_one_ends_the_attempt() -> None:
+    gate = InputGate([range(1)], [frozenset()], generation=2)
+    for older in (Header(0, 3, 7, 9, 9, generation=1), Header(9, 0, 0, 9, 9), Header(0, 3, 9, ends=True)):
+        assert not gate.admits(0, 0, older)
+    own = Header(0, 0, 0, 5, 5, generation=2)
+    assert gate.admits(0, 1, own)
+    gate.conclude(0, own)
+    assert (gate.watermark, gate.clock) == (5, 5)
+    with pytest.raises(TaskError, match="superseded"):
+        gate.admits(0, 2, Header(0, 0, 0, generation=3))
+
+
+def test_time_stands_still_behind_an_end_by_a_savepoint() -> None:
+    gate = InputGate([range(2)], [frozenset()])
+    for said in (Header(0, 0, 0, 5, 5), Header(1, 0, 0, 9, 9), Header(0, 0, 1, ends=True, stops=True)):
+        assert gate.admits(0, 0, said)
+        gate.conclude(0, said)
+    assert (gate.watermark, gate.clock) == (5, 5), "what the stopped sender held back is not due by that"
+    assert gate.unended == {(0, 1)}
+    last = Header(1, 0, 1, ends=True, stops=True)
+    assert gate.admits(0, 0, last)
+    gate.conclude(0, last)
+    assert gate.ended
+    assert gate.stopped
+
+
+def test_a_lost_buffer_is_lost_progress() -> None:
+    gate = InputGate([range(1)], [frozenset()])
+    assert gate.admits(0, 0, Header(0, 0, 0))
+    with pytest.raises(ProgressLost):
+        gate.admits(0, 1, Header(0, 0, 2))

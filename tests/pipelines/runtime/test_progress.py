@@ -12,8 +12,13 @@ from tailrace.pipelines.runtime.stream_task.input_gate import InputGate
 from tailrace.pipelines.runtime.stream_task.positions import InputPositions
 from tailrace.pipelines.runtime.stream_task.progress import (
     Progress,
+    begun,
+    generation_of,
     moved_offsets,
+    of_generation,
+    read_end,
     read_ended,
+    write_end,
     write_ended,
 )
 from tailrace.pipelines.runtime.stream_task.transaction import ConsumedOffset
@@ -79,3 +84,22 @@ def test_ended_senders_survive_in_an_offsets_metadata(senders: frozenset[int]) -
 @pytest.mark.parametrize("metadata", [None, "", "something else"])
 def test_metadata_of_others_says_nothing(metadata: str | None) -> None:
     assert read_ended(metadata) == frozenset()
+
+
+@given(st.integers(0, 2**31), st.frozensets(st.integers(0, 300)), st.integers(0, 2**40))
+def test_a_generation_travels_with_what_else_is_noted(
+    generation: int, senders: frozenset[int], end: int
+) -> None:
+    for note in ("", write_ended(senders), write_end(end)):
+        assert generation_of(of_generation(generation, note)) == generation
+    assert read_ended(of_generation(generation, write_ended(senders))) == senders
+    assert read_end(of_generation(generation, write_end(end))) == end
+
+
+def test_who_had_ended_in_an_older_generation_has_not_in_this_one() -> None:
+    committed = [ConsumedOffset("a", 0, 7, of_generation(1, write_ended(frozenset({0, 2}))))]
+    assert Progress.read(["a"], committed, 1).ended == (frozenset({0, 2}),)
+    assert Progress.read(["a"], committed, 2).ended == (frozenset(),)
+    assert Progress.read(["a"], committed, 2).positions == {(0, 0): 7}
+    assert begun(committed, 1)
+    assert not begun(committed, 2)

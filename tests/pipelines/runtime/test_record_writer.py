@@ -14,14 +14,22 @@ from hypothesis import strategies as st
 from tailrace.pipelines.graph.execution_graph import IntermediateResult
 from tailrace.pipelines.graph.key_groups import subtask_of
 from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header
+from tailrace.pipelines.runtime.buffers import (
+    END_OF_TIME,
+    NO_WATERMARK,
+    BufferCodec,
+    Header,
+    is_barrier,
+    read_barrier,
+)
 from tailrace.pipelines.runtime.clocks import ALWAYS, NEVER, ClockDemand
+from tailrace.pipelines.runtime.deployment import Checkpoint
 from tailrace.pipelines.runtime.failures import UserCodeError
 from tailrace.pipelines.runtime.stream_task import partitioning
 from tailrace.pipelines.runtime.stream_task.partitioning import partition_of
 from tailrace.pipelines.runtime.stream_task.record_writer import ChannelWriter, RecordWriter
 from tailrace.pipelines.types import RecordType, Types
-from tailrace.schemas.types import JobEdge, Partitioner
+from tailrace.schemas.types import CheckpointOptions, JobEdge, Partitioner, SnapshotType
 
 PAIR = Types.TUPLE([str, int])
 CODEC = BufferCodec(PAIR)
@@ -222,3 +230,24 @@ def test_time_is_told_by_ticks_once_a_partition_knows_the_attempt() -> None:
 
 def test_nothing_is_sent_when_nothing_happened() -> None:
     assert list(writer(edge(Partitioner.HASH), 3).flush(1)) == []
+
+
+@given(st.lists(pair, max_size=20), st.integers(1, 4), st.sampled_from(ALL_TO_ALL))
+def test_a_barrier_reaches_every_partition_behind_the_records(
+    records: list[tuple[str, int]], partitions: int, partitioner: Partitioner
+) -> None:
+    options = CheckpointOptions(snapshot_type=SnapshotType.CHECKPOINT, directory="d", shared="s")
+    checkpoint = Checkpoint(checkpoint_id=3, timestamp=1, options=options)
+    channel = writer(edge(partitioner), partitions)
+    if records:
+        channel.write(Batch([0] * len(records), list(records)))
+    sent: dict[int, list[bytes]] = defaultdict(list)
+    for each in (*channel.flush(7), *channel.barrier(7, checkpoint), *channel.flush(8, tell_all=True)):
+        sent[each.partition].append(each.data)
+    assert sent.keys() == set(range(partitions))
+    for buffers in sent.values():
+        assert [CODEC.decode(data)[0].sequence for data in buffers] == list(range(len(buffers)))
+        assert [is_barrier(data) for data in buffers[-2:]] == [True, False]
+        assert not any(map(is_barrier, buffers[:-2]))
+        assert read_barrier(buffers[-2]) == checkpoint
+    assert not channel.is_behind(7), "a barrier tells the time as well"

@@ -1,0 +1,288 @@
+"""Checkpoints with real Spark and real Kafka, without a JobMaster: the test awaits the parts and writes the metadata.
+
+A topic of numbers is counted by key. However the job is interrupted, the last count of each key is exactly how often it
+was written: each record counts once, and no count is lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from runtime_jobs import PATIENCE_S, Job
+from test_kafka_source import Topics, wait_for
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.pipelines.api import (
+    Formats,
+    KafkaSink,
+    KafkaSource,
+    StartingOffsets,
+    StreamExecutionEnvironment,
+)
+from tailrace.pipelines.checkpoint.metadata import (
+    CheckpointMetadata,
+    SubtaskSnapshot,
+    edges_of,
+    outline_of,
+    write_metadata,
+)
+from tailrace.pipelines.runtime.deployment import Checkpoint
+from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.pipelines.types import Types
+from tailrace.schemas.types import (
+    CheckpointOptions,
+    CompletedCheckpoint,
+    ExecutionState,
+    JobGraph,
+    RestoredCheckpoint,
+    SnapshotType,
+)
+
+pytestmark = pytest.mark.timeout(300)
+
+KEYS = 50
+
+
+def counting(source: str, sink: str, parallelism: int) -> JobGraph:
+    """Counts how often each number has come; each count is written."""
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(2)
+    numbers = KafkaSource([source], Formats.TEXT, starting_offsets=StartingOffsets.EARLIEST)
+    counts = (
+        env.from_source(numbers)
+        .map(lambda text: (text, 1), output_type=Types.TUPLE([str, int]))
+        .key_by(lambda pair: pair[0], key_type=str)
+        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+        .set_parallelism(parallelism)
+        .map(json.dumps, output_type=str)
+        .set_parallelism(parallelism)
+    )
+    counts.sink_to(KafkaSink(sink, Formats.TEXT)).set_parallelism(parallelism)
+    return env.get_job_graph("counting")
+
+
+class Feed:
+    """Writes numbers to a topic of two partitions without a pause, until it is told to stop."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+        self._topic = topic
+        self._stop = threading.Event()
+        self.written: Counter[str] = Counter()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        n = 0
+        while not self._stop.wait(0.01):
+            for _ in range(50):
+                n += 1
+                text = str(n * n % KEYS)
+                self._producer.produce(self._topic, text.encode(), partition=n % 2)
+                self.written[text] += 1
+            self._producer.poll(0)
+
+    def close(self) -> Counter[str]:
+        """What was written, all of it."""
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(30) == 0
+        return self.written
+
+
+@pytest.fixture
+def feed(kafka: EmbeddedKafka, source: str) -> Iterator[Feed]:
+    feeding = Feed(kafka.bootstrap_servers, source)
+    yield feeding
+    feeding.close()
+
+
+@pytest.fixture
+def on_kafka(kafka: EmbeddedKafka) -> Topics:
+    return Topics(kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def source(on_kafka: Topics) -> str:
+    return on_kafka.new(2)
+
+
+class Coordinator:
+    """What a JobMaster would do."""
+
+    def __init__(self, job: Job, directory: Path) -> None:
+        self.job = job
+        self.directory = directory
+        self.number = 0
+
+    def trigger(self, attempts: Sequence[str], *, savepoint: bool = False, stops: bool = False) -> int:
+        """Begins a checkpoint at the source's subtasks."""
+        self.number += 1
+        kind = SnapshotType.SAVEPOINT if savepoint else SnapshotType.CHECKPOINT
+        options = CheckpointOptions(
+            snapshot_type=kind,
+            directory=str(self.directory / f"chk-{self.number}"),
+            shared=str(self.directory / "shared"),
+            full=savepoint,
+            stops=stops,
+        )
+        checkpoint = Checkpoint(checkpoint_id=self.number, timestamp=0, options=options)
+        sources = [each for each in attempts if each.split("-")[1] == "0"]
+        self.job.runtime.trigger_checkpoint(sources, checkpoint)
+        return self.number
+
+    def complete(self, attempts: Sequence[str], number: int, generation: int = 0) -> RestoredCheckpoint:
+        """Awaits all parts, writes the metadata, confirms."""
+        job = self.job
+        job.reports.await_parts(attempts, number)
+        snapshots = []
+        for attempt in attempts:
+            _, vertex, subtask, _ = attempt.split("-")
+            state, metrics = job.reports.parts[attempt, number]
+            vertex_id = job.graph.vertices[int(vertex)].vertex_id
+            snapshots.append(SubtaskSnapshot(vertex_id, int(subtask), state, metrics))
+        uri = str(self.directory / f"chk-{number}")
+        completed = CompletedCheckpoint(
+            checkpoint_id=number,
+            snapshot_type=SnapshotType.CHECKPOINT,
+            uri=uri,
+            generation=generation,
+            size=0,
+        )
+        write_metadata(
+            CheckpointMetadata(
+                job.id,
+                job.graph.name,
+                completed,
+                0,
+                outline_of(job.graph),
+                tuple(snapshots),
+                edges_of(job.graph),
+            )
+        )
+        job.runtime.confirm_checkpoint(attempts, number)
+        return RestoredCheckpoint(checkpoint_id=number, uri=uri, generation=generation)
+
+
+def last_counts(on_kafka: Topics, sink: str, total: Counter[str]) -> dict[str, int]:
+    """The greatest count of each key, once all are as expected or nothing more comes."""
+    found: dict[str, int] = {}
+
+    def there() -> bool:
+        found.clear()
+        for value in on_kafka.read(sink, 1, beyond_s=1.0):
+            key, count = json.loads(value)
+            found[key] = max(found.get(key, 0), count)
+        return found == dict(total)
+
+    try:
+        wait_for(there)
+    except AssertionError:
+        assert found == dict(total)
+    return found
+
+
+Start = Callable[[JobGraph], Job]
+
+
+def test_a_job_goes_back_to_a_checkpoint_that_was_taken_under_load(
+    start: Start, on_kafka: Topics, source: str, feed: Feed, tmp_path: Path
+) -> None:
+    sink = on_kafka.new()
+    job = start(counting(source, sink, 3))
+    coordinator = Coordinator(job, tmp_path)
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    restore = coordinator.complete(attempts, coordinator.trigger(attempts))
+    for _ in range(3):
+        restore = coordinator.complete(attempts, coordinator.trigger(attempts))
+    job.cancel_all(attempts)
+    again = job.deploy_all(1, generation=1, restore=restore)
+    job.reports.wait(again, ExecutionState.RUNNING)
+    restore = coordinator.complete(again, coordinator.trigger(again), generation=1)
+    job.cancel_all(again)
+    last = job.deploy_all(2, generation=2, restore=restore)
+    job.reports.wait(last, ExecutionState.RUNNING)
+    written = feed.close()
+    last_counts(on_kafka, sink, written)
+
+
+def test_a_killed_task_goes_on_from_the_files_of_a_checkpoint_and_the_changelog_behind_it(
+    start: Start, on_kafka: Topics, source: str, feed: Feed, tmp_path: Path, runtime: TaskRuntime
+) -> None:
+    sink = on_kafka.new()
+    job = start(counting(source, sink, 2))
+    coordinator = Coordinator(job, tmp_path)
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    for number in range(1, 4):
+        restore = coordinator.complete(attempts, coordinator.trigger(attempts))
+        victim = attempts[-1 - number % 2]
+        os.kill(runtime.process_ids()[victim], signal.SIGKILL)
+        job.reports.wait([victim], ExecutionState.FAILED)
+        _, vertex, subtask, attempt = victim.split("-")
+        (new,) = job.deploy(int(vertex), [int(subtask)], int(attempt) + 1, restore=restore)
+        attempts[attempts.index(victim)] = new
+        job.reports.wait([new], ExecutionState.RUNNING)
+    written = feed.close()
+    last_counts(on_kafka, sink, written)
+    values = on_kafka.read(sink, written.total(), beyond_s=1.0)
+    counts = [tuple(json.loads(value)) for value in values]
+    assert len(counts) == len(set(counts)), "each count is given once"
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_job_that_was_stopped_with_a_savepoint_goes_on_in_another_at_any_parallelism(
+    start: Start, on_kafka: Topics, source: str, feed: Feed, tmp_path: Path, parallelism: int
+) -> None:
+    sink = on_kafka.new()
+    job = start(counting(source, sink, 2))
+    coordinator = Coordinator(job, tmp_path)
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    number = coordinator.trigger(attempts, savepoint=True, stops=True)
+    restore = coordinator.complete(attempts, number)
+    job.reports.wait(attempts, ExecutionState.FINISHED)
+    elsewhere = RestoredCheckpoint(checkpoint_id=number, uri=restore.uri, generation=-1)
+    next_job = start(counting(source, sink, parallelism))
+    again = next_job.deploy_all(restore=elsewhere)
+    next_job.reports.wait(again, ExecutionState.RUNNING)
+    written = feed.close()
+    last_counts(on_kafka, sink, written)
+    values = on_kafka.read(sink, written.total(), beyond_s=1.0)
+    counts = [tuple(json.loads(value)) for value in values]
+    assert len(counts) == len(set(counts)), "each count is given once, by one job or the other"
+
+
+def test_a_changelog_that_is_gone_is_lost_progress(
+    start: Start, on_kafka: Topics, source: str, tmp_path: Path, runtime: TaskRuntime, kafka: EmbeddedKafka
+) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    from tailrace.pipelines.graph.physical_plan import changelog_topic
+
+    on_kafka.write(source, [b"7"] * 100)
+    sink = on_kafka.new()
+    job = start(counting(source, sink, 1))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    on_kafka.read(sink, 1)
+    victim = attempts[-1]
+    os.kill(runtime.process_ids()[victim], signal.SIGKILL)
+    job.reports.wait([victim], ExecutionState.FAILED)
+    assert victim not in job.reports.lost
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    gone = changelog_topic(job.cluster, job.id, job.graph.vertices[-1].vertex_id)
+    for deleted in admin.delete_topics([gone]).values():
+        deleted.result(PATIENCE_S)
+    (new,) = job.deploy(len(job.graph.vertices) - 1, [0], 1)
+    job.reports.wait([new], ExecutionState.FAILED)
+    assert new in job.reports.lost
