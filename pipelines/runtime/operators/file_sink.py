@@ -8,18 +8,22 @@ A file is closed when it has `roll_records` records, at the first tick or commit
 the commit at which it has come to ROLL_BYTES, and at the end. Its name says the sink (from job and operator), the
 subtask and the file's number in it: `<prefix>-<sink>-<subtask>-<number>.<suffix>`. So a later job writes beside the
 files of an earlier one, never over them.
+
+A job that goes back to a checkpoint makes again what it had published since: those files are removed before, and the
+names of new ones say the generation, `...-<number>-<generation>.<suffix>`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from ..batch import Batch, all_of
 from ..failures import TaskError
+from ..state.stateful import Origin
 from .files.pending import PendingFiles
 from .files.publishing import directory_of
 from .files.writing import SinkFormat, file_writer
@@ -53,20 +57,32 @@ class FileSink(Operator):
         names = f"{setup.cluster}/{setup.job_id}/{setup.config.operator_id}"
         sink = hashlib.sha256(names.encode()).hexdigest()[:8]
         self._beginning = f"{parameters.prefix}-{sink}-{setup.context.subtask_index}-"
-        self._files = PendingFiles()
+        self._files = PendingFiles(self._name)
+        self._origins: list[PendingFiles] = []
+        self._from_origin = False
         self._gathered: list[Batch] = []
         self._gathered_records = 0
         self._opened_at = 0
         self._rolled = False
 
     def restore(self, message: bytes) -> None:
-        self._files.restore(message)
+        (self._origins[-1] if self._from_origin else self._files).restore(message)
+
+    def restore_from(self, origin: Origin | None) -> None:
+        self._from_origin = origin is not None
+        if origin is not None:
+            self._origins.append(PendingFiles(self._name))
+        else:
+            self._files.take_in(self._origins)
+            self._origins.clear()
 
     def open(self) -> None:
         try:
             self._directory.prepare(self._beginning)
+            self._remove_superseded()
         except OSError as error:
             raise self._failed("could not be used", error) from error
+        self._files.own()
         self._publish()
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
@@ -109,8 +125,29 @@ class FileSink(Operator):
         self._rolled = False
         return self._files.take_changes()
 
+    def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
+        return ((None, message) for message in self._files.full())
+
     def committed(self) -> None:
         self._publish()
+
+    def _name(self, number: int) -> str:
+        generation = self._setup.generation
+        behind = f"-{generation}" if generation else ""
+        return f"{self._beginning}{number}{behind}{self._writer.suffix}"
+
+    def _remove_superseded(self) -> None:
+        """Of older generations, what was published after the checkpoint that the job went back to.
+
+        What a later attempt finds has been there at the checkpoint: the first of the generation has removed the rest.
+        """
+        if not self._setup.generation:
+            return
+        for name in self._directory.names(self._beginning):
+            number, _, generation = name[len(self._beginning) :].partition(".")[0].partition("-")
+            older = int(generation or 0) < self._setup.generation
+            if older and int(number) >= self._files.first_unclosed:
+                self._directory.remove(name)
 
     def _is_old(self) -> bool:
         """Whether the open file has come of age."""
@@ -141,7 +178,7 @@ class FileSink(Operator):
         for file in self._files.closed:
             try:
                 self._directory.publish(
-                    f"{self._beginning}{file.number}{self._writer.suffix}",
+                    file.name,
                     lambda out, file=file: self._writer.write(file.chunks, out),  # type: ignore[misc]
                     self._setup.context.attempt_number,
                 )

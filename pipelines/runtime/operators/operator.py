@@ -70,6 +70,8 @@ class Setup(msgspec.Struct, frozen=True):
     """Raises TaskError where there is no topic of that name."""
     wall_clock: Callable[[], int] = lambda: 0
     """Milliseconds since the epoch, for what looks at real time (idleness of an input)."""
+    generation: int = 0
+    """How often the job went back to a checkpoint."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:

@@ -28,6 +28,12 @@ class Directory(Protocol):
     def publish(self, name: str, write: Write, attempt: int) -> None:
         """Has a file written and shows it; does nothing where it is there already."""
 
+    def names(self, beginning: str) -> list[str]:
+        """Of the files that are shown whose names begin so."""
+
+    def remove(self, name: str) -> None:
+        """Removes a file, if it is there."""
+
 
 def directory_of(path: str) -> Directory:
     """The directory that a path or URL names. Raises TaskError."""
@@ -66,6 +72,12 @@ class LocalDirectory:
             raise
         self._keep_name()
 
+    def names(self, beginning: str) -> list[str]:
+        return [name for name in os.listdir(self._path) if name.startswith(beginning)]
+
+    def remove(self, name: str) -> None:
+        (self._path / name).unlink(missing_ok=True)
+
     def _keep_name(self) -> None:
         directory = os.open(self._path, os.O_RDONLY)
         try:
@@ -95,6 +107,14 @@ class RemoteDirectory:
         with self._system.open_output_stream(temporary) as out:
             write(out)
         self._system.move(temporary, final)
+
+    def names(self, beginning: str) -> list[str]:
+        found = self._system.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
+        return [info.base_name for info in found if info.base_name.startswith(beginning)]
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self._system.delete_file(f"{self._path}/{name}")
 
 
 def _temporary(name: str, attempt: int) -> str:
