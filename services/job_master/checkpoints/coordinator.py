@@ -73,7 +73,9 @@ def _completed(state: JobMasterState, record: Record, body: job_master.Checkpoin
     ).answered(pending.requests, Answer("", checkpoint))
     if checkpoint.snapshot_type is SnapshotType.CHECKPOINT:
         retained = state.options.checkpointing.retained
-        checkpoints = replace(retention.added(checkpoints, checkpoint, retained, cause), failures=0)
+        checkpoints = replace(
+            retention.added(checkpoints, checkpoint, retained, cause), failures=0, anew=False
+        )
         restore = checkpoints.latest
     else:
         checkpoints, restore = checkpoints.with_savepoint(checkpoint), None
@@ -98,6 +100,7 @@ def _aborted(state: JobMasterState, record: Record, body: job_master.CheckpointA
         discarding=checkpoints.discarding.set(pending.checkpoint_id, discard),
         last_ended=record.header.time,
         failures=checkpoints.failures + counts,
+        anew=checkpoints.anew or body.failure is CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
         last_failure=f"checkpoint {pending.checkpoint_id}: {body.failure.value}: {body.reason}",
     ).answered(pending.requests, answer)
     state = replace(state, checkpoints=checkpoints)

@@ -105,6 +105,8 @@ class Checkpoints(msgspec.Struct, frozen=True):
     """When a checkpoint was completed or aborted last."""
     failures: int = 0
     """How many failed one after another."""
+    anew: bool = False
+    """What the last one referred to was not in storage: the next one refers to nothing from before."""
     last_failure: str | None = None
     """Why the last one that failed did."""
 

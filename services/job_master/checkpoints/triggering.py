@@ -188,7 +188,7 @@ def _options(state: JobMasterState, number: int, request: CheckpointRequest | No
         snapshot_type=SnapshotType.CHECKPOINT,
         directory=f"{directory}/chk-{number}",
         shared=f"{directory}/shared",
-        full=options.interval is None or foreign,
+        full=options.interval is None or foreign or state.checkpoints.anew,
     )
 
 
