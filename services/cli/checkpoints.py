@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _MOST_NAMED = 3
 _STOP_TIMEOUT_S = 120.0
 _SHOW_EVERY_S = 1.0
+_PATIENCE_S = 2.0
 _LONGEST_REASON = 160
 
 Target = Annotated[
@@ -255,8 +256,14 @@ class _Asking:
         }
         result(msgspec.json.encode(data).decode())
 
-    def _progress(self, progress: Progress) -> None:
-        if not self._subtasks:
+    def _progress(self, progress: Progress | None) -> None:
+        if progress is None:
+            if not self._told and time.monotonic() - self._began > _PATIENCE_S:
+                self._told = time.monotonic()
+                tell(
+                    f"a {self._what} of job {self.job.job_id} begins when all its tasks run, and others are complete"
+                )
+        elif not self._subtasks:
             self._subtasks = progress.subtasks
             many = "1 subtask" if progress.subtasks == 1 else f"{progress.subtasks} subtasks"
             tell(

@@ -92,16 +92,16 @@ class Request:
         conversation: Conversation,
         *,
         timeout: float = _ANSWER_TIMEOUT_S,
-        show: Callable[[Progress], None] = lambda _: None,
+        show: Callable[[Progress | None], None] = lambda _: None,
     ) -> CompletedCheckpoint:
         """Waits until the checkpoint is complete; how long that may take is the job's affair.
 
-        The conversation follows the job since before the request. `show` is told now and then who is awaited. Raises
-        CheckpointFailedError, NoAnswer where nobody takes notice within `timeout` seconds, and LogUnavailable.
+        The conversation follows the job since before the request. `show` is told now and then who is awaited; None
+        while the checkpoint waits for its beginning. Raises CheckpointFailedError, NoAnswer where nobody takes notice within `timeout` seconds, and LogUnavailable.
         """
         until = time.monotonic() + timeout
         while (done := conversation.wait_for(self.hear, _LOOK_S)) is None:
-            if self.progress is not None:
+            if self.heard:
                 show(self.progress)
             if not self.heard and time.monotonic() > until:
                 raise NoAnswer(

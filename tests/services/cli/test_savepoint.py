@@ -1,4 +1,4 @@
-"""`savepoint inspect` on savepoints that are whole, torn, of a newer version, and on what is none; `run -s` looks too."""
+"""`savepoint inspect` on what is whole, torn, of a newer version, and no savepoint at all; `run -s` looks too."""
 
 from __future__ import annotations
 

@@ -48,12 +48,12 @@ def loaded(tree: ast.AST) -> set[str]:
 
 
 def fields_read(tree: ast.AST) -> set[str]:
-    """x in options.x and in <anything>.options.x; (class, x) as "class.x" in a pattern, or of an annotated argument."""
+    """x in options.x, in <anything>.options.x and in <anything>.checkpointing.x; (class, x) as "class.x" in a pattern, or of an annotated argument."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute | ast.Name):
             owner = node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id
-            if owner == "options":
+            if owner in ("options", "checkpointing"):
                 found.add(node.attr)
         if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name):
             found |= {f"{node.cls.id}.{name}" for name in node.kwd_attrs}
