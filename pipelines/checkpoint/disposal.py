@@ -22,18 +22,41 @@ Read = Callable[[str], CheckpointMetadata]
 def discard(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadata) -> None:
     """Deletes a checkpoint's directory, and the shared files that only it refers to. Raises StorageError.
 
-    `retained`: the directories of all checkpoints that may share files with it and stay.
+    `retained`: the directories of checkpoints that may share files with it and stay; others that are in storage keep
+    theirs too, until they are discarded.
+    """
+    delete(uri, only_of(uri, retained, read=read))
+
+
+def only_of(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadata) -> set[str]:
+    """The shared files that only this checkpoint refers to, as far as that is known; relative to the job's directory.
+
+    Raises StorageError.
     """
     uri = canonical(uri)
+    if checkpoint_id_of(uri) is None:
+        return set()
     storage = Storage.open(base_of(uri))
-    if checkpoint_id_of(uri) is not None:
-        own = _shared_by(uri, storage, read)
-        wanted = _kept(retained, storage, read) if own else None
-        if wanted is not None:
-            for path in sorted(own - wanted):
-                storage.delete(path)
+    own = _shared_by(uri, storage, read)
+    if not own:
+        return own
+    wanted = _kept(retained, storage, read)
+    if wanted is None:
+        return set()
+    for name in storage.directories():
+        other = storage.absolute(name)
+        if other != uri and checkpoint_id_of(other) is not None:
+            wanted |= _shared_by(other, storage, read)
+    return own - wanted
+
+
+def delete(uri: str, files: Iterable[str]) -> None:
+    """Deletes a checkpoint's directory and files that it shares with no other. Raises StorageError."""
+    storage = Storage.open(base_of(canonical(uri)))
+    for path in sorted(files):
+        storage.delete(path)
     # Its metadata goes last: as long as it is there, what is left can be found.
-    storage.delete_tree(uri)
+    storage.delete_tree(canonical(uri))
 
 
 def discard_incomplete(uri: str) -> None:
@@ -84,5 +107,6 @@ def _shared_by(uri: str, storage: Storage, read: Read) -> set[str]:
 
 
 def _paths(metadata: CheckpointMetadata, storage: Storage) -> set[str]:
+    """Of its files, relative to the job's directory."""
     own = Storage.open(base_of(metadata.checkpoint.uri))
     return {storage.relative(own.absolute(file.path)) for file in files_of(metadata)}

@@ -19,19 +19,21 @@ from msgspec.structs import replace
 from ....pipelines.checkpoint import disposal
 from ....pipelines.checkpoint.errors import CheckpointError, StorageError, TornFile
 from ....pipelines.checkpoint.fitting import finished_subtasks, misfits
+from ....pipelines.checkpoint.layout import base_of
 from ....pipelines.checkpoint.metadata import (
     CheckpointMetadata,
     edges_of,
+    files_of,
     outline_of,
     read_metadata,
     verify,
     write_metadata,
 )
-from ....pipelines.checkpoint.storage import canonical
+from ....pipelines.checkpoint.storage import Storage, canonical
 from ....schemas.types import CompletedCheckpoint, JobGraph, RestoredCheckpoint
 from .pending import PendingCheckpoint
 
-_REMEMBERED: Final = 32
+_REMEMBERED: Final = 128
 """Checkpoints whose metadata need not be read to discard them or others."""
 _FAULTS_TOLD: Final = 3
 
@@ -58,6 +60,8 @@ class CompletedCheckpointStore:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, CheckpointMetadata] = OrderedDict()
+        self._doomed: set[str] = set()
+        """Files that are being deleted: no checkpoint that refers to them is complete any more."""
         self._lock = Lock()
 
     def add(self, job_id: str, graph: JobGraph, pending: PendingCheckpoint) -> CompletedCheckpoint:
@@ -82,11 +86,15 @@ class CompletedCheckpointStore:
             subtasks=subtasks,
             edges=edges_of(graph),
         )
-        faults = verify(metadata)
-        if faults:
-            raise TornFile(_in_short(faults))
-        write_metadata(metadata)
-        self._remember(metadata)
+        self._announce(metadata)
+        try:
+            faults = verify(metadata)
+            if faults:
+                raise TornFile(_in_short(faults))
+            write_metadata(metadata)
+        except BaseException:
+            self._forget(checkpoint.uri)
+            raise
         return checkpoint
 
     def recover(
@@ -115,7 +123,8 @@ class CompletedCheckpointStore:
             if faults:
                 passed_over[candidate.uri] = _in_short(faults)
                 continue
-            self._remember(metadata)
+            with self._lock:
+                self._keep(metadata)
             return Recovered(_restored(candidate, metadata), _finished(metadata, graph), passed_over)
         raise Unusable(_why_none(passed_over))
 
@@ -124,31 +133,61 @@ class CompletedCheckpointStore:
 
         `kept`: the directories of those that stay. What they refer to stays too.
         """
-        if completed:
-            disposal.discard(directory, kept, read=self._read)
-        else:
+        if not completed:
             disposal.discard_incomplete(directory)
+            return
+        own = disposal.only_of(directory, kept, read=self._read)
+        doomed = self._doom(directory, own)
+        try:
+            disposal.delete(directory, doomed)
+        finally:
+            with self._lock:
+                self._doomed -= doomed
         self._forget(directory)
 
     def remove(self, job_directory: str, retained: Iterable[CompletedCheckpoint]) -> None:
         """Deletes what a job's checkpoints have left but for those that are retained. Raises StorageError."""
         disposal.remove_all(job_directory, [each.uri for each in retained], read=self._read)
 
+    def _announce(self, metadata: CheckpointMetadata) -> None:
+        """From here on nothing that it refers to is deleted for another. Raises TornFile where that has begun."""
+        files = _absolute_files(metadata)
+        with self._lock:
+            gone = files & self._doomed
+            if gone:
+                raise TornFile(f"{min(gone)} belongs to a checkpoint that is being deleted")
+            self._keep(metadata)
+
+    def _doom(self, directory: str, files: set[str]) -> set[str]:
+        """Those of the files, now absolute, that no other checkpoint refers to which was added meanwhile."""
+        storage = Storage.open(base_of(canonical(directory)))
+        absolute = {storage.absolute(path) for path in files}
+        with self._lock:
+            for uri, metadata in self._known.items():
+                if uri != canonical(directory) and base_of(uri) == storage.uri:
+                    absolute -= _absolute_files(metadata)
+            self._doomed |= absolute
+        return absolute
+
     def _read(self, uri: str) -> CheckpointMetadata:
         with self._lock:
             known = self._known.get(canonical(uri))
         return read_metadata(uri) if known is None else known
 
-    def _remember(self, metadata: CheckpointMetadata) -> None:
-        with self._lock:
-            self._known[metadata.checkpoint.uri] = metadata
-            self._known.move_to_end(metadata.checkpoint.uri)
-            while len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
+    def _keep(self, metadata: CheckpointMetadata) -> None:
+        self._known[metadata.checkpoint.uri] = metadata
+        self._known.move_to_end(metadata.checkpoint.uri)
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
 
     def _forget(self, directory: str) -> None:
         with self._lock:
             self._known.pop(canonical(directory), None)
+
+
+def _absolute_files(metadata: CheckpointMetadata) -> set[str]:
+    storage = Storage.open(base_of(metadata.checkpoint.uri))
+    return {storage.absolute(file.path) for file in files_of(metadata)}
 
 
 def _restored(candidate: RestoredCheckpoint, metadata: CheckpointMetadata) -> RestoredCheckpoint:

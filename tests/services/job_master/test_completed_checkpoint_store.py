@@ -186,6 +186,41 @@ def test_what_is_subsumed_goes_and_takes_nothing_with_it(store: CompletedCheckpo
     assert not Path(job).exists()
 
 
+def test_a_checkpoint_that_is_added_while_an_older_one_goes_is_whole_or_refused(
+    store: CompletedCheckpointStore, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task may have begun with a checkpoint that was subsumed meanwhile: its next part refers to files of that."""
+    first, second = add(store, job, 1, "a"), add(store, job, 2, "b")
+    third = acknowledged(job, 3, "a")
+    deleted = local_files.LocalFiles.delete
+    outcomes = []
+
+    def meanwhile(files: local_files.LocalFiles, path: str) -> None:
+        try:
+            outcomes.append(store.add("job", GRAPH, third))
+        except TornFile as error:
+            outcomes.append(error)
+        deleted(files, path)
+
+    monkeypatch.setattr(local_files.LocalFiles, "delete", meanwhile)
+    store.discard(first.uri, [second.uri], completed=True)
+    monkeypatch.undo()
+    (error,) = outcomes
+    assert "shared/a belongs to a checkpoint that is being deleted" in str(error)
+    assert [each.name for each in Path(job, "shared").iterdir()] == ["b"]
+
+
+def test_what_was_added_since_a_discard_was_demanded_keeps_its_files(
+    store: CompletedCheckpointStore, job: str
+) -> None:
+    first, second, third = (add(store, job, number, name) for number, name in ((1, "a"), (2, "b"), (3, "a")))
+    for each in (store, CompletedCheckpointStore()):
+        each.discard(first.uri, [second.uri], completed=True)
+        assert verify(read_metadata(third.uri), checksums=True) == []
+    store.discard(third.uri, [second.uri], completed=True)
+    assert Storage.open(job).sizes("shared").keys() == {"b"}
+
+
 # The shell.
 
 
