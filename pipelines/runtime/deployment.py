@@ -39,8 +39,8 @@ class SubtaskDeployment(msgspec.Struct, frozen=True):
 
     @property
     def has_past(self) -> bool:
-        """Whether something may be committed that this attempt goes on from."""
-        return self.resumes or self.attempt_number > 0
+        """Whether something may be committed that this attempt goes on from, or it reads nothing."""
+        return self.resumes or self.attempt_number > 0 or self.generation > 0 or self.finished
 
 
 class VertexDeployment(msgspec.Struct, frozen=True):
@@ -77,10 +77,12 @@ class Report(Protocol):
         state: ExecutionState,
         failure: str | None,
         accumulators: Mapping[str, float],
+        progress_lost: bool,
         /,
     ) -> None:
         """`failure`: for FAILED, the reason. `accumulators`: at an end, what functions have counted and committed, in
-        all attempts of the subtask."""
+        all attempts of the subtask. `progress_lost`: whether no other attempt would fare better, as what it was to go
+        on from is gone."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

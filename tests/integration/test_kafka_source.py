@@ -8,17 +8,14 @@ import logging
 import os
 import signal
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import fastavro
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
-from runtime_jobs import PATIENCE_S, Job
+from kafka_topics import Topics, wait_for
+from runtime_jobs import Job
 
 from tailrace import StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
@@ -34,77 +31,6 @@ class Reading(NamedTuple):
 
     sensor: str
     degrees: float
-
-
-class Topics:
-    """Topics of one test."""
-
-    def __init__(self, servers: str) -> None:
-        self._servers = servers
-        self._admin = AdminClient({"bootstrap.servers": servers})
-
-    def new(self, partitions: int = 1) -> str:
-        name = f"topic-{uuid.uuid4().hex[:8]}"
-        for created in self._admin.create_topics([NewTopic(name, partitions, 1)]).values():
-            created.result(30)
-        return name
-
-    def write(
-        self, topic: str, values: list[bytes | None], partition: int = 0, timestamps: list[int] | None = None
-    ) -> None:
-        producer = Producer({"bootstrap.servers": self._servers, "linger.ms": 5})
-        for index, value in enumerate(values):
-            timestamp = 0 if timestamps is None else timestamps[index]
-            while True:
-                try:
-                    producer.produce(topic, value, partition=partition, timestamp=timestamp)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        assert producer.flush(30) == 0
-
-    def write_transaction(self, topic: str, values: list[bytes], *, commit: bool) -> None:
-        producer = Producer({"bootstrap.servers": self._servers, "transactional.id": uuid.uuid4().hex})
-        producer.init_transactions(30)
-        producer.begin_transaction()
-        for value in values:
-            producer.produce(topic, value, partition=0)
-        producer.flush(30)
-        producer.commit_transaction(30) if commit else producer.abort_transaction(30)
-
-    def committed(self, group: str, topic: str, partition: int = 0) -> int:
-        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": group})
-        (found,) = consumer.committed([TopicPartition(topic, partition)], 30)
-        consumer.close()
-        return int(found.offset)
-
-    def commit(self, group: str, topic: str, offset: int) -> None:
-        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": group})
-        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-        consumer.close()
-
-    def read(self, topic: str, count: int, *, beyond_s: float = 0.0) -> list[bytes]:
-        """The committed values of a topic: at least `count`, and what comes within `beyond_s` after those."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._servers,
-                "group.id": f"test-{uuid.uuid4()}",
-                "isolation.level": "read_committed",
-            }
-        )
-        partitions = consumer.list_topics(topic, 30).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
-        values: list[bytes] = []
-        deadline = time.monotonic() + PATIENCE_S
-        enough = None
-        while time.monotonic() < deadline and (enough is None or time.monotonic() < enough):
-            message = consumer.poll(0.05)
-            if message is not None and message.error() is None:
-                values.append(message.value() or b"")
-            if len(values) >= count and enough is None:
-                enough = time.monotonic() + beyond_s
-        consumer.close()
-        return values
 
 
 @pytest.fixture
@@ -125,13 +51,6 @@ def copying(source: KafkaSource, sink: KafkaSink, parallelism: int = 1) -> JobGr
 
 def texts(count: int, begin: int = 0) -> list[bytes]:
     return [b"%d" % number for number in range(begin, begin + count)]
-
-
-def wait_for(there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not there():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def run_to_its_end(job: Job) -> list[str]:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from kafka_topics import Topics, wait_for
 from runtime_jobs import PATIENCE_S, Job
-from test_kafka_source import Topics, wait_for
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api import (

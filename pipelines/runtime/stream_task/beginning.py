@@ -1,0 +1,226 @@
+"""What an attempt begins with: the progress of its group, a checkpoint, and the changelog behind that.
+
+| in this generation the group has committed | state | changelog | positions |
+|---|---|---|---|
+| something; the last checkpoint is of it, too | of that checkpoint | from its marker on | as committed |
+| something; the last checkpoint is what it began with | of that checkpoint | from where it began | as committed |
+| nothing; there is a checkpoint to go back to | that, and in flight | none | of an older one, or 0 |
+| anything; there is no checkpoint | none | all | as committed, or 0 |
+
+In the third case the attempt begins the generation (Subtask.begin_generation). Everything here is decided from what was
+read; reading Kafka is task.py's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from ....schemas.types import JobVertex, OperatorState, RestoredCheckpoint, SnapshotType
+from ...checkpoint.errors import CheckpointError, StorageError
+from ...checkpoint.layout import base_of
+from ...checkpoint.metadata import CheckpointMetadata, read_metadata
+from ...checkpoint.redistribution import Channel, Filter, Piece, Restored, restored
+from ...checkpoint.state_files import read_in_flight
+from ...checkpoint.storage import Storage
+from ...graph.chain import edge_type
+from ...graph.key_groups import key_groups_of_subtask
+from ..batch import Batch
+from ..buffers import HEADER_SIZE, BufferCodec
+from ..deployment import VertexDeployment, vertex_of
+from ..failures import ProgressLost, TaskError
+from ..vertex import parts_of
+from .partitioning import Partition, partition_of
+from .progress import begun, generation_of
+from .transaction import ConsumedOffset
+
+_NOTHING = Restored({}, (), False)
+
+
+class Beginning(msgspec.Struct, frozen=True):
+    """Of one attempt."""
+
+    generation: int
+    begins: bool
+    """Whether the attempt is the first of its generation to commit anything."""
+    changelog_from: int | None
+    """The offset to read the changelog from; None: nothing in it counts."""
+    uri: str | None
+    """The directory of the checkpoint; None: there is none."""
+    restored: Restored
+    """What the subtask takes of it."""
+    parallelism_before: int
+    """Of the vertex, in the checkpoint."""
+    continued: Mapping[str, OperatorState] | None
+    """The files of the subtask's own last checkpoint, which the next one can build on."""
+
+    @property
+    def storage(self) -> Storage | None:
+        """Where the checkpoint's files are named relative to."""
+        return None if self.uri is None else Storage.open(base_of(self.uri))
+
+    @property
+    def pieces(self) -> Mapping[str, Sequence[Piece]]:
+        """State in files, by operator id."""
+        found = self.restored.operators.items()
+        return {key: those for key, those in found if any(piece.state.files for piece in those)}
+
+    def kafka_positions(self, operator_id: str) -> dict[str, dict[int, int]] | None:
+        """Topic -> partition -> next offset, of all subtasks of a Kafka source; None where nothing is restored."""
+        if self.uri is None or not self.begins:
+            return None
+        found: dict[str, dict[int, int]] = {}
+        for piece in self.restored.operators.get(operator_id, ()):
+            positions: dict[str, dict[str, int]] = json.loads(piece.state.inline or b"{}")
+            for topic, offsets in positions.items():
+                found.setdefault(topic, {}).update({int(p): offset for p, offset in offsets.items()})
+        return found or None
+
+
+def beginning_of(
+    deployment: VertexDeployment,
+    subtask: int,
+    *,
+    generation: int,
+    restore: RestoredCheckpoint | None,
+    committed: Sequence[ConsumedOffset],
+    changelog: str | None,
+) -> Beginning:
+    """Decides. `committed`: of the subtask's inputs, and of its partition of the changelog.
+
+    Raises ProgressLost where the checkpoint is gone or torn, TaskError where storage cannot be reached, and ValueError
+    where it does not fit the vertex.
+    """
+    if restore is None:
+        return Beginning(generation, False, 0, None, _NOTHING, deployment.vertex.parallelism, None)
+    try:
+        metadata = read_metadata(restore.uri)
+    except StorageError as error:
+        raise TaskError(f"checkpoint {restore.checkpoint_id} cannot be restored: {error}") from error
+    except CheckpointError as error:
+        raise ProgressLost(f"checkpoint {restore.checkpoint_id} cannot be restored: {error}") from error
+    begins = restore.generation < generation and not begun(committed, generation)
+    return Beginning(
+        generation,
+        begins,
+        None if begins else _changelog_from(metadata, deployment, subtask, generation, committed, changelog),
+        metadata.checkpoint.uri,
+        restored(metadata, deployment.job_graph, deployment.vertex_id, subtask),
+        _parallelism_before(metadata, deployment),
+        _continued(metadata, deployment, subtask, restore),
+    )
+
+
+def in_flight(
+    beginning: Beginning, deployment: VertexDeployment, subtask: int, codecs: Sequence[BufferCodec]
+) -> Iterator[tuple[int, Batch]]:
+    """Input and records of what was in flight to the subtask, for Subtask.begin_generation.
+
+    `codecs`: by input, of what Spark hands over. Raises ProgressLost.
+    """
+    storage = beginning.storage
+    if storage is None or not beginning.begins:
+        return
+    for channel in beginning.restored.in_flight:
+        select = _selection(deployment, channel, subtask, beginning.parallelism_before)
+        if select is None:
+            continue
+        codec = codecs[channel.input]
+        try:
+            for file in channel.files:
+                for _, data in read_in_flight(storage, file):
+                    batch = codec.read_payload(data, HEADER_SIZE)
+                    yield from ((channel.input, part) for part in select(batch))
+        except StorageError as error:
+            raise TaskError(f"records in flight cannot be restored: {error}") from error
+        except CheckpointError as error:
+            raise ProgressLost(f"records in flight cannot be restored: {error}") from error
+
+
+class _Selection:
+    """Of records that were in flight, those that a partitioner gives to this subtask."""
+
+    def __init__(self, partition: Partition | None, subtask: int) -> None:
+        self._partition = partition
+        self._subtask = subtask
+
+    def __call__(self, batch: Batch) -> Iterable[Batch]:
+        if self._partition is None:
+            return [batch]
+        return [part for place, part in self._partition(batch) if place == self._subtask]
+
+
+def _selection(
+    deployment: VertexDeployment, channel: Channel, subtask: int, parallelism_before: int
+) -> _Selection | None:
+    if channel.filter is Filter.ALL:
+        return _Selection(None, subtask)
+    graph, edge = deployment.job_graph, deployment.inputs[channel.input]
+    vertex = vertex_of(graph, edge.target_vertex_id)
+    if parts_of(vertex, deployment.outputs).prefix:
+        # What was in flight is behind the prefix, where records have no key any more, and nobody asks for one.
+        taker = _taker(channel, vertex, parallelism_before)
+        return _Selection(None, subtask) if subtask == taker else None
+    partition = partition_of(
+        edge,
+        edge_type(graph, edge),
+        reachable=range(vertex.parallelism),
+        partitions=vertex.parallelism,
+        max_parallelism=vertex.max_parallelism,
+        subtask=subtask,
+    )
+    return _Selection(partition, subtask)
+
+
+def _taker(channel: Channel, vertex: JobVertex, parallelism_before: int) -> int:
+    """Of those who are given a channel to take a part of, one."""
+    if channel.filter is Filter.PARTITIONER:
+        return channel.partition % vertex.parallelism
+    groups = key_groups_of_subtask(channel.partition, vertex.max_parallelism, parallelism_before)
+    return next(
+        each
+        for each in range(vertex.parallelism)
+        if groups.start in key_groups_of_subtask(each, vertex.max_parallelism, vertex.parallelism)
+    )
+
+
+def _parallelism_before(metadata: CheckpointMetadata, deployment: VertexDeployment) -> int:
+    head = deployment.vertex.operators[0].operator_id
+    for vertex in metadata.vertices:
+        if any(operator.operator_id == head for operator in vertex.operators):
+            return vertex.parallelism
+    return deployment.vertex.parallelism
+
+
+def _changelog_from(
+    metadata: CheckpointMetadata,
+    deployment: VertexDeployment,
+    subtask: int,
+    generation: int,
+    committed: Iterable[ConsumedOffset],
+    changelog: str | None,
+) -> int:
+    if metadata.checkpoint.generation == generation and metadata.job_id == deployment.job_id:
+        for each in metadata.subtasks:
+            if (each.vertex_id, each.subtask_index) == (deployment.vertex_id, subtask):
+                return max(0, each.state.changelog_offset)
+    for offset in committed:
+        if (offset.topic, offset.partition) == (changelog, subtask) and generation_of(
+            offset.metadata
+        ) == generation:
+            return max(0, offset.offset)
+    return 0
+
+
+def _continued(
+    metadata: CheckpointMetadata, deployment: VertexDeployment, subtask: int, restore: RestoredCheckpoint
+) -> Mapping[str, OperatorState] | None:
+    """A savepoint belongs to whoever asked for it, and may be gone any time: nothing is built on it."""
+    if restore.generation < 0 or metadata.checkpoint.snapshot_type is not SnapshotType.CHECKPOINT:
+        return None
+    for each in metadata.subtasks:
+        if (each.vertex_id, each.subtask_index) == (deployment.vertex_id, subtask):
+            return each.state.operators
+    return None
