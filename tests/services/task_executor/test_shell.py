@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import msgspec
 import pytest
 from immutables import Map
 
 from tailrace.infra.process_mark import living
 from tailrace.infra.processes import ProcessIdentity
-from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
-from tailrace.schemas import resource_manager
-from tailrace.schemas.types import ExecutionState, JobGraph
+from tailrace.pipelines.runtime.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
+from tailrace.schemas import job_master, resource_manager
+from tailrace.schemas.types import (
+    CheckpointMetrics,
+    CheckpointOptions,
+    ExecutionState,
+    JobGraph,
+    RestoredCheckpoint,
+    SnapshotType,
+    SubtaskState,
+)
 from tailrace.services.configuration import Configuration
 from tailrace.services.configuration.role_options import TaskExecutorOptions
 from tailrace.services.roles import Owed
-from tailrace.services.task_executor.instructions import RunTasks, StopTask
+from tailrace.services.task_executor.instructions import (
+    AbortTasks,
+    ConfirmTasks,
+    RunTasks,
+    StopTask,
+    TriggerTasks,
+)
 from tailrace.services.task_executor.shell import TaskExecutorShell
 from tailrace.services.task_executor.state import Task
 
@@ -25,11 +40,13 @@ GRAPH = JobGraph(name="job", vertices=(), edges=(), configuration={})
 
 
 class RuntimeThatNotes:
-    """Notes what is deployed and cancelled."""
+    """Notes what is deployed and cancelled, and what is said of checkpoints."""
 
     def __init__(self) -> None:
         self.deployed: list[VertexDeployment] = []
         self.cancelled: list[str] = []
+        self.checkpoints: list[tuple[str, tuple[str, ...], int]] = []
+        self.triggered: list[Checkpoint] = []
 
     def jvm_heap_bytes(self) -> int:
         return 1 << 29
@@ -39,6 +56,16 @@ class RuntimeThatNotes:
 
     def cancel(self, execution_attempt_id: str) -> None:
         self.cancelled.append(execution_attempt_id)
+
+    def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: Checkpoint) -> None:
+        self.checkpoints.append(("trigger", tuple(execution_attempt_ids), checkpoint.checkpoint_id))
+        self.triggered.append(checkpoint)
+
+    def confirm_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None:
+        self.checkpoints.append(("confirm", tuple(execution_attempt_ids), checkpoint_id))
+
+    def abort_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None:
+        self.checkpoints.append(("abort", tuple(execution_attempt_ids), checkpoint_id))
 
     def accumulators(self) -> Mapping[str, Mapping[str, float]]:
         return {}
@@ -125,3 +152,50 @@ def test_a_report_says_what_the_task_was_begun_or_stopped_because_of() -> None:
         ("job_master/job", 7),
         ("job_master/job", 9),
     ]
+
+
+OPTIONS = CheckpointOptions(snapshot_type=SnapshotType.CHECKPOINT, directory="chk-3", shared="shared")
+
+
+def test_the_runtime_hears_once_of_each_step_of_a_checkpoint() -> None:
+    shell, runtime, _ = shell_of()
+    demands = [
+        run(task("a")),
+        TriggerTasks("job", 3, ("a",), 5, OPTIONS, 9),
+        ConfirmTasks("job", 2, ("a",), 10),
+        AbortTasks("job", 1, ("a",), 11),
+    ]
+    for _ in range(3):
+        shell.obey(ADDRESS, demands, None)
+    assert runtime.checkpoints == [("trigger", ("a",), 3), ("confirm", ("a",), 2), ("abort", ("a",), 1)]
+    assert runtime.triggered == [Checkpoint(checkpoint_id=3, timestamp=5, options=OPTIONS)]
+
+
+def test_what_becomes_of_a_checkpoint_is_said_before_the_end_of_its_task_and_not_after() -> None:
+    shell, _, said = shell_of()
+    shell.obey(ADDRESS, [run(task("a"))], None)
+    state, metrics = SubtaskState(size=7), CheckpointMetrics(sync_duration=1)
+    shell.acknowledged("a", 3, state, metrics)
+    shell.declined("a", 4, "because")
+    shell.reported("a", ExecutionState.FAILED, "gone", {}, True)
+    shell.acknowledged("a", 5, state, metrics)
+    shell.declined("a", 5, "because")
+    assert {each.recipient for each in said[1:]} == {"job_master/job"}
+    acknowledged, declined, failed = (each.body for each in said[1:])
+    assert acknowledged == job_master.AcknowledgeCheckpoint(
+        job_id="job", execution_attempt_id="a", checkpoint_id=3, metrics=metrics, subtask_state=state
+    )
+    assert declined == job_master.DeclineCheckpoint(
+        job_id="job", execution_attempt_id="a", checkpoint_id=4, reason="because"
+    )
+    assert isinstance(failed, job_master.UpdateTaskExecutionState)
+    assert failed.progress_lost
+
+
+def test_a_task_begins_with_the_checkpoint_that_it_was_submitted_with() -> None:
+    shell, runtime, _ = shell_of()
+    restore = RestoredCheckpoint(checkpoint_id=3, uri="chk-3", generation=1)
+    submitted = msgspec.structs.replace(task(), generation=2, restore=restore, finished=True)
+    shell.obey(ADDRESS, [run(submitted)], None)
+    (deployed,) = runtime.deployed[0].subtasks
+    assert (deployed.generation, deployed.restore, deployed.finished) == (2, restore, True)
