@@ -106,7 +106,7 @@ def head(found: Inspection) -> list[str]:
     ]
 
 
-OPERATOR_COLUMNS = ("VERTEX", "PARALLELISM", "OPERATOR", "KIND", "UID", "ID", "STATE")
+OPERATOR_COLUMNS = ("VERTEX", "PARALLELISM", "OPERATOR", "KIND", "ID", "STATE")
 SUBTASK_COLUMNS = ("SUBTASK", "OPERATOR", "STATE", "FILES", "KEY GROUPS", "WHAT")
 
 
@@ -117,7 +117,8 @@ def operator_rows(found: Inspection) -> list[tuple[str, ...]]:
         for number, each in enumerate(vertex.operators):
             first = (vertex.name, f"{vertex.parallelism} of {vertex.max_parallelism}")
             named = first if number == 0 else ("", "")
-            rows.append((*named, each.name, each.kind, each.uid or "", each.operator_id, size(each.size)))
+            name = f"{each.name} (uid {each.uid})" if each.uid else each.name
+            rows.append((*named, name, each.kind, each.operator_id, size(each.size)))
     return rows
 
 

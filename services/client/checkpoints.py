@@ -97,7 +97,9 @@ class Request:
         """Waits until the checkpoint is complete; how long that may take is the job's affair.
 
         The conversation follows the job since before the request. `show` is told now and then who is awaited; None
-        while the checkpoint waits for its beginning. Raises CheckpointFailedError, NoAnswer where nobody takes notice within `timeout` seconds, and LogUnavailable.
+        while the checkpoint waits for its beginning.
+
+        Raises CheckpointFailedError, NoAnswer where nobody takes notice within `timeout` seconds, and LogUnavailable.
         """
         until = time.monotonic() + timeout
         while (done := conversation.wait_for(self.hear, _LOOK_S)) is None:

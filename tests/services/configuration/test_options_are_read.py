@@ -48,7 +48,8 @@ def loaded(tree: ast.AST) -> set[str]:
 
 
 def fields_read(tree: ast.AST) -> set[str]:
-    """x in options.x, in <anything>.options.x and in <anything>.checkpointing.x; (class, x) as "class.x" in a pattern, or of an annotated argument."""
+    """x in options.x and in <anything>.options.x, or behind checkpointing; (class, x) as "class.x" in a pattern, or of
+    an annotated argument."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute | ast.Name):
