@@ -36,6 +36,8 @@ TIMESTAMP_COLUMN: Final = "~timestamp"
 
 _FORMAT: Final = 3
 _HEADER: Final = struct.Struct("<BBHIIQqq")
+HEADER_SIZE: Final = _HEADER.size
+"""Bytes before the payload."""
 _ENDS: Final = 1
 _IDLE: Final = 2
 _TICK: Final = 4

@@ -34,6 +34,8 @@ class Execution:
         self.opened = False
         self.running = False
         self.canceling = False
+        self.progress_lost = False
+        """Whether it failed because what it was to go on from is gone."""
         self.end: tuple[ExecutionState, str | None] | None = None
 
 

@@ -31,15 +31,20 @@ from msgspec.structs import replace
 
 from ...schemas.types import ExecutionState
 from .deployed import Deployment, Execution
-from .deployment import Report, SubtaskDeployment, VertexDeployment
+from .deployment import Checkpoint, Report, ReportCheckpoint, SubtaskDeployment, VertexDeployment
 from .failures import TaskError, describe, shortened
 from .frames import FrameReader
 from .lobby import Lobby
 from .pool import ProcessPool
 from .protocol import (
+    AbortCheckpoint,
+    Acknowledged,
     Cancel,
     Canceled,
+    Command,
+    ConfirmCheckpoint,
     Counted,
+    Declined,
     Failed,
     Finished,
     Notice,
@@ -47,6 +52,7 @@ from .protocol import (
     Opened,
     Restored,
     Switched,
+    TriggerCheckpoint,
 )
 from .query_control import QueryControl
 from .reading import reading_of
@@ -76,15 +82,18 @@ class TaskRuntime:
         scratch: Path,
         slots: int,
         report: Report,
+        report_checkpoint: ReportCheckpoint | None = None,
         jars: Sequence[Path] | None = None,
         heap_mib: int = DEFAULT_HEAP_MIB,
         on_failure: Callable[[Exception], None] | None = None,
     ) -> None:
-        """`on_failure` is told, from another thread and once, why no attempt can be run here any more."""
+        """`report_checkpoint` is needed where checkpoints are triggered. `on_failure` is told, from another thread and
+        once, why no attempt can be run here any more."""
         self._bootstrap_servers = bootstrap_servers
         self._scratch = scratch
         self._slots = slots
         self._report = report
+        self._report_checkpoint = report_checkpoint
         self._jars = jars
         self._heap_mib = heap_mib
         self._on_failure = on_failure
@@ -192,6 +201,18 @@ class TaskRuntime:
         """Ends an attempt; returns at once. One that is not known here is reported as CANCELED."""
         self._post(lambda: self._cancel(execution_attempt_id))
 
+    def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: Checkpoint) -> None:
+        """Begins a checkpoint in these attempts; returns at once. Attempts that have ended have no part in it."""
+        self._post(lambda: self._tell(execution_attempt_ids, TriggerCheckpoint(checkpoint)))
+
+    def confirm_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None:
+        """The checkpoint is complete; returns at once."""
+        self._post(lambda: self._tell(execution_attempt_ids, ConfirmCheckpoint(checkpoint_id)))
+
+    def abort_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None:
+        """The checkpoint will not be completed; returns at once."""
+        self._post(lambda: self._tell(execution_attempt_ids, AbortCheckpoint(checkpoint_id)))
+
     def close(self) -> None:
         """Ends everything that runs, unreported, then Spark. Safe to call twice."""
         if self._closed:
@@ -273,7 +294,7 @@ class TaskRuntime:
             while waiting:
                 execution = self._start_subtask(deployment, waiting[0])
                 waiting.popleft()
-                self._report(execution.id, ExecutionState.INITIALIZING, None, {})
+                self._report(execution.id, ExecutionState.INITIALIZING, None, {}, False)
             self._queries.start_if_due(deployment)
         except Exception as error:
             # What has been started goes on: its query starts when it has restored its position.
@@ -283,7 +304,7 @@ class TaskRuntime:
             reason = shortened(str(error)) if expected else describe(error)
             for subtask in waiting:
                 self._deploying.pop(subtask.execution_attempt_id, None)
-                self._report(subtask.execution_attempt_id, ExecutionState.FAILED, reason, {})
+                self._report(subtask.execution_attempt_id, ExecutionState.FAILED, reason, {}, False)
         if self._broken is None:
             self._pool.fill()
 
@@ -296,7 +317,16 @@ class TaskRuntime:
         bare = replace(spec, job_graph=replace(spec.job_graph, python_files=()))
         try:
             process.send(
-                Open(bare, subtask.subtask_index, subtask.attempt_number, self._bootstrap_servers, path)
+                Open(
+                    bare,
+                    subtask.subtask_index,
+                    subtask.attempt_number,
+                    self._bootstrap_servers,
+                    path,
+                    subtask.generation,
+                    subtask.restore,
+                    subtask.finished,
+                )
             )
         except Exception:
             process.control.close()
@@ -354,12 +384,25 @@ class TaskRuntime:
                 execution.counts = notice.as_accumulators()
                 execution.accumulators = notice.accumulators
                 execution.positions = notice.positions or execution.positions
+            case Acknowledged(checkpoint_id, state, metrics):
+                if self._report_checkpoint is not None:
+                    self._report_checkpoint.acknowledged(execution.id, checkpoint_id, state, metrics)
+            case Declined(checkpoint_id, reason):
+                if self._report_checkpoint is not None:
+                    self._report_checkpoint.declined(execution.id, checkpoint_id, reason)
             case Finished():
                 self._end(execution, ExecutionState.FINISHED, None)
             case Canceled():
                 self._end(execution, ExecutionState.CANCELED, None)
-            case Failed(reason):
+            case Failed(reason, progress_lost):
+                execution.progress_lost = progress_lost
                 self._end(execution, ExecutionState.FAILED, reason)
+
+    def _tell(self, execution_ids: Sequence[str], command: Command) -> None:
+        for execution_id in execution_ids:
+            execution = self._executions.get(execution_id)
+            if execution is not None and execution.end is None and not execution.canceling:
+                execution.process.send(command)
 
     def _process_ended(self, pending: bytearray) -> None:
         try:
@@ -396,13 +439,13 @@ class TaskRuntime:
         for execution in deployment.live:
             if execution.opened and not execution.running:
                 execution.running = True
-                self._report(execution.id, ExecutionState.RUNNING, None, {})
+                self._report(execution.id, ExecutionState.RUNNING, None, {}, False)
 
     def _cancel(self, execution_id: str) -> None:
         execution = self._executions.get(execution_id)
         if execution is None:
             if execution_id not in self._ended:
-                self._report(execution_id, ExecutionState.CANCELED, None, {})
+                self._report(execution_id, ExecutionState.CANCELED, None, {}, False)
         elif execution.end is None and not execution.canceling:
             execution.canceling = True
             execution.process.send(Cancel())
@@ -440,7 +483,7 @@ class TaskRuntime:
         state, reason = execution.end
         deployment = execution.deployment
         self._user_files.leave(deployment.python_path)
-        self._report(execution.id, state, reason, execution.accumulators)
+        self._report(execution.id, state, reason, execution.accumulators, execution.progress_lost)
         if not deployment.live and deployment.run is None:
             self._queries.drop(deployment)
 

@@ -19,6 +19,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mode: ExecutionMode = job_options.MODE.default
     commit_interval_ms: int = job_options.COMMIT_INTERVAL.default
     watermark_interval_ms: int = job_options.WATERMARK_INTERVAL.default
+    periodic_checkpoints: bool = False
+    """Whether checkpoints are taken at intervals, not only when somebody asks for one."""
     idle_commit_interval_ms: int = 5_000
     """How often positions are committed when all that came in were watermarks, which are harmless to re-read."""
 
@@ -29,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             mode=_value(job_options.MODE, configuration),
             commit_interval_ms=_value(job_options.COMMIT_INTERVAL, configuration),
             watermark_interval_ms=_value(job_options.WATERMARK_INTERVAL, configuration),
+            periodic_checkpoints=_value(job_options.CHECKPOINT_INTERVAL, configuration) is not None,
         )
 
 

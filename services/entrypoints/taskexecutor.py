@@ -50,6 +50,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         scratch=scratch,
         slots=configuration.task_slots,
         report=shell.reported,
+        report_checkpoint=shell,
         on_failure=host.fail,
     )
 

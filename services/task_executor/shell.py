@@ -15,16 +15,23 @@ import psutil
 from ...infra.process_mark import mark_of
 from ...pipelines.graph.accumulators import bounded
 from ...pipelines.graph.options import Scope
-from ...pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
+from ...pipelines.runtime.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
 from ...schemas import job_master, resource_manager
+from ...schemas.body import Body
 from ...schemas.states import EXECUTION_ENDS
-from ...schemas.types import AccumulatorSnapshot, ExecutionState, HardwareDescription
+from ...schemas.types import (
+    AccumulatorSnapshot,
+    CheckpointMetrics,
+    ExecutionState,
+    HardwareDescription,
+    SubtaskState,
+)
 from ..begun import Begun
 from ..configuration import Configuration
 from ..configuration.options import MANAGED_MEMORY
 from ..configuration.resources import slot_profile
 from ..roles import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Say, address
-from .instructions import RunTasks, StopTask
+from .instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
 from .state import TaskExecutorState
 
 _NONE: Mapping[str, float] = MappingProxyType({})
@@ -39,13 +46,19 @@ class Runtime(Protocol):
 
     def cancel(self, execution_attempt_id: str) -> None: ...
 
+    def trigger_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint: Checkpoint) -> None: ...
+
+    def confirm_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None: ...
+
+    def abort_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None: ...
+
     def accumulators(self) -> Mapping[str, Mapping[str, float]]: ...
 
     def close(self) -> None: ...
 
 
 class TaskExecutorShell:
-    """Obeys RunTasks and StopTask; `reported` is what the runtime calls.
+    """Obeys instructions; `reported`, `acknowledged` and `declined` are what the runtime calls, from its own threads.
 
     `follow` is told of each state, on the host's thread: heartbeats take from it what they send and wait for.
     """
@@ -124,6 +137,15 @@ class TaskExecutorShell:
                 case StopTask(execution_attempt_id=attempt, job_id=job_id, cause=cause):
                     self._jobs[attempt] = (job_id, cause)
                     runtime.cancel(attempt)
+                case TriggerTasks(
+                    checkpoint_id=number, attempts=attempts, timestamp=timestamp, options=options
+                ):
+                    checkpoint = Checkpoint(checkpoint_id=number, timestamp=timestamp, options=options)
+                    runtime.trigger_checkpoint(attempts, checkpoint)
+                case ConfirmTasks(checkpoint_id=number, attempts=attempts):
+                    runtime.confirm_checkpoint(attempts, number)
+                case AbortTasks(checkpoint_id=number, attempts=attempts):
+                    runtime.abort_checkpoint(attempts, number)
                 case _:
                     raise TypeError(f"the TaskExecutor's shell does not know {instruction!r}")
 
@@ -133,8 +155,12 @@ class TaskExecutorShell:
         state: ExecutionState,
         failure: str | None,
         accumulators: Mapping[str, float] = _NONE,
+        progress_lost: bool = False,
     ) -> None:
-        """A task has changed its state; `accumulators` are what its subtask has counted and committed, at an end."""
+        """A task has changed its state; `accumulators` are what its subtask has counted and committed, at an end.
+
+        `progress_lost`: it failed because what it was to go on from is gone.
+        """
         job_id, cause = self._jobs[execution_attempt_id]
         if state in EXECUTION_ENDS:
             del self._jobs[execution_attempt_id]
@@ -144,8 +170,46 @@ class TaskExecutorShell:
             execution_state=state,
             failure=failure,
             accumulators=bounded(accumulators) if state in EXECUTION_ENDS else {},
+            progress_lost=progress_lost,
         )
         self._say(self._address, Owed(address(JOB_MASTER, job_id), body, cause))
+
+    def acknowledged(
+        self,
+        execution_attempt_id: str,
+        checkpoint_id: int,
+        state: SubtaskState,
+        metrics: CheckpointMetrics,
+    ) -> None:
+        """A task's part of a checkpoint is in storage."""
+        self._say_of(
+            execution_attempt_id,
+            lambda job_id: job_master.AcknowledgeCheckpoint(
+                job_id=job_id,
+                execution_attempt_id=execution_attempt_id,
+                checkpoint_id=checkpoint_id,
+                metrics=metrics,
+                subtask_state=state,
+            ),
+        )
+
+    def declined(self, execution_attempt_id: str, checkpoint_id: int, reason: str) -> None:
+        """A task has no part in a checkpoint."""
+        self._say_of(
+            execution_attempt_id,
+            lambda job_id: job_master.DeclineCheckpoint(
+                job_id=job_id,
+                execution_attempt_id=execution_attempt_id,
+                checkpoint_id=checkpoint_id,
+                reason=reason,
+            ),
+        )
+
+    def _say_of(self, execution_attempt_id: str, body: Callable[[str], Body]) -> None:
+        known = self._jobs.get(execution_attempt_id)
+        if known is not None:
+            job_id, cause = known
+            self._say(self._address, Owed(address(JOB_MASTER, job_id), body(job_id), cause))
 
     def close(self) -> None:
         if self._runtime is not None:
@@ -166,6 +230,9 @@ class TaskExecutorShell:
                         task.subtask_index,
                         task.attempt_number,
                         resumes=task.state is not ExecutionState.DEPLOYING,
+                        generation=task.generation,
+                        restore=task.restore,
+                        finished=task.finished,
                     )
                     for task in instruction.tasks
                 ),

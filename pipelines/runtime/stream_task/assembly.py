@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from ....schemas.types import JobEdge, OperatorConfig
+from ....schemas.types import JobEdge, OperatorConfig, RestoredCheckpoint
 from ...graph.chain import edge_type, input_types, output_type, source_operator
 from ...graph.execution_graph import IntermediateResult
+from ...graph.key_groups import key_groups_of_subtask
 from ...graph.operators import traits_of
 from ...graph.physical_plan import changelog_topic, channel_topic, has_changelog
 from ..accumulators import Accumulators
@@ -19,14 +21,17 @@ from ..operators.build import build_operator
 from ..operators.chain import OperatorChain
 from ..operators.context import TaskContext
 from ..operators.operator import Setup
+from ..settings import Settings
 from ..vertex import VertexParts, parts_of
 from .input_gate import InputGate
+from .part import Owner
 from .partitioning import partition_of
 from .positions import InputPositions
 from .progress import Progress
 from .record_writer import ChannelWriter, RecordWriter
 from .sources.build import build_source
 from .sources.source import Source, SourceSetup
+from .state_writer import StateWriter
 from .subtask import Clock, Subtask
 from .transaction import Transaction
 
@@ -52,7 +57,12 @@ class Assembly:
         attempt: int,
         transaction: Transaction,
         wall_clock: Clock,
+        *,
+        generation: int = 0,
+        restore: RestoredCheckpoint | None = None,
     ) -> None:
+        self.generation = generation
+        self._restore = restore
         self.vertex = deployment.vertex
         self.parts: VertexParts = parts_of(self.vertex, deployment.outputs)
         self._deployment = deployment
@@ -84,13 +94,12 @@ class Assembly:
         deployment, parts = self._deployment, self.parts
         before = parts.before_rest
         operators = [build_operator(self._setup(config)) for config in parts.rest]
-        channels = [self._channel_writer(edge) for edge in deployment.outputs]
+        writer = self.writer()
+        channels = writer.channels
         outputs = [
             (source_operator(self.vertex, edge).operator_id, edge.output_tag, channel)
             for edge, channel in zip(deployment.outputs, channels, strict=True)
         ]
-        for edge, channel in zip(deployment.outputs, channels, strict=True):
-            channel.sender = source_operator(self.vertex, edge)
         chain = (
             OperatorChain(parts.rest, operators, outputs)
             if before is None
@@ -101,22 +110,44 @@ class Assembly:
         source: tuple[str, Source] | None = None
         if parts.source is not None and kafka is None:
             source = parts.source.operator_id, build_source(parts.source)
-        return Subtask(
+        through_spark = self.through_spark
+        # An attempt may run again under its number, in a TaskExecutor that was started again.
+        incarnation = secrets.token_hex(4)
+        name = f"{self.vertex.vertex_id}-{self._subtask}-{self._attempt}-{incarnation}"
+        subtask = Subtask(
             chain=chain,
-            writer=RecordWriter(channels),
+            writer=writer,
             transaction=self._transaction,
             accumulators=self.accumulators,
             subtask_index=self._subtask,
             changelog=self.changelog,
             input_topics=list(self.channel_topics if kafka is None else kafka.topics),
-            codecs=self._codecs(kafka),
+            codecs=self.codecs(kafka),
             operator_inputs=[edge.input_index for edge in deployment.inputs],
             positions=InputPositions(progress.positions),
             gate=self._gate(progress) if parts.source is None else None,
             source=source,
             ends=None if kafka is None else kafka.ends,
             demand=self._demand(channels),
+            owner=Owner(self.vertex.operators[0].operator_id, self._subtask, self.generation, name),
+            kafka_source=None if through_spark is None else through_spark.operator_id,
+            checkpoints_over=self._checkpoints_over,
         )
+        if self.changelog is not None:
+            subtask.state_writer = StateWriter(
+                subtask.stateful,
+                key_groups_of_subtask(self._subtask, self.vertex.max_parallelism, self.vertex.parallelism),
+                incremental=Settings.of(self._graph.configuration).periodic_checkpoints,
+                name=name,
+            )
+        return subtask
+
+    def writer(self) -> RecordWriter:
+        """The channels of the outgoing edges, by the order of VertexDeployment.outputs."""
+        channels = [self._channel_writer(edge) for edge in self._deployment.outputs]
+        for edge, channel in zip(self._deployment.outputs, channels, strict=True):
+            channel.sender = source_operator(self.vertex, edge)
+        return RecordWriter(channels)
 
     def source_setup(
         self, wall_clock: Clock, wake: Callable[[], None], pause: Callable[[float], None]
@@ -149,6 +180,12 @@ class Assembly:
         self._contexts.append(made)
         return made
 
+    @property
+    def _checkpoints_over(self) -> int:
+        """The newest checkpoint of this job that is known to be complete."""
+        restore = self._restore
+        return 0 if restore is None or restore.generation < 0 else restore.checkpoint_id
+
     def _setup(self, config: OperatorConfig) -> Setup:
         return Setup(
             config=config,
@@ -159,6 +196,7 @@ class Assembly:
             require_topic=self._transaction.require_topic,
             input_types=input_types(self._graph, self.vertex, config),
             wall_clock=self._wall_clock,
+            generation=self.generation,
         )
 
     def _demand(self, channels: Iterable[ChannelWriter]) -> ClockDemand:
@@ -171,9 +209,9 @@ class Assembly:
 
     def _gate(self, progress: Progress) -> InputGate:
         senders = [self._result(edge).producers_of(self._subtask) for edge in self._deployment.inputs]
-        return InputGate(senders, progress.ended)
+        return InputGate(senders, progress.ended, self.generation)
 
-    def _codecs(self, kafka: KafkaInput | None) -> list[BufferCodec]:
+    def codecs(self, kafka: KafkaInput | None = None) -> list[BufferCodec]:
         """Per input, for what Spark hands over: records as they came in, or what the stateless prefix made of them."""
         before = self.parts.before_rest
         if kafka is not None:
@@ -202,6 +240,7 @@ class Assembly:
             reachable,
             subtask=self._subtask,
             attempt=self._attempt,
+            generation=self.generation,
             demand=self._demands[edge.data_set_id],
             timed=edge.data_set_id in self._timed,
         )

@@ -144,6 +144,8 @@ class InputGate:
                 self.watermark = self.clock = END_OF_TIME
                 self.idle = False
             return
+        if self.stopped:
+            return  # time stands still behind a savepoint that stops the job, until all have ended
         self.clock = max(self.clock, min(sender.clock for sender in present))
         active = [sender.watermark for sender in present if not sender.idle]
         self.idle = not active

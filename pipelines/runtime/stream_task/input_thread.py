@@ -17,7 +17,16 @@ from typing import Final
 import msgspec
 
 from ..frames import FrameReader
-from ..protocol import HANDED_OVER, Cancel, Command, Open, Switch
+from ..protocol import (
+    HANDED_OVER,
+    AbortCheckpoint,
+    Cancel,
+    Command,
+    ConfirmCheckpoint,
+    Open,
+    Switch,
+    TriggerCheckpoint,
+)
 from .mailbox import HandedOver, Letter, Mailbox
 
 CANCEL_GRACE_S: Final = 0.2
@@ -73,7 +82,7 @@ class InputThread(threading.Thread):
                 case Open():
                     self.opened = command
                     self.open_arrived.set()
-                case Switch():
+                case Switch() | TriggerCheckpoint() | ConfirmCheckpoint() | AbortCheckpoint():
                     self._mailbox.put([(command, 0)])
                 case Cancel():
                     self._mailbox.cancel()

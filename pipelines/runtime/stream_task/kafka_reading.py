@@ -10,12 +10,15 @@ An end is the offset after the last record that a reader of committed records ca
 compacted ones occupy offsets too, so it is found by reading the tail of the partition to its end, and not by counting
 back from there; and it is passed by position: whatever comes at or behind it ends the partition. Partitions that were
 added later begin at their first record; a bounded source has none of them.
+
+A generation that goes back to a checkpoint begins at the positions that the checkpoint has, whatever older generations
+have committed; but the ends stay those that were found once.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -24,7 +27,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from ..failures import TaskError
 from ..kafka_source import KafkaSource, StartingMode
 from .kafka import group_consumer
-from .progress import SETTLED, read_end, write_end
+from .progress import SETTLED, generation_of, of_generation, read_end, write_end
 from .restore import read_committed
 from .transaction import ConsumedOffset
 
@@ -51,18 +54,45 @@ class KafkaReading(msgspec.Struct, frozen=True):
     """What is committed for a subtask that reads nothing."""
 
 
+class Resumption(msgspec.Struct, frozen=True):
+    """The attempt begins a generation, and goes back to a checkpoint."""
+
+    positions: Mapping[str, Mapping[int, int]] | None
+    """Topic -> partition -> the next offset; None where the checkpoint knows nothing of this source."""
+
+
 def settle(
-    consumer: Consumer, bootstrap_servers: str, source: KafkaSource, subtask: int, parallelism: int
+    consumer: Consumer,
+    bootstrap_servers: str,
+    source: KafkaSource,
+    subtask: int,
+    parallelism: int,
+    *,
+    generation: int = 0,
+    resume: Callable[[Sequence[ConsumedOffset]], Resumption | None] = lambda committed: None,
 ) -> KafkaReading:
-    """Finds partitions and positions. `consumer` is of the subtask's own group. Raises TaskError."""
+    """Finds partitions and positions. `consumer` is of the subtask's own group. Raises TaskError.
+
+    `resume` is told what the group has committed, and decides whether that counts; where it does not, nothing is
+    settled: all positions are to be committed with the first transaction.
+    """
     counts = {topic: _partitions(consumer, topic, bootstrap_servers) for topic in source.topics}
     places = source.partitions_of(counts, subtask, parallelism)
     index = {topic: i for i, topic in enumerate(source.topics)}
-    mark = ConsumedOffset(source.topics[0], 0, 0, SETTLED)
+    mark = ConsumedOffset(source.topics[0], 0, 0, of_generation(generation, SETTLED))
     asked = [*places, *(() if (0, 0) in places else ((0, 0),))]
     committed = {
         (index[each.topic], each.partition): each
         for each in read_committed(consumer, [(source.topics[i], partition) for i, partition in asked])
+    }
+    resumption = resume(tuple(committed.values()))
+    if resumption is not None:
+        begun = _Resuming(consumer, bootstrap_servers, source, resumption, committed)
+        positions = begun.starts(places)
+        ends = begun.ends(positions) if source.bounded else None
+        return KafkaReading(source.topics, positions, ends, (), None if places else mark)
+    committed = {
+        place: each for place, each in committed.items() if generation_of(each.metadata) == generation
     }
     known = {place: each for place, each in committed.items() if place in places}
     positions = {place: each.offset for place, each in known.items()}
@@ -77,7 +107,10 @@ def settle(
         fresh = {place: _watermarks(consumer, source.topics[place[0]], place[1])[0] for place in unknown}
     settled = tuple(
         ConsumedOffset(
-            source.topics[i], partition, offset, "" if ends is None else write_end(ends[i, partition])
+            source.topics[i],
+            partition,
+            offset,
+            of_generation(generation, "" if ends is None else write_end(ends[i, partition])),
         )
         for (i, partition), offset in fresh.items()
     )
@@ -150,6 +183,55 @@ class _Resolving:
 
     def _named(self, places: Sequence[Place]) -> list[tuple[str, int]]:
         return [(self._source.topics[i], partition) for i, partition in places]
+
+
+class _Resuming:
+    """Where a source begins that goes back to a checkpoint."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        bootstrap_servers: str,
+        source: KafkaSource,
+        resumption: Resumption,
+        committed: Mapping[Place, ConsumedOffset],
+    ) -> None:
+        self._consumer = consumer
+        self._bootstrap_servers = bootstrap_servers
+        self._source = source
+        self._positions = resumption.positions
+        self._committed = committed
+
+    def starts(self, places: Sequence[Place]) -> dict[Place, int]:
+        """Of a partition that the checkpoint does not know, the first record; of a source, where it is to begin."""
+        restored = self._positions
+        if restored is None:
+            return _Resolving(self._consumer, self._bootstrap_servers, self._source).starts(places)
+        return {place: self._start(place, restored) for place in places}
+
+    def ends(self, starts: Mapping[Place, int]) -> dict[Place, int]:
+        """Those that were committed once; those of now where this is another job."""
+        found: dict[Place, int] = {}
+        for place, start in starts.items():
+            known = self._committed.get(place)
+            end = None if known is None else read_end(known.metadata)
+            if end is None:
+                end = _end(self._consumer, self._source.topics[place[0]], place[1], start)
+            found[place] = max(end, start)
+        return found
+
+    def _start(self, place: Place, restored: Mapping[str, Mapping[int, int]]) -> int:
+        topic, partition = self._source.topics[place[0]], place[1]
+        low, high = _watermarks(self._consumer, topic, partition)
+        position = restored.get(topic, {}).get(partition)
+        if position is None:
+            return low
+        if not low <= position <= high:
+            raise TaskError(
+                f"the checkpoint goes on at offset {position} of {topic}-{partition}, which holds {low} to {high}: what"
+                " the source had still to read was deleted"
+            )
+        return position
 
 
 def _partitions(consumer: Consumer, topic: str, bootstrap_servers: str) -> int:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from ..protocol import Switch
+from ..protocol import AbortCheckpoint, ConfirmCheckpoint, Switch, TriggerCheckpoint
 
 CAPACITY: Final = 8 << 20
 """Bytes. Enough for a commit's worth of buffers, and little beside the interpreter."""
@@ -35,7 +35,7 @@ class Woken(msgspec.Struct, frozen=True, gc=False):
     """The source has something; once, however often it said so."""
 
 
-Letter = HandedOver | Switch | Woken
+Letter = HandedOver | Switch | TriggerCheckpoint | ConfirmCheckpoint | AbortCheckpoint | Woken
 _WOKEN: Final = Woken()
 
 

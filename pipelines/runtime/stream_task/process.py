@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
@@ -29,8 +30,12 @@ def run(control: socket.socket, listener: socket.socket) -> None:
     if opening.python_path is not None:
         import_from(Path(opening.python_path))
 
+    speaking = threading.Lock()
+
     def notify(notice: Notice) -> None:
-        control.sendall(frame(msgspec.msgpack.encode(notice)))
+        data = frame(msgspec.msgpack.encode(notice))
+        with speaking:
+            control.sendall(data)
 
     StreamTask(opening, mailbox, notify).invoke()
     sys.stdout.flush()

@@ -1,7 +1,13 @@
 """A subtask's progress as its consumer group keeps it: committed offsets, with who has ended beside them.
 
 The senders that have ended travel in the metadata string that an offset commit may carry: a sender says so
-once, and a successor that starts behind it would wait for ever.
+once, and a successor that starts behind it would wait for ever. So does the generation of the job, where it is not the
+first: positions of an older one say where a newer one may begin to read, and nothing else. `g2;ended=5` is what both
+look like.
+
+A generation that goes back to a checkpoint is begun by one transaction, which commits a position of every input and,
+for a subtask that keeps state, the end that its changelog had: what lies before it counts for nothing. An attempt whose
+group has no position of its generation finds that it was not begun.
 """
 
 from __future__ import annotations
@@ -17,6 +23,8 @@ from .transaction import ConsumedOffset
 
 _PREFIX: Final = "ended="
 _END: Final = "end="
+_GENERATION: Final = "g"
+_NEXT: Final = ";"
 SETTLED: Final = "settled"
 """Metadata of a subtask that has settled that it reads nothing, at a partition that is not its own."""
 
@@ -28,7 +36,9 @@ class Progress(msgspec.Struct, frozen=True):
     ended: tuple[frozenset[int], ...]
 
     @classmethod
-    def read(cls, topics: Sequence[str], committed: Iterable[ConsumedOffset]) -> Progress:
+    def read(
+        cls, topics: Sequence[str], committed: Iterable[ConsumedOffset], generation: int = 0
+    ) -> Progress:
         """From what the group has committed; `topics` are those of the inputs, in their order."""
         positions: dict[tuple[int, int], int] = {}
         ended: list[frozenset[int]] = [frozenset()] * len(topics)
@@ -36,7 +46,8 @@ class Progress(msgspec.Struct, frozen=True):
         for each in committed:
             if each.offset >= 0 and (i := index.get(each.topic)) is not None:
                 positions[i, each.partition] = each.offset
-                ended[i] |= read_ended(each.metadata)
+                if generation_of(each.metadata) == generation:
+                    ended[i] |= read_ended(each.metadata)
         return cls(positions, tuple(ended))
 
 
@@ -45,18 +56,37 @@ def moved_offsets(
     positions: InputPositions,
     gate: InputGate | None,
     ends: Mapping[tuple[int, int], int] | None = None,
+    generation: int = 0,
 ) -> list[ConsumedOffset]:
     """What is to be committed of the positions that have moved; `ends` are those of a bounded Kafka source."""
 
     def metadata(input_index: int, partition: int) -> str:
         if gate is not None:
-            return write_ended(gate.ended_senders(input_index))
-        return "" if ends is None else write_end(ends[input_index, partition])
+            return of_generation(generation, write_ended(gate.ended_senders(input_index)))
+        return of_generation(generation, "" if ends is None else write_end(ends[input_index, partition]))
 
     return [
         ConsumedOffset(topics[i], partition, offset, metadata(i, partition))
         for i, partition, offset in positions.moved()
     ]
+
+
+def begun(committed: Iterable[ConsumedOffset], generation: int) -> bool:
+    """Whether an attempt of this generation has committed any of these."""
+    return any(each.offset >= 0 and generation_of(each.metadata) == generation for each in committed)
+
+
+def of_generation(generation: int, metadata: str) -> str:
+    """Metadata of a generation; of the first one it is as it is."""
+    if not generation:
+        return metadata
+    return f"{_GENERATION}{generation}{_NEXT}{metadata}" if metadata else f"{_GENERATION}{generation}"
+
+
+def generation_of(metadata: str | None) -> int:
+    """The generation that `of_generation` was given."""
+    text = (metadata or "").partition(_NEXT)[0].removeprefix(_GENERATION)
+    return int(text) if metadata and metadata.startswith(_GENERATION) and text.isdecimal() else 0
 
 
 def write_end(end: int) -> str:
@@ -65,9 +95,9 @@ def write_end(end: int) -> str:
 
 
 def read_end(metadata: str) -> int | None:
-    """What `write_end` wrote; None for what it did not."""
-    text = metadata.removeprefix(_END)
-    return int(text) if metadata.startswith(_END) and text.isdecimal() else None
+    """What `write_end` wrote, in any generation; None for what it did not."""
+    text = _note(metadata, _END)
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 def write_ended(senders: frozenset[int]) -> str:
@@ -76,8 +106,14 @@ def write_ended(senders: frozenset[int]) -> str:
 
 
 def read_ended(metadata: str | None) -> frozenset[int]:
-    """What `write_ended` wrote."""
-    if not metadata or not metadata.startswith(_PREFIX):
-        return frozenset()
-    bits = int(metadata.removeprefix(_PREFIX), 16)
+    """What `write_ended` wrote, in any generation."""
+    text = _note(metadata or "", _PREFIX)
+    bits = int(text, 16) if text else 0
     return frozenset(i for i in range(bits.bit_length()) if bits >> i & 1)
+
+
+def _note(metadata: str, prefix: str) -> str | None:
+    for part in metadata.split(_NEXT):
+        if part.startswith(prefix):
+            return part.removeprefix(prefix)
+    return None

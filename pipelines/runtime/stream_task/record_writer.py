@@ -120,7 +120,8 @@ class ChannelWriter:
     ) -> Iterator[Outgoing]:
         """The buffers of all records since the last flush; `tell_all` adds those that only tell the time.
 
-        `stops`: the end is that of a savepoint. Raises UserCodeError of the sender for a value that is not of the channel's type.
+        `stops`: the end is that of a savepoint. Raises UserCodeError of the sender for a value that is not of the
+        channel's type.
         """
         if tell_all:
             self._note_told(clock)

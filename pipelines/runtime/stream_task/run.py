@@ -14,9 +14,23 @@ from typing import Final
 from ..buffers import NO_WATERMARK
 from ..clocks import NEVER
 from ..failures import TaskError
-from ..protocol import BUFFER, RECORDS, SKIPPED, SKIPPING, Counted, Notice, Switch, Switched
+from ..protocol import (
+    BUFFER,
+    RECORDS,
+    SKIPPED,
+    SKIPPING,
+    AbortCheckpoint,
+    ConfirmCheckpoint,
+    Counted,
+    Declined,
+    Notice,
+    Switch,
+    Switched,
+    TriggerCheckpoint,
+)
 from ..settings import Settings
 from .assembly import Assembly
+from .checkpoint_io import CheckpointIO
 from .mailbox import HandedOver, Letter, Mailbox, Woken
 from .pacing import Pacing
 from .subtask import Subtask
@@ -50,7 +64,10 @@ class WallClock:
 
 
 class Run:
-    """Of a restored subtask. Call `open`, then `until_ended`; `notify` is called from the same thread."""
+    """Of a restored subtask. Call `open`, then `until_ended`; `notify` is called from the same thread, and another.
+
+    `trim` is called from that other thread, with the offset below which no attempt reads the changelog any more.
+    """
 
     def __init__(
         self,
@@ -60,7 +77,12 @@ class Run:
         settings: Settings,
         wall_clock: Callable[[], int],
         notify: Callable[[Notice], None],
+        trim: Callable[[int], None] | None = None,
     ) -> None:
+        self._trim = trim
+        self._changelog_offsets: dict[int, int] = {}
+        """Of checkpoints that are not complete yet, by id."""
+        self._checkpoints = CheckpointIO(notify)
         self._task = subtask
         self._assembly = assembly
         self._mailbox = mailbox
@@ -112,6 +134,7 @@ class Run:
             if not task.ended:
                 self._keep_time()
         self._commit(ends=True)
+        self._checkpoints.drain()
 
     def _pause(self, seconds: float) -> None:
         self._mailbox.take(seconds)
@@ -121,7 +144,7 @@ class Run:
         due = time.monotonic() + self._pacing.pause_under_load
         for letter in letters:
             self._handle(letter)
-            if task.pending >= MUCH or (time.monotonic() >= due and task.dirty):
+            if task.commit_due or task.pending >= MUCH or (time.monotonic() >= due and task.dirty):
                 self._commit()
                 due = time.monotonic() + self._pacing.pause_under_load
 
@@ -134,6 +157,14 @@ class Run:
                 if at_once:
                     self._query = query
                 self._notify(Switched(query, self._task.positions))
+            case TriggerCheckpoint(checkpoint):
+                self._task.trigger(checkpoint)
+            case ConfirmCheckpoint(checkpoint_id):
+                self._task.confirm(checkpoint_id)
+                self._trim_changelog(checkpoint_id)
+            case AbortCheckpoint(checkpoint_id):
+                self._task.abort(checkpoint_id)
+                self._poll_at = 0.0
             case Woken():
                 self._poll_at = 0.0
 
@@ -163,6 +194,7 @@ class Run:
     def _keep_time(self) -> None:
         """Commits, tells the time, or tells what was counted, if that is due."""
         task = self._task
+        self._report_checkpoints()
         now = time.monotonic()
         if now >= self._recommitted_at + RECOMMIT_S:
             self._recommitted_at = now
@@ -175,6 +207,22 @@ class Run:
             self._tick(now)
         if now >= self._next_commit(now):
             self._commit()
+
+    def _report_checkpoints(self) -> None:
+        for part in self._task.take_parts():
+            if not part.pending.aligned:
+                self._changelog_offsets[part.checkpoint_id] = part.changelog_offset
+            self._checkpoints.finish(part)
+        for declined in self._task.take_declined():
+            self._notify(Declined(declined.checkpoint_id, declined.reason))
+
+    def _trim_changelog(self, checkpoint_id: int) -> None:
+        """A savepoint is nobody's to go on from: only checkpoints let the changelog be forgotten."""
+        offset = self._changelog_offsets.get(checkpoint_id, -1)
+        self._changelog_offsets = {i: o for i, o in self._changelog_offsets.items() if i > checkpoint_id}
+        trim = self._trim
+        if trim is not None and offset > 0:
+            self._checkpoints.run(lambda: trim(offset))
 
     def _tick(self, now: float) -> None:
         self._told_at = now
@@ -204,7 +252,7 @@ class Run:
             due = self._pacing.due(self._dirty_since, busy=busy)
         if self._moved_since is not None:
             due = min(due, self._moved_since + self._idle_commit_interval)
-        return due
+        return due if self._task.may_commit else now + _FOREVER_S
 
     def _next_tick(self) -> float:
         due = self._next_repeat()
@@ -227,12 +275,14 @@ class Run:
             self._read_clock()
             if not self._task.commit(tell_all=tell_all):
                 self._dirty_since = None
+                self._report_checkpoints()
                 return
         ended = time.monotonic()
         self._pacing.committed(began, ended)
         self._dirty_since = self._moved_since = None
         self._commits += 1
         self._uncounted = True
+        self._report_checkpoints()
         if ends or ended >= self._next_count():
             self._count(ended)
 

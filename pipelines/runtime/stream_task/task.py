@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import Consumer
 
 from ...graph.physical_plan import channel_topic, consumer_group, output_topic, transactional_id
+from ..buffers import END_OF_TIME
 from ..deployment import VertexDeployment
-from ..failures import describe
+from ..failures import ProgressLost, describe
 from ..kafka_source import KafkaSource
 from ..protocol import (
     Canceled,
@@ -23,15 +24,19 @@ from ..protocol import (
 )
 from ..settings import Settings
 from .assembly import Assembly, KafkaInput
+from .beginning import Beginning, beginning_of, in_flight
 from .kafka import group_consumer
-from .kafka_reading import settle
+from .kafka_reading import Resumption, settle
 from .mailbox import Mailbox, TaskCanceled
 from .positions import InputPositions
-from .progress import Progress
-from .restore import read_changelog, read_committed
+from .progress import Progress, of_generation
+from .reach import bounds, require_offset
+from .restore import read_changelog, read_committed, restored_state
 from .run import Run, WallClock
 from .subtask import Subtask
+from .transaction import ConsumedOffset
 from .transactions import Transactions
+from .trimming import Trimming
 
 
 class StreamTask:
@@ -42,6 +47,9 @@ class StreamTask:
         self._deployment = opening.deployment
         self._subtask = opening.subtask_index
         self._attempt = opening.attempt_number
+        self._generation = opening.generation
+        self._restore = opening.restore
+        self._finished = opening.finished
         self._mailbox = mailbox
         self._notify = notify
         self._transactions: Transactions | None = None
@@ -51,33 +59,53 @@ class StreamTask:
         """Runs the attempt to its end, which is the last notice. Raises nothing."""
         last: Notice
         try:
-            assembly, subtask = self._prepare()
-            run = Run(
-                subtask,
-                assembly,
-                self._mailbox,
-                Settings.of(self._deployment.job_graph.configuration),
-                self._wall_clock,
-                self._notify,
-            )
-            try:
-                run.open()
-                self._notify(Opened())
-                run.until_ended()
-            finally:
-                subtask.close()
+            if self._finished:
+                self._end_again()
+            else:
+                self._work()
         except TaskCanceled:
             last = Canceled()
         except Exception as error:
-            last = Failed(describe(error))
+            last = Failed(describe(error), isinstance(error, ProgressLost))
         else:
             last = Finished()
         if self._transactions is not None:
             self._transactions.abort()
         self._notify(last)
 
-    def _prepare(self) -> tuple[Assembly, Subtask]:
-        """Initialises state: fences older attempts, reads progress and changelog, builds the operators."""
+    def _work(self) -> None:
+        assembly, subtask, beginning, standing = self._prepare()
+        changelog = assembly.changelog
+        run = Run(
+            subtask,
+            assembly,
+            self._mailbox,
+            Settings.of(self._deployment.job_graph.configuration),
+            self._wall_clock,
+            self._notify,
+            None if changelog is None else Trimming(self._bootstrap_servers, changelog, self._subtask),
+        )
+        try:
+            run.open()
+            if beginning.begins:
+                records = in_flight(beginning, self._deployment, self._subtask, assembly.codecs())
+                subtask.begin_generation(records, standing)
+            self._notify(Opened())
+            run.until_ended()
+        finally:
+            subtask.close()
+
+    def _end_again(self) -> None:
+        """The subtask had finished in the checkpoint that the job went back to: all that is left is to say so."""
+        assembly, transactions, consumer = self._assemble()
+        consumer.close()
+        for each in assembly.writer().flush(END_OF_TIME, ends=True, tell_all=True):
+            transactions.send(each.topic, each.data, partition=each.partition)
+        if transactions.active:
+            transactions.commit(())
+
+    def _assemble(self) -> tuple[Assembly, Transactions, Consumer]:
+        """Fences older attempts."""
         deployment = self._deployment
         names = deployment.cluster, deployment.job_id
         group = consumer_group(*names, deployment.vertex_id, self._subtask)
@@ -87,35 +115,131 @@ class StreamTask:
             transactional_id(*names, deployment.vertex_id, self._subtask),
             consumer.consumer_group_metadata(),
         )
-        assembly = Assembly(deployment, self._subtask, self._attempt, transactions, self._wall_clock)
+        assembly = Assembly(
+            deployment,
+            self._subtask,
+            self._attempt,
+            transactions,
+            self._wall_clock,
+            generation=self._generation,
+            restore=self._restore,
+        )
         transactions.open(assembly.changelog or _any_topic(deployment))
+        return assembly, transactions, consumer
+
+    def _prepare(self) -> tuple[Assembly, Subtask, Beginning, Sequence[ConsumedOffset]]:
+        """Initialises state: fences older attempts, reads progress, checkpoint and changelog, builds the operators.
+
+        With them comes what is to be committed besides positions, if the attempt begins its generation.
+        """
+        assembly, transactions, consumer = self._assemble()
+        standing: list[ConsumedOffset] = []
         if (source := assembly.through_spark) is not None:
-            subtask, ends = self._kafka_subtask(assembly, KafkaSource.of(source), consumer, transactions)
+            kafka = KafkaSource.of(source)
+            subtask, ends, beginning = self._kafka_subtask(
+                assembly, kafka, source.operator_id, consumer, transactions
+            )
+            if transactions.mark is not None:
+                standing.append(transactions.mark)
         else:
             topics = assembly.channel_topics
             committed = read_committed(consumer, [(topic, self._subtask) for topic in topics])
-            subtask, ends = assembly.subtask(Progress.read(topics, committed)), None
+            beginning = self._beginning(assembly, consumer, committed)
+            progress = Progress.read(topics, committed, self._generation)
+            if committed:
+                progress = self._checked(consumer, topics, progress, beginning)
+            subtask, ends = assembly.subtask(progress), None
         self._notify(Restored(os.getpid(), subtask.positions, ends))
-        if assembly.changelog is not None:
-            for key, message in read_changelog(consumer, assembly.changelog, self._subtask):
-                subtask.restore(key, message)
+        changelog = assembly.changelog
+        if changelog is not None and beginning.begins:
+            end = bounds(consumer, changelog, self._subtask)[1]
+            note = of_generation(self._generation, "")
+            standing.append(ConsumedOffset(changelog, self._subtask, end, note))
+        self._restore_state(assembly, subtask, beginning, consumer)
         consumer.close()
-        return assembly, subtask
+        return assembly, subtask, beginning, standing
+
+    def _beginning(
+        self, assembly: Assembly, consumer: Consumer, committed: Sequence[ConsumedOffset]
+    ) -> Beginning:
+        """With the position of the changelog, where the generation may have one."""
+        if self._restore is not None and assembly.changelog is not None:
+            committed = [*committed, *read_committed(consumer, [(assembly.changelog, self._subtask)])]
+        return beginning_of(
+            self._deployment,
+            self._subtask,
+            generation=self._generation,
+            restore=self._restore,
+            committed=committed,
+            changelog=assembly.changelog,
+        )
+
+    def _checked(
+        self, consumer: Consumer, topics: Sequence[str], progress: Progress, beginning: Beginning
+    ) -> Progress:
+        """Positions that channels have. A generation that begins reads what was made anew from its first message."""
+        positions = dict(progress.positions)
+        for i, topic in enumerate(topics):
+            position = positions.get((i, self._subtask), 0)
+            if not beginning.begins:
+                require_offset(consumer, topic, self._subtask, position)
+                continue
+            low, high = bounds(consumer, topic, self._subtask)
+            positions[i, self._subtask] = position if low <= position <= high else low
+        return Progress(positions, progress.ended)
+
+    def _restore_state(
+        self, assembly: Assembly, subtask: Subtask, beginning: Beginning, consumer: Consumer
+    ) -> None:
+        if assembly.changelog is None:
+            return
+        storage = beginning.storage
+        if storage is not None:
+            parallelism = assembly.vertex.parallelism
+            for key, message in restored_state(storage, beginning.pieces, self._subtask, parallelism):
+                subtask.restore(key, message)
+            if beginning.continued is not None and subtask.state_writer is not None:
+                subtask.state_writer.continue_from(beginning.continued)
+        if beginning.changelog_from is not None:
+            for key, message in read_changelog(
+                consumer, assembly.changelog, self._subtask, beginning.changelog_from
+            ):
+                subtask.replay(key, message)
 
     def _kafka_subtask(
-        self, assembly: Assembly, source: KafkaSource, consumer: Consumer, transactions: Transactions
-    ) -> tuple[Subtask, Positions | None]:
+        self,
+        assembly: Assembly,
+        source: KafkaSource,
+        operator_id: str,
+        consumer: Consumer,
+        transactions: Transactions,
+    ) -> tuple[Subtask, Positions | None, Beginning]:
         """Settles what the subtask reads, and commits that; its ends, where the source is bounded."""
+        found: list[Beginning] = []
+
+        def resume(committed: Sequence[ConsumedOffset]) -> Resumption | None:
+            beginning = self._beginning(assembly, consumer, committed)
+            found.append(beginning)
+            return Resumption(beginning.kafka_positions(operator_id)) if beginning.begins else None
+
         parallelism = assembly.vertex.parallelism
-        reading = settle(consumer, self._bootstrap_servers, source, self._subtask, parallelism)
+        reading = settle(
+            consumer,
+            self._bootstrap_servers,
+            source,
+            self._subtask,
+            parallelism,
+            generation=self._generation,
+            resume=resume,
+        )
         if reading.settled:
             transactions.commit(reading.settled)
         transactions.mark = reading.mark
         if source.group_id is not None:
-            transactions.share_progress(source.group_id)
+            transactions.share_progress(source.group_id, source.topics)
         ends = None if reading.ends is None else InputPositions(reading.ends).by_input()
         kafka = KafkaInput(reading.topics, reading.ends, tuple(reading.positions))
-        return assembly.subtask(Progress(reading.positions, ()), kafka), ends
+        return assembly.subtask(Progress(reading.positions, ()), kafka), ends, found[0]
 
 
 def _any_topic(deployment: VertexDeployment) -> str:

@@ -6,7 +6,7 @@ or none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -36,8 +36,9 @@ class Transaction(Protocol):
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int = 0,
+        delivered: Callable[[int], None] | None = None,
     ) -> None:
-        """Adds a message; `partition` None: by key, or any."""
+        """Adds a message; `partition` None: by key, or any. `delivered` is told its offset before `commit` returns."""
 
     def require_topic(self, topic: str) -> None:
         """Raises TaskError where there is no topic of that name, and the broker makes none."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -24,6 +24,7 @@ from .transaction import ConsumedOffset
 
 _TOPIC_APPEARS_S: Final = 3.0
 """A topic that was made a moment ago may not be known to all brokers yet."""
+_REPORTS_S: Final = 10.0
 _PATIENCE_S: Final = 60.0
 """How long retriable errors are retried: longer than a broker takes to come back."""
 
@@ -37,7 +38,10 @@ class Transactions:
         self._group_metadata = group_metadata
         self._active = False
         self._failure: KafkaError | None = None
+        self._awaited = 0
+        """Messages whose offsets somebody wants to know."""
         self._sharing: Any = None
+        self._shared: frozenset[str] = frozenset()
         self.mark: ConsumedOffset | None = None
         """Committed where there is no offset, to the subtask's own group alone."""
         self._producer = transactional_producer(bootstrap_servers, transactional_id)
@@ -48,8 +52,9 @@ class Transactions:
         connected(self._producer, topic)
         self._persist("init_transactions", lambda: self._producer.init_transactions(10))
 
-    def share_progress(self, group: str) -> None:
-        """From now on offsets are committed to this group too, in the same transactions."""
+    def share_progress(self, group: str, topics: Iterable[str]) -> None:
+        """From now on offsets of these topics are committed to this group too, in the same transactions."""
+        self._shared = frozenset(topics)
         consumer = group_consumer(self._bootstrap_servers, group)
         self._sharing = consumer.consumer_group_metadata()
         consumer.close()
@@ -62,9 +67,14 @@ class Transactions:
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int = 0,
+        delivered: Callable[[int], None] | None = None,
     ) -> None:
-        """Adds a message to the transaction, beginning one if need be; `partition` None: by key, or any."""
+        """Adds a message to the transaction, beginning one if need be; `partition` None: by key, or any.
+
+        `delivered` is told the message's offset before `commit` returns.
+        """
         self._begin()
+        report = self._delivered if delivered is None else self._telling(delivered)
         while True:
             try:
                 self._producer.produce(
@@ -72,7 +82,7 @@ class Transactions:
                     value,
                     key,
                     -1 if partition is None else partition,
-                    on_delivery=self._delivered,
+                    on_delivery=report,
                     timestamp=timestamp_ms,
                 )
             except BufferError:
@@ -116,12 +126,16 @@ class Transactions:
                 [TopicPartition(each.topic, each.partition, each.offset, each.metadata) for each in own],
                 self._group_metadata,
             )
-            if offsets and self._sharing is not None:
+            shared = [each for each in offsets if each.topic in self._shared]
+            if shared:
                 self._send_offsets(
-                    [TopicPartition(each.topic, each.partition, each.offset) for each in offsets],
+                    [TopicPartition(each.topic, each.partition, each.offset) for each in shared],
                     self._sharing,
                 )
         self._persist("commit_transaction", lambda: self._producer.commit_transaction(10))
+        if self._awaited:
+            # The commit has delivered everything; what is left is to hear of it.
+            self._producer.flush(_REPORTS_S)
         if self._failure is not None:
             raise TaskError(f"a message of {self._id} was not delivered: {self._failure.str()}")
         self._active = False
@@ -158,6 +172,17 @@ class Transactions:
     def _delivered(self, error: KafkaError | None, _: Any) -> None:
         if error is not None and self._failure is None:
             self._failure = error
+
+    def _telling(self, delivered: Callable[[int], None]) -> Callable[[KafkaError | None, Any], None]:
+        self._awaited += 1
+
+        def report(error: KafkaError | None, message: Any) -> None:
+            self._awaited -= 1
+            self._delivered(error, message)
+            if error is None:
+                delivered(message.offset())
+
+        return report
 
     def _persist(self, what: str, call: Any) -> None:
         """Calls until it succeeds or is known to be in vain: librdkafka resumes a retriable call."""

@@ -1,0 +1,55 @@
+"""The thread in which parts of checkpoints get to storage, beside the task's work; it tells what has become of each.
+
+A part is told before whatever its task tells afterwards: a task that ends waits here first, since a subtask that has
+finished and not acknowledged counts as one that had finished before the checkpoint.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+from ...checkpoint.errors import CheckpointError
+from ..failures import TaskError, describe, shortened
+from ..protocol import Acknowledged, Declined, Notice
+from .part import Part
+
+
+class CheckpointIO:
+    """Of one attempt. `notify` is called from the thread, which is started when there is something for it to do."""
+
+    def __init__(self, notify: Callable[[Notice], None]) -> None:
+        self._notify = notify
+        self._parts: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def finish(self, part: Part) -> None:
+        """Writes a part, and acknowledges or declines it; returns at once."""
+        self.run(lambda: self._notify(_finished(part)))
+
+    def run(self, action: Callable[[], None]) -> None:
+        """Does something else behind what is under way, and returns at once; what it raises is nobody's."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="checkpoint-io", daemon=True)
+            self._thread.start()
+        self._parts.put(action)
+
+    def drain(self) -> None:
+        """Returns when everything is told; nothing may follow."""
+        if self._thread is not None:
+            self._parts.put(None)
+            self._thread.join()
+
+    def _work(self) -> None:
+        while (action := self._parts.get()) is not None:
+            action()
+
+
+def _finished(part: Part) -> Notice:
+    try:
+        return Acknowledged(part.checkpoint_id, *part.finish())
+    except (CheckpointError, TaskError) as error:
+        return Declined(part.checkpoint_id, shortened(str(error)))
+    except Exception as error:
+        return Declined(part.checkpoint_id, describe(error))
