@@ -1,4 +1,5 @@
-"""Where the tests keep their files: on this machine, where files can grow, and in fsspec's memory, where they can't."""
+"""Where the tests keep their files: on this machine; in fsspec's memory, which is like an object store; and on this
+machine through fsspec, which is like any other file system whose renaming is atomic."""
 
 from __future__ import annotations
 
@@ -10,11 +11,14 @@ import pytest
 from tailrace.pipelines.checkpoint.storage import Storage
 
 
-@pytest.fixture(scope="session", params=["file", "memory"])
+@pytest.fixture(scope="session", params=["file", "memory", "local"])
 def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URI of a directory that is not there yet."""
     if request.param == "file":
         yield str(tmp_path_factory.mktemp("storage") / "base")
+        return
+    if request.param == "local":
+        yield f"local://{tmp_path_factory.mktemp('storage')}/base"
         return
     uri = f"memory://{uuid.uuid4().hex}"
     yield uri

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from checkpoint_files import plain, write_checkpoint
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.checkpoint import disposal
@@ -16,6 +16,7 @@ from tailrace.pipelines.checkpoint.storage import Storage
 NAMES = st.sets(st.sampled_from("abcdef"), max_size=4)
 
 
+@settings(max_examples=40)
 @given(
     shared=st.lists(NAMES, min_size=1, max_size=4), staying=st.sets(st.integers(0, 3)), twice=st.booleans()
 )
@@ -40,6 +41,7 @@ def test_those_that_stay_are_whole_and_the_others_are_gone(
     assert set(storage.sizes("shared")) == left | {"of-tasks"}
 
 
+@settings(max_examples=40)
 @given(shared=st.lists(NAMES, min_size=1, max_size=4), staying=st.sets(st.integers(0, 3)))
 def test_of_a_job_that_has_ended_only_what_is_retained_is_left(
     fresh: Callable[[], Storage], shared: list[set[str]], staying: set[int]

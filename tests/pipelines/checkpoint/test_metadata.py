@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from checkpoint_files import metadata_of, pipeline, plain, write_checkpoint
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.checkpoint import metadata as module
@@ -73,6 +73,7 @@ def at(uri: str, parts: tuple[SubtaskSnapshot, ...] = ()) -> CheckpointMetadata:
     return msgspec.structs.replace(whole, subtasks=parts)
 
 
+@settings(max_examples=40)
 @given(parts=PARTS, kind=st.sampled_from(SnapshotType))
 def test_what_is_read_is_what_was_written(
     fresh: Callable[[], Storage], parts: tuple[SubtaskSnapshot, ...], kind: SnapshotType
@@ -84,6 +85,7 @@ def test_what_is_read_is_what_was_written(
     assert read_metadata(uri) == read_metadata(f"{uri}/") == read_metadata(f"{uri}/{METADATA}") == written
 
 
+@settings(max_examples=40)
 @given(data=st.data())
 def test_any_truncation_and_any_other_byte_is_refused(
     fresh: Callable[[], Storage], data: st.DataObject

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.checkpoint import state_files
@@ -41,6 +41,7 @@ def messages_of(storage: Storage, files: tuple[StateFile, ...], key: str) -> lis
     return [message for file in files for message in read_messages(storage, file, key)]
 
 
+@settings(max_examples=40)
 @given(sections=st.lists(st.tuples(st.text(max_size=8), MESSAGES, st.integers(0, 3)), max_size=5))
 def test_each_section_has_its_messages(
     fresh: Callable[[], Storage], chunk: None, sections: list[tuple[str, list[bytes], int]]
@@ -55,6 +56,7 @@ def test_each_section_has_its_messages(
     assert sum(stretch.length for stretch in written) == storage.sizes("shared")["full"] == file.length
 
 
+@settings(max_examples=40)
 @given(cuts=st.lists(MESSAGES, max_size=6))
 def test_each_cut_holds_all_that_came_before_it_and_nothing_after(
     fresh: Callable[[], Storage], chunk: None, cuts: list[list[bytes]]
@@ -76,6 +78,7 @@ def test_each_cut_holds_all_that_came_before_it_and_nothing_after(
     assert deltas.length == sum(map(len, messages))
 
 
+@settings(max_examples=40)
 @given(messages=MESSAGES, data=st.data())
 def test_any_truncation_and_any_other_byte_is_found(
     fresh: Callable[[], Storage], chunk: None, messages: list[bytes], data: st.DataObject
@@ -115,6 +118,7 @@ def test_who_reads_state_of_another_operator_is_told(storage: Storage) -> None:
         list(read_messages(storage, stretch, "operator"))
 
 
+@settings(max_examples=40)
 @given(buffers=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=20)), max_size=5))
 def test_buffers_in_flight_keep_their_senders(
     fresh: Callable[[], Storage], buffers: list[tuple[int, bytes]]

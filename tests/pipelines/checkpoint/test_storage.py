@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.checkpoint import layout
@@ -20,6 +20,7 @@ from tailrace.pipelines.checkpoint.storage import Storage, canonical
 NAMES = st.sampled_from(["a", "b", "chk-1/a", "chk-1/b", "shared/x"])
 
 
+@settings(max_examples=40)
 @given(
     steps=st.lists(
         st.one_of(
