@@ -157,15 +157,18 @@ def build_one(
     parallelism: int = 1,
     attempt: int = 0,
     job_id: str = "1" * 32,
+    generation: int = 0,
 ) -> tuple[Operator, Collected]:
     """An operator that is not open yet, and its output."""
     context = TaskContext(
         job_id=job_id, subtask_index=subtask, parallelism=parallelism, attempt_number=attempt
     )
     record_type = RecordType.of(input_type)
-    operator = build_operator(
-        Setup(config, context, "test", job_id, _no_send, (record_type,), wall_clock=clock or Clock())
-    )
+    setup = Setup(
+        config, context, "test", job_id, _no_send, (record_type,),
+        wall_clock=clock or Clock(), generation=generation,
+    )  # fmt: skip
+    operator = build_operator(setup)
     operator.output = output = Collected()
     return operator, output
 

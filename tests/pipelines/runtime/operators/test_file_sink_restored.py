@@ -1,0 +1,195 @@
+"""A file sink that goes on from a checkpoint: as a later attempt, in a job that goes back, at another parallelism."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from connectors import Clock, build_one, operator_config
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.operators.operator import Operator
+from tailrace.pipelines.runtime.state.stateful import Origin
+
+RECORDS = [f"record {number} {'x' * (number % 13)}" for number in range(200)]
+
+
+class Checkpoint:
+    """What was committed, and all state."""
+
+    def __init__(self, position: int, whole: list[bytes]) -> None:
+        self.position = position
+        self.whole = whole
+
+
+class Job:
+    """A subtask of a sink, in attempt after attempt and generation after generation."""
+
+    def __init__(
+        self,
+        directory: Path,
+        job_id: str = "1" * 32,
+        checkpoint: Checkpoint | None = None,
+        records: Sequence[str] = RECORDS,
+        subtask: int = 0,
+        **how: int,
+    ) -> None:
+        self.config = operator_config("file_sink", path=str(directory), format="text", prefix="part", **how)
+        self.directory = directory
+        self.job_id = job_id
+        self.records = records
+        self.subtask = subtask
+        self.clock = Clock()
+        self.generation = 0
+        self.checkpoint = self.base = checkpoint or Checkpoint(0, [])
+        self.changelog: list[bytes] = []
+        self.committed = self.position = self.base.position
+        self.attempt = -1
+        self.start()
+
+    def start(self) -> None:
+        self.attempt += 1
+        self.position = self.committed
+        self.sink, _ = build_one(
+            self.config,
+            clock=self.clock,
+            subtask=self.subtask,
+            attempt=self.attempt,
+            job_id=self.job_id,
+            generation=self.generation,
+        )
+        for message in (*self.base.whole, *self.changelog):
+            self.sink.restore(message)
+        self.sink.open()
+
+    def do(self, step: int | str) -> None:
+        match step:
+            case int(count):
+                some = self.records[self.position : self.position + count]
+                if some:
+                    self.sink.process(Batch([0] * len(some), list(some)))
+                self.position += len(some)
+            case "commit":
+                self.commit()
+                self.sink.committed()
+            case "crash before publishing":
+                self.commit()
+                self.start()
+            case "checkpoint":
+                self.commit()
+                self.checkpoint = Checkpoint(self.committed, whole(self.sink))
+                self.sink.committed()
+            case "go on":
+                # A later attempt of the same generation: of the checkpoint, and of what was committed since.
+                self.commit()
+                self.base, self.changelog = Checkpoint(self.committed, whole(self.sink)), []
+                self.start()
+            case "go back":
+                self.generation += 1
+                self.base, self.changelog = self.checkpoint, []
+                self.committed = self.base.position
+                self.start()
+            case "crash":
+                self.start()
+
+    def commit(self) -> None:
+        self.sink.before_commit()
+        self.changelog += self.sink.take_changes()
+        self.committed = self.position
+
+    def end(self) -> None:
+        self.do(len(self.records))
+        self.sink.finish()
+        self.do("commit")
+        self.sink.close()
+
+    def visible(self) -> list[str]:
+        return [line for file in shown(self.directory) for line in file.read_text().splitlines()]
+
+
+def shown(directory: Path) -> list[Path]:
+    return [file for file in directory.iterdir() if not file.name.startswith(".")]
+
+
+def whole(sink: Operator) -> list[bytes]:
+    return [message for _, message in sink.full([])]
+
+
+STEPS = ("commit", "crash", "crash before publishing", "checkpoint", "go on", "go back")
+
+
+@settings(deadline=None, max_examples=80)
+@given(taken=st.lists(st.integers(1, 30) | st.sampled_from(STEPS), max_size=25), roll=st.integers(5, 30))
+def test_each_record_is_in_one_file_also_where_the_job_goes_back(taken: list[int | str], roll: int) -> None:
+    with TemporaryDirectory() as made:
+        job = Job(Path(made), roll_records=roll)
+        for step in taken:
+            job.do(step)
+        job.end()
+        assert Counter(job.visible()) == Counter(RECORDS)
+
+
+def test_what_was_published_behind_the_checkpoint_is_removed_by_the_first_attempt_only(
+    tmp_path: Path,
+) -> None:
+    job = Job(tmp_path, roll_records=10)
+    for step in (15, "checkpoint", 20, "commit"):
+        job.do(step)
+    assert Counter(job.visible()) == Counter(RECORDS[:30])
+    job.do("go back")
+    assert Counter(job.visible()) == Counter(RECORDS[:10])
+    for step in (20, "commit", "crash", "go on"):
+        job.do(step)
+        assert Counter(job.visible()) == Counter(RECORDS[:30] if step != 20 else RECORDS[:10])
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_another_job_goes_on_from_a_savepoint_beside_the_files_of_the_first(
+    tmp_path: Path, stopped: bool
+) -> None:
+    """Closed files that the first one may have published keep their names; the open one gets one of the new job."""
+    first = Job(tmp_path, roll_records=10)
+    for step in (10, "commit", 15):
+        first.do(step)
+    first.commit()
+    savepoint = Checkpoint(first.committed, whole(first.sink))
+    if stopped:
+        first.sink.committed()
+    first.sink.close()
+    second = Job(tmp_path, job_id="2" * 32, checkpoint=savepoint, roll_records=10)
+    assert Counter(second.visible()) == Counter(RECORDS[:20])
+    second.end()
+    assert Counter(second.visible()) == Counter(RECORDS)
+
+
+@settings(deadline=None, max_examples=40)
+@given(before=st.integers(1, 4), after=st.integers(1, 4), data=st.data())
+def test_pending_files_are_dealt_out(before: int, after: int, data: st.DataObject) -> None:
+    with TemporaryDirectory() as made:
+        left, written = [], Counter[str]()
+        for index in range(before):
+            records = [f"{index}: {each}" for each in RECORDS]
+            job = Job(Path(made), records=records, subtask=index, roll_records=10)
+            for step in data.draw(st.lists(st.integers(1, 15) | st.just("commit"), max_size=6)):
+                job.do(step)
+            job.commit()
+            left.append(whole(job.sink))
+            written.update(records[: job.committed])
+        config = operator_config("file_sink", path=made, format="text", prefix="part")
+        for subtask, attempt in product(range(after), range(2)):
+            sink, _ = build_one(config, subtask=subtask, parallelism=after, attempt=attempt, job_id="2" * 32)
+            for index in range(subtask, before, after):
+                sink.restore_from(Origin(index, before, 128))
+                for message in left[index]:
+                    sink.restore(message)
+            sink.restore_from(None)
+            sink.open()
+        assert (
+            Counter(line for file in shown(Path(made)) for line in file.read_text().splitlines()) == written
+        )
