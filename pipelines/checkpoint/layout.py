@@ -10,7 +10,6 @@ Files are named relative to the job's directory, or the savepoint's, so that eit
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
 import re
 from typing import Final
@@ -42,10 +41,9 @@ def taskowned_directory(job: str) -> str:
     return posixpath.join(job, TASKOWNED)
 
 
-def savepoint_directory(savepoints: str, job_id: str, checkpoint_id: int) -> str:
-    """A savepoint's directory in the one that was configured or asked for: always the same for the same savepoint."""
-    derived = hashlib.blake2b(f"{job_id}/{checkpoint_id}".encode(), digest_size=6).hexdigest()
-    return posixpath.join(savepoints, f"savepoint-{job_id[:6]}-{derived}")
+def savepoint_directory(savepoints: str, job_id: str, own: str) -> str:
+    """A savepoint's directory in the one that was configured or asked for; `own` tells the job's savepoints apart."""
+    return posixpath.join(savepoints, f"savepoint-{job_id[:6]}-{own}")
 
 
 def checkpoint_id_of(directory: str) -> int | None:

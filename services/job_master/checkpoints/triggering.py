@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from immutables import Map
 from msgspec.structs import replace
 
+from ....pipelines.checkpoint import layout
 from ....pipelines.graph.execution_graph import IntermediateResult
 from ....schemas import client, job_master
 from ....schemas.body import Body
@@ -31,7 +32,7 @@ from .state import MOST_REQUESTS, Answer, Checkpoints, NoticeKind
 def job_directory(state: JobMasterState) -> str:
     """Where all checkpoints of the job are; empty where the cluster has named no place."""
     root = state.options.checkpointing.checkpoints_directory
-    return f"{root.rstrip('/')}/{state.job_id}" if root else ""
+    return layout.job_directory(root, state.job_id) if root else ""
 
 
 def _asked_for(state: JobMasterState, record: Record, body: job_master.TriggerCheckpoint) -> JobMasterState:
@@ -171,8 +172,9 @@ def _triggered(state: JobMasterState, request: CheckpointRequest | None) -> Owed
 def _options(state: JobMasterState, number: int, request: CheckpointRequest | None) -> CheckpointOptions:
     options, directory = state.options.checkpointing, job_directory(state)
     if request is not None and request.snapshot_type is SnapshotType.SAVEPOINT:
-        root = (request.directory or options.savepoints_directory).rstrip("/")
-        own = f"{root}/savepoint-{state.job_id[:6]}-{derive_id(state.job_id, 'savepoint', number)[:12]}"
+        root = request.directory or options.savepoints_directory
+        name = derive_id(state.job_id, "savepoint", number)[:12]
+        own = layout.savepoint_directory(root, state.job_id, name)
         return CheckpointOptions(
             snapshot_type=SnapshotType.SAVEPOINT,
             directory=own,
@@ -186,8 +188,8 @@ def _options(state: JobMasterState, number: int, request: CheckpointRequest | No
     foreign = latest is not None and latest.generation < 0
     return CheckpointOptions(
         snapshot_type=SnapshotType.CHECKPOINT,
-        directory=f"{directory}/chk-{number}",
-        shared=f"{directory}/shared",
+        directory=layout.checkpoint_directory(directory, number),
+        shared=layout.shared_directory(directory),
         full=options.interval is None or foreign or state.checkpoints.anew,
     )
 

@@ -177,8 +177,7 @@ def test_directories_of_checkpoints_and_savepoints_are_told_apart() -> None:
     assert (job, chk) == ("s3://b/checkpoints/0123abcd", "s3://b/checkpoints/0123abcd/chk-12")
     assert layout.checkpoint_id_of(chk) == 12
     assert layout.base_of(f"{chk}/") == job
-    savepoint = layout.savepoint_directory("/savepoints", "0123abcd", 3)
-    assert savepoint.startswith("/savepoints/savepoint-0123ab-")
-    assert savepoint != layout.savepoint_directory("/savepoints", "0123abcd", 4)
+    savepoint = layout.savepoint_directory("/savepoints", "0123abcd", "fedc")
+    assert savepoint == "/savepoints/savepoint-0123ab-fedc"
     assert layout.checkpoint_id_of(savepoint) is None
     assert layout.base_of(savepoint) == savepoint
