@@ -86,6 +86,8 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         _log.info("taskexecutor ends", cluster=cluster, resource_id=resource_id)
     finally:
         beating.close()
+        # Whatever ended this process: who waits for it to lead waits no more.
+        stop.set()
         starting.join()
         runtime.close()
         host.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
@@ -16,6 +17,7 @@ HEARTBEAT_PARTITIONS = 2
 """One for each direction; see services/liveness/topic.py."""
 LARGEST_SUBMISSION = LARGEST_EVENT // 2
 """Bytes; see LARGEST_EVENT."""
+_LOOK_S = 0.05
 
 
 def log_topic(cluster: str) -> str:
@@ -39,22 +41,36 @@ def dead_letters_topic(cluster: str) -> str:
 
 
 def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.0) -> None:
-    """Creates the topics of a cluster that are not there yet. Raises LogUnavailable."""
-    create_topics(
-        admin,
-        [
-            NewTopic(log_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
-            NewTopic(submissions_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_SUBMISSION)),
-            NewTopic(
-                heartbeats_topic(cluster),
-                HEARTBEAT_PARTITIONS,
-                -1,
-                config=HEARTBEAT_RETENTION | _at_most(LARGEST_MESSAGE),
-            ),
-            NewTopic(dead_letters_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
-        ],
-        timeout,
-    )
+    """Creates the topics of a cluster that are missing; returns when clients find all. Raises LogUnavailable."""
+    topics = [
+        NewTopic(log_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
+        NewTopic(submissions_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_SUBMISSION)),
+        NewTopic(
+            heartbeats_topic(cluster),
+            HEARTBEAT_PARTITIONS,
+            -1,
+            config=HEARTBEAT_RETENTION | _at_most(LARGEST_MESSAGE),
+        ),
+        NewTopic(dead_letters_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
+    ]
+    create_topics(admin, topics, timeout)
+    _wait_until_known(admin, {each.topic for each in topics}, timeout)
+
+
+def _wait_until_known(admin: AdminClient, names: set[str], timeout: float) -> None:
+    """A broker that has just started is told by its controller that topics exist, and of the topics only then."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            known = admin.list_topics(timeout=timeout).topics
+        except KafkaException as error:
+            raise LogUnavailable(f"Kafka does not list its topics: {error.args[0].str()}") from error
+        missing = {name for name in names if name not in known or known[name].error is not None}
+        if not missing:
+            return
+        if time.monotonic() > deadline:
+            raise LogUnavailable(f"Kafka has, but does not list, {', '.join(sorted(missing))}")
+        time.sleep(_LOOK_S)
 
 
 def _at_most(size: int) -> dict[str, str]:
