@@ -8,6 +8,7 @@ A record that is lost, or counted twice, or a result that is there twice, shows 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -23,6 +24,9 @@ from tailrace.pipelines.api import (
     WatermarkStrategy,
 )
 from tailrace.schemas.types import JobGraph
+
+_TOGETHER = 200
+"""So many records are read without a pause."""
 
 
 class Item(NamedTuple):
@@ -46,6 +50,13 @@ class Shape:
     def item(self, index: int) -> Item:
         """Record number `index`."""
         return Item(f"k{index % self.keys}", index // self.window_ms, index)
+
+    def slow_item(self, text: str) -> Item:
+        """The record that a topic has, no faster than the rate: else a topic would be read before anything happens."""
+        index = int(text)
+        if self.rate is not None and index // self.parallelism % _TOGETHER == 0:
+            time.sleep(_TOGETHER * self.parallelism / self.rate)
+        return self.item(index)
 
     def counts(self) -> Counter[str]:
         """What the topic of counts has to hold."""
@@ -84,7 +95,7 @@ def torture(
     else:
         read = KafkaSource(source, Formats.text(), bounded=True)
         numbers = env.from_source(read, monotonous.with_timestamp_assigner(int))
-        items = numbers.map(lambda text: shape.item(int(text)), output_type=Item)
+        items = numbers.map(shape.slow_item, output_type=Item)
     _count(items, counts)
     (
         items.key_by(lambda item: item.key, str)

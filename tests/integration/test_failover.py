@@ -1,0 +1,155 @@
+"""Failover is continuation: what was lost starts again from its last commit, alone; what comes back goes on at once.
+
+One cluster of two TaskExecutors over which jobs are spread evenly. A TaskExecutor that ends has two minutes to come
+back under its own id; one that hangs is missed after the heartbeats' timeout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from tailrace.pipelines.graph.physical_plan import consumer_group
+from tailrace.schemas.everyone import TaskExecutorLost
+from tailrace.schemas.job_master import UpdateTaskExecutionState
+from tailrace.schemas.types import ExecutionState
+
+from ..torture.jobs import Shape
+from ..torture.lag import describe
+from ..torture.running import RunningJob
+from ..torture.victims import TorturedCluster
+
+pytestmark = pytest.mark.timeout(300)
+
+SHAPE = Shape(records=60_000, rate=4_000)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorturedCluster]:
+    values = {
+        "home": str(tmp_path_factory.mktemp("failover") / "home"),
+        "taskmanager.numberOfTaskSlots": "2",
+        "cluster.evenly-spread-out-slots": "true",
+        "taskmanager.restart-grace": "2 min",
+        "heartbeat.interval": "500 ms",
+        "heartbeat.timeout": "5 s",
+        "resourcemanager.standalone.start-up-time": "0 s",
+    }
+    with TorturedCluster(values) as cluster:
+        yield cluster
+
+
+def a_job(cluster: TorturedCluster, shape: Shape = SHAPE) -> contextlib.closing[RunningJob]:
+    """One whose tasks all run, on both TaskExecutors."""
+    job = RunningJob(cluster, shape)
+    job.until(job.all_run, "job that runs")
+    assert len(set(job.places().values())) == 2
+    return contextlib.closing(job)
+
+
+def ended(cluster: TorturedCluster, job: RunningJob) -> None:
+    """The job finishes, with each result once."""
+    job.wait_for_its_end()
+    job.check()
+
+
+def test_a_task_executor_that_restarts_under_its_own_id_goes_on_with_its_tasks_without_a_failover(
+    cluster: TorturedCluster,
+) -> None:
+    with a_job(cluster) as job:
+        job.wait_for_progress()
+        before = set(job.attempts())
+        victim = cluster.process("taskexecutor-1")
+        assert victim is not None
+        cluster.kill(victim)
+        cluster.start()
+        ended(cluster, job)
+        assert set(job.attempts()) == before
+        assert not job.heard(TaskExecutorLost)
+
+
+def test_a_task_that_dies_starts_again_alone_and_its_reason_is_kept(cluster: TorturedCluster) -> None:
+    with a_job(cluster) as job:
+        job.wait_for_progress()
+        before = job.attempts()
+        cluster.kill(cluster.stream_tasks("taskexecutor-2")[0])
+        job.until(lambda: len(job.attempts()) > len(before), "new attempt")
+        ended(cluster, job)
+        (again,) = (job.attempts()[each] for each in job.attempts() if each not in before)
+        (failed,) = (each for each, states in job.states().items() if ExecutionState.FAILED in states)
+        assert before[failed].vertex_id == again.vertex_id
+        assert before[failed].subtask_index == again.subtask_index
+        assert again.attempt_number == before[failed].attempt_number + 1
+        (failure,) = (
+            each.failure
+            for each in job.heard(UpdateTaskExecutionState)
+            if each.execution_state is ExecutionState.FAILED
+        )
+        assert "signal 9" in failure
+
+
+def test_only_what_was_lost_with_a_task_executor_starts_again_and_elsewhere(
+    cluster: TorturedCluster,
+) -> None:
+    with a_job(cluster) as job:
+        job.wait_for_progress()
+        before, places = job.attempts(), job.places()
+        victim = cluster.process("taskexecutor-2")
+        assert victim is not None
+        # It hangs: what hangs is not waited for as what is known to have ended is.
+        cluster.stop(victim)
+        try:
+            job.until(lambda: bool(job.heard(TaskExecutorLost)), "TaskExecutorLost")
+            job.until(lambda: job.all_run() or job.ended(), "job that runs again")
+        finally:
+            cluster.resume(victim)
+        ended(cluster, job)
+        lost = {each for each, place in places.items() if place == "taskexecutor-2"}
+        again = [body for each, body in job.attempts().items() if each not in before]
+        assert sorted((each.vertex_id, each.subtask_index) for each in again) == sorted(
+            (before[each].vertex_id, before[each].subtask_index) for each in lost
+        )
+        new_places = {job.places()[each.execution_attempt_id] for each in again}
+        assert new_places == {"taskexecutor-1"}
+
+
+def lags(cluster: TorturedCluster, job: RunningJob) -> dict[str, int]:
+    """Group of this job -> messages that it has yet to read."""
+    found: dict[str, int] = {}
+    for lag in describe(cluster.bootstrap_servers):
+        if f".{job.id}." in lag.group and lag.committed >= 0:
+            assert 0 <= lag.lag == lag.end - lag.committed
+            found[lag.group] = found.get(lag.group, 0) + lag.lag
+    return found
+
+
+def test_the_lag_of_every_subtask_is_read_with_kafkas_own_tool(cluster: TorturedCluster) -> None:
+    with a_job(cluster, Shape(records=200_000, rate=4_000)) as job:
+        job.wait_for_progress()
+        readers = {edge.target_vertex_id for edge in job.graph.edges}
+        places = {
+            consumer_group(cluster.configuration.cluster_id, job.id, body.vertex_id, body.subtask_index): (
+                job.places()[attempt]
+            )
+            for attempt, body in job.attempts().items()
+            if body.vertex_id in readers
+        }
+        job.until(lambda: set(lags(cluster, job)) == set(places), "lag of every subtask that reads a channel")
+        behind = {group for group, place in places.items() if place == "taskexecutor-1"}
+        stopped = cluster.stream_tasks("taskexecutor-1")
+        for each in stopped:
+            cluster.stop(each)
+        try:
+            # Half of what they would read comes from the other TaskExecutor, some tens of messages each second.
+            job.until(lambda: _least(lags(cluster, job), behind) > 50, "subtask that is behind")
+        finally:
+            for each in stopped:
+                cluster.resume(each)
+        job.until(lambda: max(lags(cluster, job).values(), default=0) < 50, "job that has caught up")
+        ended(cluster, job)
+
+
+def _least(found: dict[str, int], groups: set[str]) -> int:
+    return min(lag for group, lag in found.items() if group in groups)

@@ -1,0 +1,84 @@
+"""A job whose every process is killed, or stopped past its timeouts, at random moments: each result is there once.
+
+The job (tests/torture/jobs.py) counts and sums generated records into two topics; whatever becomes of the processes,
+a reader of committed messages finds exactly the right multisets in the end, and the checker nothing wrong with the log.
+`FAULTS=20 pytest tests/integration/test_torture.py` does it with so many faults, millions of records and a seed of its
+own, which it prints; `SEED=n` has the faults of that seed again, though not the moments at which they strike.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tailrace.services.log.topics import log_topic
+
+from ..checker import check
+from ..checker.reading import read_topic
+from ..torture import topics
+from ..torture.faults import HEARTBEAT_TIMEOUT_S, Fault, Injector, sequence
+from ..torture.jobs import Shape
+from ..torture.running import RunningJob
+from ..torture.victims import TorturedCluster
+
+FAULTS = int(os.environ.get("FAULTS", "0"))
+MANY = Shape(records=2_000_000, keys=100, window_ms=10_000, rate=20_000)
+FEW = Shape(records=60_000, rate=3_000)
+FEW_FAULTS = (
+    Fault("StreamTask", "killed"),
+    Fault("kafka", "killed"),
+    Fault("taskexecutor", "stopped"),
+    # Nobody takes its place: that would be most of the test's time.
+    Fault("taskexecutor", "killed", late=True),
+)
+
+pytestmark = pytest.mark.timeout(300 + 120 * FAULTS)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorturedCluster]:
+    values = {
+        "home": str(tmp_path_factory.mktemp("torture") / "home"),
+        "taskmanager.numberOfTaskSlots": "2",
+        "heartbeat.interval": "500 ms",
+        "heartbeat.timeout": f"{HEARTBEAT_TIMEOUT_S:g} s",
+        "resourcemanager.standalone.start-up-time": "0 s",
+    }
+    with TorturedCluster(values) as cluster:
+        yield cluster
+
+
+def run(cluster: TorturedCluster, shape: Shape, faults: list[Fault], draw: random.Random) -> None:
+    """One job after the other, until so many faults have struck while one ran; each has the right results."""
+    injector = Injector(cluster, draw)
+    while faults:
+        injector.heal()
+        source = None
+        if draw.random() < 0.5:
+            source = topics.make(cluster.bootstrap_servers, "indices", 2)
+            topics.write(cluster.bootstrap_servers, source, map(str, range(shape.records)), 2)
+        with contextlib.closing(RunningJob(cluster, shape, source)) as job:
+            print(f"{job.id} reads {source or 'a generator'}", flush=True)
+            job.wait_for_progress()
+            while faults and not job.ended():
+                print(injector.inject(faults.pop(0)), flush=True)
+                if draw.random() < 0.8:
+                    job.wait_for_progress()
+                time.sleep(draw.uniform(0, 1))
+            job.wait_for_its_end()
+            job.check()
+
+
+def test_whatever_dies_each_result_is_there_once(cluster: TorturedCluster) -> None:
+    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32) if FAULTS else 1))
+    print(f"SEED={seed} FAULTS={FAULTS}", flush=True)
+    draw = random.Random(seed)
+    run(cluster, MANY if FAULTS else FEW, sequence(draw, FAULTS) if FAULTS else list(FEW_FAULTS), draw)
+    configuration = cluster.configuration
+    events = list(read_topic(configuration.bootstrap_servers, log_topic(configuration.cluster_id)))
+    assert [str(each) for each in check(events)] == []

@@ -1,0 +1,105 @@
+"""What is done to a cluster: SIGKILL, or SIGSTOP past the timeouts and SIGCONT, to any of its processes.
+
+A fault strikes, and is healed: who was killed is started again under its own name, who was stopped goes on. A
+TaskExecutor or jobmanager that was killed may stay away until the next fault.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import psutil
+
+from .victims import TorturedCluster
+
+Target = Literal["taskexecutor", "jobmanager", "StreamTask", "Spark", "kafka"]
+How = Literal["killed", "stopped"]
+HEARTBEAT_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`late`: healed only when the next fault comes."""
+
+    target: Target
+    how: How
+    late: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.target} {self.how}{', healed late' if self.late else ''}"
+
+
+ALL: Final = (
+    Fault("taskexecutor", "killed"),
+    Fault("taskexecutor", "killed", late=True),
+    Fault("taskexecutor", "stopped"),
+    Fault("jobmanager", "killed"),
+    Fault("jobmanager", "stopped"),
+    Fault("StreamTask", "killed"),
+    Fault("StreamTask", "stopped"),
+    Fault("Spark", "killed"),
+    Fault("Spark", "stopped"),
+    Fault("kafka", "killed"),
+    Fault("kafka", "stopped"),
+)
+
+
+class Injector:
+    """Strikes at random, by the generator that it is given."""
+
+    def __init__(self, cluster: TorturedCluster, draw: random.Random) -> None:
+        self._cluster = cluster
+        self._draw = draw
+        self._unhealed = False
+
+    def inject(self, fault: Fault) -> str:
+        """Strikes, waits, heals; says what was done. Nothing is done where there is no such process now."""
+        self.heal()
+        name, victim = self._victim(fault.target)
+        if victim is None:
+            return f"no {fault.target} to be {fault.how}"
+        began = time.monotonic()
+        if fault.how == "killed":
+            self._cluster.kill(victim)
+            # How long nobody is there: the moment of the next event is random too.
+            time.sleep(self._draw.uniform(0, 2))
+            self._unhealed = True
+            if not fault.late:
+                self.heal()
+        else:
+            self._cluster.stop(victim)
+            time.sleep(self._draw.uniform(1.1, 1.8) * HEARTBEAT_TIMEOUT_S)
+            self._cluster.resume(victim)
+        return f"{name} (pid {victim.pid}) {fault.how}, {time.monotonic() - began:.1f} s"
+
+    def heal(self) -> None:
+        """Starts again whoever is missing still."""
+        if self._unhealed:
+            self._cluster.start()
+            self._unhealed = False
+
+    def _victim(self, target: Target) -> tuple[str, psutil.Process | None]:
+        cluster = self._cluster
+        match target:
+            case "kafka" | "jobmanager":
+                return target, cluster.process(target)
+            case "taskexecutor":
+                name = self._draw.choice(cluster.taskexecutors)
+                return name, cluster.process(name)
+            case "StreamTask":
+                found = [each for name in cluster.taskexecutors for each in cluster.stream_tasks(name)]
+                return target, self._draw.choice(found) if found else None
+            case "Spark":
+                name = self._draw.choice(cluster.taskexecutors)
+                return f"{name}'s Spark", cluster.spark(name)
+
+
+def sequence(draw: random.Random, count: int) -> list[Fault]:
+    """Each kind as often as any other, give or take one, in random order."""
+    faults: list[Fault] = []
+    while len(faults) < count:
+        faults += draw.sample(ALL, len(ALL))
+    return faults[:count]

@@ -1,0 +1,143 @@
+"""The processes of a cluster on this machine, as whoever wants to hurt them finds them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+import psutil
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.processes import ProcessIdentity
+from tailrace.services.cli.local.cluster import LocalCluster, Options
+from tailrace.services.cli.local.process import JOBMANAGER
+from tailrace.services.configuration import Configuration
+
+
+class TorturedCluster:
+    """A jobmanager and TaskExecutors that end with this process, over a Kafka of their own. A context manager."""
+
+    def __init__(self, values: Mapping[str, str], taskexecutors: int = 2) -> None:
+        self._local = LocalCluster(Configuration({**values, "cluster.id": "torture"}))
+        self._options = Options(taskexecutors=taskexecutors, detached=False)
+        self._stopped: dict[int, psutil.Process] = {}
+        self._seen: set[ProcessIdentity] = set()
+
+    def __enter__(self) -> TorturedCluster:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Starts whatever does not run, Kafka at its old address; returns when all of it is ready."""
+        self._local.start(self._options)
+        self._note()
+
+    def close(self) -> None:
+        """Ends everything; nothing of it is left."""
+        self._note()
+        for process in self._stopped.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.resume()
+        try:
+            self._local.stop("the torture is over")
+        finally:
+            self._local.kill()
+            for each in self._seen:
+                if (process := each.process()) is not None:
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        process.kill()
+
+    @property
+    def configuration(self) -> Configuration:
+        """With the address of its Kafka."""
+        return self._local.configuration
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Its Kafka's."""
+        return self.configuration.bootstrap_servers
+
+    @property
+    def kafka(self) -> EmbeddedKafka:
+        """Its Kafka."""
+        assert self._local.kafka is not None
+        return self._local.kafka
+
+    @property
+    def taskexecutors(self) -> list[str]:
+        """Their resource ids."""
+        return sorted(name for name in self._local.processes if name != JOBMANAGER)
+
+    def process(self, name: str) -> psutil.Process | None:
+        """The jobmanager, a TaskExecutor, or `kafka`; None where it does not run."""
+        if name == "kafka":
+            return psutil.Process(self.kafka.pid) if self.kafka.is_running() else None
+        return self._local.processes[name].record.process()
+
+    def stream_tasks(self, taskexecutor: str) -> list[psutil.Process]:
+        """Those that have an attempt: they are connected to Kafka."""
+        found = []
+        for process in self._below(taskexecutor):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                parent = process.parent()
+                forked = parent is not None and _is_zygote(parent)
+                if forked and process.net_connections(kind="tcp"):
+                    found.append(process)
+        return found
+
+    def spark(self, taskexecutor: str) -> psutil.Process | None:
+        """The JVM."""
+        return next((each for each in self._below(taskexecutor) if _name(each) == "java"), None)
+
+    def kill(self, process: psutil.Process) -> None:
+        """SIGKILL; returns when it is gone, or is a zombie of its own parent."""
+        self._note()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+    def stop(self, process: psutil.Process) -> None:
+        """SIGSTOP."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.suspend()
+            self._stopped[process.pid] = process
+
+    def resume(self, process: psutil.Process) -> None:
+        """SIGCONT."""
+        self._stopped.pop(process.pid, None)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
+
+    def _below(self, taskexecutor: str) -> list[psutil.Process]:
+        process = self.process(taskexecutor)
+        if process is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                return process.children(recursive=True)
+        return []
+
+    def _note(self) -> None:
+        """Remembers who there is, so that nobody is left in the end."""
+        for name in self.taskexecutors:
+            for process in self._below(name):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    self._seen.add(ProcessIdentity(process.pid, process.create_time()))
+
+
+def _name(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.name()
+    return ""
+
+
+def _is_zygote(process: psutil.Process) -> bool:
+    command = process.cmdline()
+    is_one = any("stream_task.zygote" in each for each in command)
+    # A forked child has its zygote's command line: the zygote is the one whose parent has another.
+    parent = process.parent()
+    return is_one and (parent is None or not any("stream_task.zygote" in each for each in parent.cmdline()))
