@@ -157,8 +157,6 @@ def where_or_why(each: CheckpointView) -> str:
             return f"waits for {some(each.waiting_for)}" if each.waiting_for else "is written"
         case _:
             why = " ".join(f"{each.failure}: {each.reason}".split())
-            if each.failure == "CHECKPOINT_EXPIRED" and each.waiting_for:
-                why = f"{why}; {some(each.waiting_for)} had not acknowledged"
             return why if len(why) <= _LONGEST_REASON else f"{why[: _LONGEST_REASON - 3]}..."
 
 

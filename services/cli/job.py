@@ -59,7 +59,8 @@ def described(job: JobView) -> list[str]:
     if job.ended is not None and job.submitted is not None:
         lines.append(f"  ended        {clock(job.ended)}, after {lasted(job.ended - job.submitted)}")
     tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
-    lines.append(f"  tasks        {tasks} in {job.required_slots} slots")
+    slots = "1 slot" if job.required_slots == 1 else f"{job.required_slots} slots"
+    lines.append(f"  tasks        {tasks} in {slots}")
     lines += [f"  {line}" for line in _checkpoints(job.checkpoints)]
     if job.accumulators:
         counted = ", ".join(f"{name} {amount(value)}" for name, value in job.accumulators.items())

@@ -74,7 +74,7 @@ def view(status: CheckpointStatus = CheckpointStatus.IN_PROGRESS, **changes: Any
                 "2.9 KiB",
                 "1.5 KiB",
                 "1/3",
-                "CHECKPOINT_EXPIRED: it took longer than 10 min; Count (1/2), Count (2/2) had not acknowledged",
+                "CHECKPOINT_EXPIRED: it took longer than 10 min",
             ],
         ),
         (

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from tailrace.schemas import job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Record
@@ -15,9 +19,15 @@ from tailrace.schemas.types import (
     SnapshotType,
     SubtaskState,
 )
+from tailrace.services.history import Fold
 from tailrace.services.history.checkpoints import Checkpoints, CheckpointStatus, CheckpointView, summary
+from tailrace.services.history.views import checkpoints
+from tailrace.services.job_master.state import JobMasterState
 
-from ..simulation import header
+from .. import scenarios_checkpoints
+from ..simulation import Cluster, header
+
+STORIES = [each for name, each in vars(scenarios_checkpoints).items() if name.startswith("a_")]
 
 NAMES = {"a": "Source (1/1)", "b": "Count (1/2)", "c": "Count (2/2)"}
 
@@ -172,3 +182,27 @@ def test_of_a_long_life_the_counts_stay_and_the_last_thousand_and_what_is_in_sto
     assert numbers[:4] == [1, 2, 3, 4]
     assert numbers[-990:] == list(range(512, 1_502))
     assert len(numbers) <= 1_010
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: str(story.__name__))
+def test_what_is_told_is_what_the_job_masters_know_at_every_offset(story: Callable[[], Cluster]) -> None:
+    fold = Fold()
+    for record in story().log:
+        fold.tell(record)
+        for address, state in fold.replica.states.items():
+            if isinstance(state, JobMasterState) and state.ended is None:
+                agree(fold, address.partition("/")[2], state)
+
+
+def agree(fold: Fold, job_id: str, state: JobMasterState) -> None:
+    view, known = checkpoints(fold, job_id), state.checkpoints
+    under_way = [each for each in view.checkpoints if each.status is CheckpointStatus.IN_PROGRESS]
+    assert {each.checkpoint_id for each in under_way} == set(known.pending)
+    for each in under_way:
+        awaited = {part.execution_attempt_id for part in each.subtasks if part.awaited}
+        assert awaited == set(known.pending[each.checkpoint_id].awaited)
+    complete = [each for each in view.checkpoints if each.status is CheckpointStatus.COMPLETED]
+    savepoints = [each.uri for each in complete if each.snapshot_type is SnapshotType.SAVEPOINT]
+    assert savepoints == [each.uri for each in known.savepoints]
+    in_storage = {each.uri for each in complete if not each.discarded}
+    assert {each.uri for each in known.completed} <= in_storage
