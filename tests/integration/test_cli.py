@@ -21,6 +21,7 @@ from tailrace.services.history.time_travel import moment
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 
+from ..services import scenarios_checkpoints
 from ..services.simulation import Cluster, folded
 
 
@@ -95,6 +96,34 @@ def test_list_and_status(log: KafkaEventLog, capsys: pytest.CaptureFixture[str])
     assert main(["cluster", "status", "-o", "json"]) == ExitCode.OK
     status = json.loads(capsys.readouterr().out)
     assert (status["slots"], status["processes"]) == ({"total": 2, "free": 0}, [])
+
+
+def test_checkpoints_and_show(
+    kafka: EmbeddedKafka, cluster_id: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TAILRACE_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+    monkeypatch.setenv("TAILRACE_CLUSTER_ID", cluster_id)
+    configuration = load()
+    ensure_cluster_topics(admin(configuration), cluster_id)
+    story = scenarios_checkpoints.a_task_goes_on_from_a_checkpoint()
+    event_log(configuration).append([Event(record.header, record.body) for record in story.log])
+    assert main(["checkpoints", "j1", "-o", "json"]) == ExitCode.OK
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(each["checkpoint_id"], each["status"], each["discarded"]) for each in told] == [
+        (1, "COMPLETED", True),
+        (2, "FAILED", True),
+        (3, "COMPLETED", False),
+    ]
+    assert main(["checkpoints", "j1", "--last", "1"]) == ExitCode.OK
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 2
+    assert err == "2 completed, 1 failed, 0 in progress\n"
+    assert main(["show", "j"]) == ExitCode.OK
+    assert capsys.readouterr().out.rstrip().endswith("failed on te-1: it broke")
+    assert main(["show", "j1", "-o", "json"]) == ExitCode.OK
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["failures"][0]["text"] == "it broke"
+    assert shown["checkpoints"]["last"]["uri"] == told[-1]["uri"]
 
 
 def test_a_job_that_is_not_there(log: KafkaEventLog, capsys: pytest.CaptureFixture[str]) -> None:
