@@ -54,7 +54,7 @@ class Beginning(msgspec.Struct, frozen=True):
     parallelism_before: int
     """Of the vertex, in the checkpoint."""
     continued: Mapping[str, OperatorState] | None
-    """The files of the subtask's own last checkpoint, which the next one can build on."""
+    """The files of the subtask's own last checkpoint, which the next one can build on; None: it cannot."""
 
     @property
     def storage(self) -> Storage | None:
@@ -94,7 +94,7 @@ def beginning_of(
     where it does not fit the vertex.
     """
     if restore is None:
-        return Beginning(generation, False, 0, None, _NOTHING, deployment.vertex.parallelism, None)
+        return Beginning(generation, False, 0, None, _NOTHING, deployment.vertex.parallelism, {})
     try:
         metadata = read_metadata(restore.uri)
     except StorageError as error:

@@ -198,8 +198,8 @@ class StreamTask:
             parallelism = assembly.vertex.parallelism
             for key, message in restored_state(storage, beginning.pieces, self._subtask, parallelism):
                 subtask.restore(key, message)
-            if beginning.continued is not None and subtask.state_writer is not None:
-                subtask.state_writer.continue_from(beginning.continued)
+        if beginning.continued is not None and subtask.state_writer is not None:
+            subtask.state_writer.continue_from(beginning.continued)
         if beginning.changelog_from is not None:
             for key, message in read_changelog(
                 consumer, assembly.changelog, self._subtask, beginning.changelog_from
