@@ -80,7 +80,8 @@ class RemoteFiles:
         system, path = _place(url)
         # Others write what is looked for here: a listing from before does not know of it.
         system.invalidate_cache(posixpath.dirname(path))
-        return int(system.info(path)["size"])
+        # Some file systems tell no size of a directory.
+        return int(system.info(path)["size"] or 0)
 
     def sizes(self, url: str) -> dict[str, int]:
         return {

@@ -36,6 +36,9 @@ from .pending import PendingCheckpoint
 _REMEMBERED: Final = 128
 """Checkpoints whose metadata need not be read to discard them or others."""
 _FAULTS_TOLD: Final = 3
+_READ_WHOLE: Final = 256 << 20
+"""Bytes of a checkpoint up to which it is read before tasks begin with it. Of a larger one lengths have to do: its
+tasks read it at the same time, and find what else is wrong."""
 
 GIVEN: Final = -1
 """The generation of a candidate that a person named."""
@@ -112,7 +115,7 @@ class CompletedCheckpointStore:
         for candidate in candidates:
             try:
                 metadata = read_metadata(candidate.uri)
-                faults = verify(metadata)
+                faults = verify(metadata, checksums=_size(metadata) <= _READ_WHOLE)
             except StorageError:
                 raise
             except CheckpointError as error:
@@ -188,6 +191,10 @@ class CompletedCheckpointStore:
 def _absolute_files(metadata: CheckpointMetadata) -> set[str]:
     storage = Storage.open(base_of(metadata.checkpoint.uri))
     return {storage.absolute(file.path) for file in files_of(metadata)}
+
+
+def _size(metadata: CheckpointMetadata) -> int:
+    return sum(file.length for file in files_of(metadata))
 
 
 def _restored(candidate: RestoredCheckpoint, metadata: CheckpointMetadata) -> RestoredCheckpoint:

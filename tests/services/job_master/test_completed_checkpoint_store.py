@@ -133,7 +133,9 @@ def test_a_checkpoint_whose_files_are_gone_is_not_complete(store: CompletedCheck
 
 def test_what_is_missing_or_torn_is_passed_over_and_said(store: CompletedCheckpointStore, job: str) -> None:
     storage = Storage.open(job)
-    completed = [add(store, job, number, f"only-{number}") for number in range(1, 6)]
+    completed = [add(store, job, number, f"only-{number}") for number in range(1, 7)]
+    own = storage.read("chk-6/own")
+    storage.write_atomically("chk-6/own", own[:-1] + b"?")
     storage.delete("shared/only-2")
     storage.write_atomically("shared/only-3", storage.read("shared/only-3")[:-1])
     metadata = storage.read(f"chk-4/{METADATA}")
@@ -141,13 +143,15 @@ def test_what_is_missing_or_torn_is_passed_over_and_said(store: CompletedCheckpo
     storage.delete_tree("chk-5")
     found = store.recover(GRAPH, to_go_back_to(*completed))
     assert found.checkpoint.checkpoint_id == 1
-    assert list(found.passed_over) == [f"{job}/chk-{number}" for number in (5, 4, 3, 2)]
+    assert list(found.passed_over) == [f"{job}/chk-{number}" for number in (6, 5, 4, 3, 2)]
     for says, why in zip(
-        ["is not there", "is torn", "is torn", "is not there"], found.passed_over.values(), strict=True
+        ["checksum differs", "is not there", "is torn", "is torn", "is not there"],
+        found.passed_over.values(),
+        strict=True,
     ):
         assert says in why
     storage.delete_tree("")
-    with pytest.raises(Unusable, match=r"no checkpoint can be restored: .*chk-5.*chk-1"):
+    with pytest.raises(Unusable, match=r"no checkpoint can be restored: .*chk-6.*chk-1"):
         store.recover(GRAPH, to_go_back_to(*completed))
     with pytest.raises(Unusable, match="there is no completed checkpoint to go back to"):
         store.recover(GRAPH, ())
