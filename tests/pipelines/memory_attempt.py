@@ -5,24 +5,33 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tailrace.pipelines.graph.chain import edge_type, output_type
-from tailrace.pipelines.runtime.buffers import BufferCodec, header_of
-from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.buffers import END_OF_TIME, BufferCodec, header_of, is_barrier
+from tailrace.pipelines.runtime.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.failures import TaskError
 from tailrace.pipelines.runtime.formats import Format, reader_of
 from tailrace.pipelines.runtime.formats.format import read_good
 from tailrace.pipelines.runtime.operators.build import build_prefix
 from tailrace.pipelines.runtime.operators.chain import Line
 from tailrace.pipelines.runtime.stream_task.assembly import Assembly, KafkaInput
-from tailrace.pipelines.runtime.stream_task.progress import Progress
+from tailrace.pipelines.runtime.stream_task.beginning import beginning_of, in_flight
+from tailrace.pipelines.runtime.stream_task.checkpointing import Pending
+from tailrace.pipelines.runtime.stream_task.forked import Work
+from tailrace.pipelines.runtime.stream_task.part import Part
+from tailrace.pipelines.runtime.stream_task.progress import Progress, of_generation
+from tailrace.pipelines.runtime.stream_task.restore import restored_state
 from tailrace.pipelines.runtime.stream_task.subtask import Subtask
+from tailrace.pipelines.runtime.stream_task.transaction import ConsumedOffset
+from tailrace.schemas.types import RestoredCheckpoint
 
-from .memory_kafka import MemoryTransaction, Message
+from .memory_checkpoints import Tell
+from .memory_kafka import MemoryTransaction, Message, Place
 
 if TYPE_CHECKING:
     from .memory_cluster import MemoryCluster
@@ -32,26 +41,59 @@ _MANY = 1_000_000
 
 
 class MemoryAttempt:
-    """One attempt of a subtask, and where what is handed over to it comes from."""
+    """Does what a StreamTask does, in steps: restores, takes input, commits, and writes its parts of checkpoints."""
 
-    def __init__(self, cluster: MemoryCluster, vertex_id: str, index: int, number: int) -> None:
+    def __init__(
+        self,
+        cluster: MemoryCluster,
+        place: Place,
+        number: int,
+        *,
+        restore: RestoredCheckpoint | None = None,
+        finished: bool = False,
+        tell: Tell | None = None,
+    ) -> None:
+        vertex_id, index = place
         self._cluster = cluster
-        kafka, owner = cluster.kafka, (vertex_id, index)
+        self._tell = tell
+        kafka = cluster.kafka
         deployment = VertexDeployment(
             CLUSTER, cluster.job_id, cluster.graph, vertex_id, (SubtaskDeployment("", index, number),)
         )
-        self._transaction = MemoryTransaction(kafka, owner, cluster.rng, lambda: cluster.now)
-        self.assembly = Assembly(deployment, index, number, self._transaction, cluster.wall_clock)
+        self._transaction = MemoryTransaction(kafka, place, cluster.rng, lambda: cluster.now)
+        self.assembly = Assembly(
+            deployment,
+            index,
+            number,
+            self._transaction,
+            cluster.wall_clock,
+            generation=cluster.generation,
+            restore=restore,
+        )
         self.finished = False
+        self._parts: list[Part] = []
+        """On their way to storage."""
         self._index = index
+        if finished:
+            self._end_again()
+            return
         source = self.assembly.through_spark
         self._kafka_input = None if source is None else self._locate()
         self._topics = self.assembly.channel_topics if self._kafka_input is None else self._kafka_input.topics
-        committed = kafka.offsets.get(owner, {}).values()
-        self.task: Subtask = self.assembly.subtask(Progress.read(self._topics, committed), self._kafka_input)
-        if self.assembly.changelog is not None:
-            for message in kafka.log(self.assembly.changelog, index):
-                self.task.restore(message.key or b"", message.value)
+        committed = list(kafka.offsets.get(place, {}).values())
+        self._beginning = beginning_of(
+            deployment,
+            index,
+            generation=cluster.generation,
+            restore=restore,
+            committed=committed,
+            changelog=self.assembly.changelog,
+        )
+        self.task: Subtask = self.assembly.subtask(self._progress(committed), self._kafka_input)
+        self._writing: list[HeldBack] = []
+        self._watch_cuts()
+        self._write_here()
+        self._restore()
         self._open_prefix(deployment)
         places = (
             [(i, index) for i in range(len(self._topics))]
@@ -67,6 +109,110 @@ class MemoryAttempt:
         if self.polls:
             setup = self.assembly.source_setup(cluster.wall_clock, lambda: None, _no_pause)
         self.task.open(setup)
+        if self._beginning.begins:
+            records = in_flight(self._beginning, deployment, index, self.assembly.codecs(self._kafka_input))
+            self.task.begin_generation(records, self._standing())
+
+    def _end_again(self) -> None:
+        """The subtask had finished in the checkpoint: all that is left is to say so."""
+        self.finished = True
+        for each in self.assembly.writer().flush(END_OF_TIME, ends=True, tell_all=True):
+            self._transaction.send(each.topic, each.data, partition=each.partition)
+        self._transaction.commit(())
+
+    def _progress(self, committed: Sequence[ConsumedOffset]) -> Progress:
+        """As task.py and kafka_reading.py have it."""
+        generation = self._cluster.generation
+        source = self.assembly.through_spark
+        if source is None:
+            return Progress.read(self._topics, committed, generation)
+        assert self._kafka_input is not None
+        if not self._beginning.begins:
+            return Progress.read(self._topics, committed, generation)
+        restored = self._beginning.kafka_positions(source.operator_id) or {}
+        places = self._kafka_input.places
+        return Progress({(i, p): restored.get(self._topics[i], {}).get(p, 0) for i, p in places}, ())
+
+    def _restore(self) -> None:
+        """State in storage, then the changelog behind it."""
+        changelog, beginning = self.assembly.changelog, self._beginning
+        if changelog is None:
+            return
+        if beginning.storage is not None:
+            parallelism = self.assembly.vertex.parallelism
+            for each in restored_state(beginning.storage, beginning.pieces, self._index, parallelism):
+                self.task.restore(*each)
+        if beginning.continued is not None and self.task.state_writer is not None:
+            self.task.state_writer.continue_from(beginning.continued)
+        if beginning.changelog_from is not None:
+            log = self._cluster.kafka.log(changelog, self._index)
+            for message in log[beginning.changelog_from :]:
+                self.task.replay(message.key or b"", message.value)
+
+    def _standing(self) -> list[ConsumedOffset]:
+        changelog = self.assembly.changelog
+        if changelog is None:
+            return []
+        end = len(self._cluster.kafka.log(changelog, self._index))
+        return [ConsumedOffset(changelog, self._index, end, of_generation(self._cluster.generation, ""))]
+
+    @property
+    def accumulators(self) -> Mapping[str, float]:
+        """What has been counted and committed."""
+        return self.assembly.accumulators.committed()
+
+    def trigger(self, checkpoint: Checkpoint) -> None:
+        """The subtask is told to begin."""
+        self.task.trigger(checkpoint)
+
+    def confirm(self, checkpoint_id: int) -> None:
+        """The checkpoint is complete."""
+        self.task.confirm(checkpoint_id)
+
+    def abort_checkpoint(self, checkpoint_id: int) -> None:
+        """The checkpoint will not be completed."""
+        self.task.abort(checkpoint_id)
+
+    def _watch_cuts(self) -> None:
+        """Has it told where in what is sent a cut lies."""
+        tell, task = self._tell, self.task
+        if tell is None:
+            return
+        cut = task._cut
+
+        def watched(pending: Pending) -> None:
+            cut(pending)
+            tell.cut(pending.number, self._transaction.sent)
+
+        task._cut = watched  # type: ignore[method-assign]
+
+    def _write_here(self) -> None:
+        """Has state written in this thread instead of another, and as if by a child that takes its time."""
+        writer = self.task.state_writer
+        if writer is None:
+            return
+
+        def begun(work: Work) -> HeldBack:
+            self._writing.append(HeldBack(work))
+            return self._writing[-1]
+
+        writer._fork = begun
+        writer._io.shutdown()
+        writer._io = AtOnce()
+
+    def _write_parts(self, rng: random.Random | None) -> None:
+        """Brings parts to storage, sooner or later, or all of them at once."""
+        assert self._tell is not None
+        self._parts += self.task.take_parts()
+        if self._writing and rng is not None and rng.random() < 0.2:
+            self._writing.pop(0).release()
+        for declined in self.task.take_declined():
+            self._tell.declined(declined.checkpoint_id, declined.reason)
+        while self._parts and (rng is None or rng.random() < 0.4):
+            part = self._parts.pop(0)
+            while self._writing:
+                self._writing.pop(0).release()
+            self._tell.acknowledged(part.checkpoint_id, *part.finish())
 
     def _locate(self) -> KafkaInput:
         """The partitions that are this subtask's, each with its end."""
@@ -106,10 +252,14 @@ class MemoryAttempt:
             self.task.advance_clock(self._cluster.wall_clock() - 1)
         if self.task.ended:
             self.task.finish()
+            if self._tell is not None:
+                self._write_parts(None)
             self.finished = True
             return True
         if rng is None or rng.random() < 0.4:
             moved = self._commit(rng) or moved
+        if self._tell is not None:
+            self._write_parts(rng)
         return moved
 
     def poll(self, rng: random.Random | None) -> bool:
@@ -148,7 +298,7 @@ class MemoryAttempt:
         return news
 
     def _take_buffer(self, place: tuple[int, int], offset: int, data: bytes) -> None:
-        if self._writes is not None:
+        if self._writes is not None and not is_barrier(data):
             header, batch = self._reads[place[0]].decode(data)
             made = self._line.process(batch)
             with self._line.typed():
@@ -172,6 +322,8 @@ class MemoryAttempt:
 
     def close(self) -> None:
         """After an error too."""
+        if not hasattr(self, "task"):
+            return
         self.task.close()
         self._line.close()
 
@@ -180,6 +332,33 @@ class MemoryAttempt:
         self._transaction.abort()
         with contextlib.suppress(Exception):
             self.close()
+
+
+class HeldBack:
+    """Work of a child: done at once, and heard of later."""
+
+    def __init__(self, work: Work) -> None:
+        self._done = work(lambda: None)
+        self.result: Future[bytes] = Future()
+
+    def release(self) -> None:
+        """Now it has ended."""
+        self.result.set_result(self._done)
+
+    def kill(self) -> None:
+        """It will not be heard of."""
+
+
+class AtOnce(Executor):
+    """Does in the caller's thread, at once, what a thread would do in this order."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
 
 def _no_pause(seconds: float) -> None:

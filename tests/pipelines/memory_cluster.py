@@ -17,14 +17,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.pipelines.api import StreamExecutionEnvironment
+from tailrace.pipelines.api.transformations import Physical
+from tailrace.pipelines.checkpoint.fitting import finished_subtasks
 from tailrace.pipelines.graph.physical_plan import output_topic
-from tailrace.schemas.types import JobGraph
+from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.schemas.types import JobGraph, JobVertex, RestoredCheckpoint
 
 from .memory_attempt import CLUSTER, MemoryAttempt
-from .memory_kafka import BEGIN_MS, MemoryKafka, MemoryTransaction, Message
+from .memory_checkpoints import MemoryCoordinator, Plan, Taken, places_of
+from .memory_kafka import BEGIN_MS, MemoryKafka, MemoryTransaction, Message, Place
 
 __all__ = [
-    "BEGIN_MS", "CLUSTER", "JOB", "MemoryCluster", "MemoryKafka", "MemoryTransaction", "Message", "Outcome", "run",
+    "BEGIN_MS", "CLUSTER", "JOB", "MemoryCluster", "MemoryKafka", "MemoryTransaction", "Message", "Outcome",
+    "give_uids", "run",
 ]  # fmt: skip
 
 JOB = "job"
@@ -61,7 +67,7 @@ class Outcome:
 
 
 class MemoryCluster:
-    """One run of a job graph."""
+    """One run of a job graph, in one generation after another."""
 
     def __init__(
         self,
@@ -70,17 +76,64 @@ class MemoryCluster:
         seed: int | None,
         *,
         job_id: str = JOB,
+        directory: str = "",
+        plan: Plan | None = None,
+        restored: Taken | None = None,
     ) -> None:
+        """With a plan, checkpoints are taken, in the directory; then there has to be a seed.
+
+        `restored`: what the job begins with, of another job.
+        """
         self.graph = graph
         self.job_id = job_id
         self.kafka = MemoryKafka({name: dict(enumerate(map(list, logs))) for name, logs in topics.items()})
         self.rng = None if seed is None else random.Random(seed)
+        self.generation = 0
+        self.steps = 0
         self._now = BEGIN_MS
+        self._attempts: dict[Place, MemoryAttempt] = {}
+        self._numbers = dict.fromkeys(places_of(graph), -1)
+        self._zombies: list[tuple[Place, MemoryAttempt]] = []
+        """Attempts of an older generation that do not know it yet."""
+        self._restored = restored
+        """What this generation began with."""
+        self._first: dict[Place, int] = dict.fromkeys(self._numbers, 0)
+        """How much each subtask had sent before this generation."""
+        self.checkpoints: MemoryCoordinator | None = None
+        if plan is not None:
+            assert self.rng is not None
+            self.checkpoints = MemoryCoordinator(
+                graph,
+                job_id,
+                directory,
+                plan,
+                self.rng,
+                running=self._running,
+                given=self.given_by,
+                restored=restored,
+            )
 
     @property
     def now(self) -> int:
         """The broker's clock, milliseconds."""
         return self._now
+
+    @property
+    def taken(self) -> list[Taken]:
+        """The checkpoints that were completed, oldest first."""
+        return [] if self.checkpoints is None else self.checkpoints.taken
+
+    @property
+    def given(self) -> list[dict[str, Any]]:
+        """What was printed and counts: what this generation began with, and what it has given itself."""
+        before = () if self._restored is None else self._restored.before
+        return [*before, *(each for place in self._numbers for each in self.given_by(place))]
+
+    def given_by(self, place: Place, sent: int | None = None) -> list[dict[str, Any]]:
+        """What a subtask has printed in this generation, of the first so many messages that it has sent in all."""
+        output = output_topic(CLUSTER, self.job_id)
+        messages = self.kafka.sent.get(place, [])[self._first[place] : sent]
+        return [json.loads(message.value) for topic, _, message in messages if topic == output]
 
     def wall_clock(self) -> int:
         """Milliseconds; goes on a little now and then."""
@@ -100,50 +153,130 @@ class MemoryCluster:
 
     def run(
         self,
-        crashes: int,
-        patience: int,
+        crashes: int = 0,
+        patience: int = 1_000,
         crash_rate: float = 0.1,
         until: Callable[[MemoryKafka], bool] | None = None,
+        rollbacks: int = 0,
     ) -> Outcome:
-        """Until every subtask has finished, or so much has come of it. Raises what a subtask raises."""
+        """Until every subtask has finished, or so much has come of it. Raises what a subtask raises.
+
+        `rollbacks`: so many times at most the job goes back to its last checkpoint, at moments of the seed's choice.
+        """
         rng = self.rng
-        places = [(v.vertex_id, i) for v in self.graph.vertices for i in range(v.parallelism)]
-        attempts = {place: MemoryAttempt(self, *place, 0) for place in places}
-        numbers = dict.fromkeys(places, 0)
-        unfinished = list(places)
-        crashable = 0.0 if not crashes else crash_rate
-        steps = idle = 0
+        idle = 0
+        crash_rate = crash_rate if rng is not None else 0.0
         try:
-            while unfinished and not (until is not None and until(self.kafka)):
-                steps += 1
+            for place in self._numbers:
+                self._start(place)
+            while (unfinished := self._unfinished()) and not (until is not None and until(self.kafka)):
+                self.steps += 1
                 self._now += 1
+                if self.checkpoints is not None:
+                    self.checkpoints.step(self.steps)
                 chosen = [unfinished[rng.randrange(len(unfinished))]] if rng is not None else unfinished
                 moved = False
-                for place in list(chosen):
-                    moved = attempts[place].step(rng) or moved
-                    if rng is not None and crashes and rng.random() < crashable:
+                for place in chosen:
+                    moved = self._step(place) or moved
+                    if crashes and rng is not None and rng.random() < crash_rate:
                         crashes -= 1
-                        attempts[place].crash()
-                        numbers[place] += 1
-                        attempts[place] = MemoryAttempt(self, *place, numbers[place])
-                    if attempts[place].finished:
-                        unfinished.remove(place)
-                if until is not None and steps > MOST_STEPS:
-                    raise AssertionError(f"after {steps} steps it has not come to what was to come")
+                        self._crash(place)
+                if rollbacks and rng is not None and self.taken and rng.random() < 0.05:
+                    rollbacks -= 1
+                    self._roll_back(self.taken[-1])
+                self._let_zombies_work()
+                if until is not None and self.steps > MOST_STEPS:
+                    raise AssertionError(f"after {self.steps} steps it has not come to what was to come")
                 idle = 0 if moved else idle + 1
-                if idle > patience * len(places):
+                if idle > patience * len(self._numbers):
                     raise AssertionError(f"nothing happens any more; unfinished are {unfinished}")
             return Outcome(
                 self.kafka.logs,
-                _total(attempt.assembly.accumulators.committed() for attempt in attempts.values()),
-                steps,
-                len(places) + sum(numbers.values()),
+                _total(attempt.accumulators for attempt in self._attempts.values()),
+                self.steps,
+                sum(number + 1 for number in self._numbers.values()),
                 self.job_id,
             )
         finally:
-            for attempt in attempts.values():
+            for attempt in (*self._attempts.values(), *(zombie for _, zombie in self._zombies)):
                 with contextlib.suppress(Exception):
                     attempt.close()
+
+    def _vertex(self, place: Place) -> JobVertex:
+        return next(vertex for vertex in self.graph.vertices if vertex.vertex_id == place[0])
+
+    def _unfinished(self) -> list[Place]:
+        return [place for place in self._numbers if not self._attempts[place].finished]
+
+    def _running(self) -> dict[Place, MemoryAttempt]:
+        return {place: attempt for place, attempt in self._attempts.items() if not attempt.finished}
+
+    def _start(self, place: Place) -> None:
+        """A new attempt, which goes on from what its subtask has committed in this generation, if anything."""
+        self._numbers[place] += 1
+        restored, checkpoints = self._restored, self.checkpoints
+        self._attempts[place] = MemoryAttempt(
+            self,
+            place,
+            self._numbers[place],
+            restore=self._restore(),
+            finished=restored is not None
+            and place[1] in finished_subtasks(restored.metadata, self._vertex(place)),
+            tell=None if checkpoints is None else checkpoints.told_by(place),
+        )
+
+    def _restore(self) -> RestoredCheckpoint | None:
+        """What the state of a new attempt begins with."""
+        if self.taken:
+            return self.taken[-1].to_restore()
+        return None if self._restored is None else self._restored.to_restore(elsewhere=True)
+
+    def _step(self, place: Place) -> bool:
+        attempt = self._attempts[place]
+        moved = attempt.step(self.rng)
+        if attempt.finished and self.checkpoints is not None:
+            self.checkpoints.finished(place)
+        return moved
+
+    def _crash(self, place: Place) -> None:
+        if self._attempts[place].finished:
+            return
+        self._attempts[place].crash()
+        if self.checkpoints is not None:
+            self.checkpoints.died(place)
+        self._start(place)
+
+    def _roll_back(self, taken: Taken) -> None:
+        """A new generation begins with the checkpoint; attempts of the old one go on until they find out."""
+        assert self.checkpoints is not None
+        self.checkpoints.begin_generation(taken)
+        self.generation += 1
+        self._restored = taken
+        self._zombies += [(p, each) for p, each in self._attempts.items() if not each.finished]
+        for place in self._in_any_order():
+            self._let_zombies_work()
+            self.kafka.owners.pop(place, None)  # fenced: what the old generation has sent is known
+            self._first[place] = len(self.kafka.sent.get(place, ()))
+            self._start(place)
+
+    def _in_any_order(self) -> list[Place]:
+        places = list(self._numbers)
+        assert self.rng is not None
+        self.rng.shuffle(places)
+        return places
+
+    def _let_zombies_work(self) -> None:
+        """Now and then; one that is fenced, or reads what the new generation has sent, ends."""
+        for each in list(self._zombies):
+            if self.rng is not None and self.rng.random() < 0.3:
+                try:
+                    each[1].step(self.rng)
+                except TaskError:
+                    each[1].crash()
+                    self._zombies.remove(each)
+                else:
+                    if each[1].finished:
+                        self._zombies.remove(each)
 
 
 def run(
@@ -160,6 +293,13 @@ def run(
     when; None: in order. `crashes`: at most so many subtasks die, if there is a seed.
     """
     return MemoryCluster(graph, topics or {}, seed).run(crashes, patience)
+
+
+def give_uids(env: StreamExecutionEnvironment) -> None:
+    """To all operators that have none: by number."""
+    for each in list(env._program.transformations.values()):
+        if isinstance(each, Physical) and each.uid is None:
+            env._program.change(each.id, uid=f"operator {each.id}")
 
 
 def _total(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -63,6 +63,8 @@ class MemoryTransaction:
         self._now = now
         self._late: list[Sent] = []
         self._open: list[Sent] = []
+        self._told: list[tuple[int, Callable[[int], None]]] = []
+        """Who wants to know where a message of the open transaction comes to lie."""
         kafka.owners[owner] = self
 
     @property
@@ -82,12 +84,15 @@ class MemoryTransaction:
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int = 0,
+        delivered: Callable[[int], None] | None = None,
     ) -> None:
         if partition is None:
             partition = 0
         if timestamp_ms > self._now() + AFTER_MAX_MS:
             raise TaskError(f"a message was not delivered: {timestamp_ms} is too far ahead for {topic}")
         self._open.append((topic, partition, Message(value, key, timestamp_ms)))
+        if delivered is not None:
+            self._told.append((len(self._open) - 1, delivered))
 
     def require_topic(self, topic: str) -> None:
         """Topics are made as they are written to."""
@@ -100,11 +105,15 @@ class MemoryTransaction:
             self._late.append((topic, partition, Message(value)))
 
     def commit(self, offsets: Sequence[ConsumedOffset]) -> None:
-        if self._kafka.owners[self._owner] is not self:
+        if self._kafka.owners.get(self._owner) is not self:
             raise TaskError("a newer attempt of this subtask has fenced this one")
         self._kafka.sent.setdefault(self._owner, []).extend(self._open)
-        for topic, partition, message in (*self._open, *self._late):
+        told = dict(self._told)
+        for i, (topic, partition, message) in enumerate((*self._open, *self._late)):
+            if i in told:
+                told[i](len(self._kafka.log(topic, partition)))
             self._kafka.append(topic, partition, message)
+        self._told.clear()
         self._late.clear()
         committed = self._kafka.offsets.setdefault(self._owner, {})
         committed.update({(each.topic, each.partition): each for each in offsets})
@@ -112,3 +121,4 @@ class MemoryTransaction:
 
     def abort(self) -> None:
         self._open.clear()
+        self._told.clear()

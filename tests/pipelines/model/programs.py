@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipelines.memory_cluster import give_uids
 from pipelines.model import functions as f
 from pipelines.model.functions import Row
 from pipelines.model.interpreter import Item
@@ -66,8 +67,13 @@ class Program:
         return "\n".join(("Program", *lines, options))
 
 
-def write(program: Program, folder: Path, prefix: str = "") -> StreamExecutionEnvironment:
-    """The program in the API. Files are made in the folder; topics are called by the prefix and the source's number."""
+def write(
+    program: Program, folder: Path, prefix: str = "", *, uids: bool = False
+) -> StreamExecutionEnvironment:
+    """The program in the API. Files are made in the folder; topics are called by the prefix and the source's number.
+
+    `uids`: operators have the same ids whatever the parallelism.
+    """
     env = StreamExecutionEnvironment()
     if not program.chaining:
         env.disable_operator_chaining()
@@ -82,6 +88,8 @@ def write(program: Program, folder: Path, prefix: str = "") -> StreamExecutionEn
     for step in program.steps:
         streams.append(written(step, streams))
         _set(env, step.parallelism, step.chaining)
+    if uids:
+        give_uids(env)
     return env
 
 

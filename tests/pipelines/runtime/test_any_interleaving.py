@@ -34,7 +34,7 @@ from tailrace.pipelines.api import (
 )
 from tailrace.schemas.types import JobGraph
 
-from ..memory_cluster import BEGIN_MS, Message, Outcome, run
+from ..memory_cluster import BEGIN_MS, Message, Outcome, give_uids, run
 
 Pair = tuple[str, int]
 Program = Callable[[StreamExecutionEnvironment, list[Pair]], None]
@@ -154,12 +154,18 @@ PROGRAMS: dict[str, Program] = {
 inputs = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 100)), max_size=25)
 
 
-def graph_of(program: Program, pairs: list[Pair], parallelism: int, chaining: bool = True) -> JobGraph:
+def graph_of(
+    program: Program, pairs: list[Pair], parallelism: int, chaining: bool = True, *, uids: bool = False
+) -> JobGraph:
+    """`uids`: operators have the same ids whatever the parallelism and chaining, and checkpoints build on each other."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(parallelism)
     if not chaining:
         env.disable_operator_chaining()
     program(env, pairs)
+    if uids:
+        give_uids(env)
+        env.configure("execution.checkpointing.interval", "1 s")
     return env.get_job_graph("program")
 
 

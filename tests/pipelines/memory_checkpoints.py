@@ -1,0 +1,321 @@
+"""Checkpoints of a job in one process: what the JobMaster's CheckpointCoordinator does, with a seed for its clock.
+
+It says which subtasks begin, awaits the others' acknowledgements, writes `_metadata` on the last one, confirms, and
+aborts where a subtask that is awaited dies. Beside each completed checkpoint it keeps what readers of the sinks' topics
+saw of each subtask before that took its part (`Taken.before`): the law is that this, and what a job gives that is
+restored from it, are together what a job gives that nobody disturbed.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tailrace.pipelines.checkpoint.layout import checkpoint_directory, savepoint_directory, shared_directory
+from tailrace.pipelines.checkpoint.metadata import (
+    CheckpointMetadata,
+    SubtaskSnapshot,
+    outline_of,
+    write_metadata,
+)
+from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.pipelines.runtime.deployment import Checkpoint
+from tailrace.schemas.types import (
+    CheckpointMetrics,
+    CheckpointOptions,
+    CompletedCheckpoint,
+    JobGraph,
+    RestoredCheckpoint,
+    SnapshotType,
+    SubtaskState,
+)
+
+from .memory_kafka import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """When checkpoints are taken, and of which kind: chances at each step of the cluster."""
+
+    rate: float = 0.15
+    savepoints: float = 0.3
+    """How many of them wait for all barriers."""
+    full: float = 0.2
+    at_once: int = 2
+    """Of how many the parts are awaited at the same time at most."""
+    most: int = 50
+    stop_at: int | None = None
+    """From this step on the job is stopped with a savepoint."""
+    drains: bool = False
+
+
+class Attempt(Protocol):
+    """What the coordinator knows of a subtask that runs."""
+
+    def trigger(self, checkpoint: Checkpoint) -> None: ...
+    def confirm(self, checkpoint_id: int) -> None: ...
+    def abort_checkpoint(self, checkpoint_id: int) -> None: ...
+
+
+class Tell(Protocol):
+    """What an attempt says of its part in checkpoints."""
+
+    def cut(self, checkpoint_id: int, sent: int) -> None:
+        """What it has done by now is its part; it has sent so many messages."""
+
+    def acknowledged(self, checkpoint_id: int, state: SubtaskState, metrics: CheckpointMetrics) -> None:
+        """It is in storage."""
+
+    def declined(self, checkpoint_id: int, reason: str) -> None:
+        """There is none."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A completed checkpoint."""
+
+    metadata: CheckpointMetadata
+    before: Sequence[dict[str, Any]]
+    """What the job had printed: each subtask before its part in this, in this generation and those before."""
+    stops: bool = False
+
+    @property
+    def completed(self) -> CompletedCheckpoint:
+        return self.metadata.checkpoint
+
+    def to_restore(self, *, elsewhere: bool = False) -> RestoredCheckpoint:
+        """What tasks are told; `elsewhere`: by another job."""
+        each = self.completed
+        return RestoredCheckpoint(
+            checkpoint_id=each.checkpoint_id, uri=each.uri, generation=-1 if elsewhere else each.generation
+        )
+
+
+@dataclass
+class _Pending:
+    checkpoint: Checkpoint
+    awaited: set[Place]
+    parts: dict[Place, SubtaskSnapshot]
+    cuts: dict[Place, int] = field(default_factory=dict)
+    """How many messages each subtask had sent before its part; all that it ever sends where it is not here."""
+
+
+class MemoryCoordinator:
+    """Of one run of a job.
+
+    `running`: who runs at the moment. `given`: what a subtask has printed, of the first so many messages that it sent.
+    """
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        job_id: str,
+        directory: str,
+        plan: Plan,
+        rng: random.Random,
+        *,
+        running: Callable[[], Mapping[Place, Attempt]],
+        given: Callable[[Place, int | None], list[dict[str, Any]]],
+        restored: Taken | None = None,
+    ) -> None:
+        self._graph = graph
+        self._job_id = job_id
+        self._directory = directory
+        self._plan = plan
+        self._rng = rng
+        self._running = running
+        self._given = given
+        self._restored = restored
+        self._generation = 0
+        self._next_id = 1
+        self._pending: dict[int, _Pending] = {}
+        self.taken: list[Taken] = []
+        self.aborted = 0
+
+    @property
+    def latest(self) -> Taken | None:
+        """What a new attempt's state begins with: the newest checkpoint of this job."""
+        return self.taken[-1] if self.taken else None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a savepoint that stops the job is complete."""
+        return any(each.stops for each in self.taken)
+
+    def told_by(self, place: Place) -> Tell:
+        """For the attempt that runs there from now on; what older ones say counts for nothing."""
+        return _Told(self, place, self._generation)
+
+    def step(self, number: int) -> None:
+        """Begins a checkpoint now and then."""
+        plan, rng = self._plan, self._rng
+        if plan.stop_at is not None and number >= plan.stop_at:
+            pending = any(each.checkpoint.options.stops for each in self._pending.values())
+            if not self.stopped and not pending:
+                self.trigger(SnapshotType.SAVEPOINT, stops=True, drains=plan.drains)
+        elif len(self._pending) < plan.at_once and self._next_id <= plan.most and rng.random() < plan.rate:
+            aligned = rng.random() < plan.savepoints
+            self.trigger(
+                SnapshotType.SAVEPOINT if aligned else SnapshotType.CHECKPOINT,
+                full=aligned or rng.random() < plan.full,
+            )
+
+    def trigger(
+        self, snapshot_type: SnapshotType, *, full: bool = True, stops: bool = False, drains: bool = False
+    ) -> int:
+        """Fixes who is awaited, and tells those that begin. Returns the id."""
+        number = self._next_id
+        self._next_id += 1
+        directory = (
+            savepoint_directory(self._directory, self._job_id, str(number))
+            if snapshot_type is SnapshotType.SAVEPOINT
+            else checkpoint_directory(self._directory, number)
+        )
+        options = CheckpointOptions(
+            snapshot_type=snapshot_type,
+            directory=directory,
+            shared=shared_directory(self._directory),
+            full=full,
+            stops=stops,
+            drains=drains,
+        )
+        running = self._running()
+        finished = {
+            place: SubtaskSnapshot(*place, finished=True)
+            for place in places_of(self._graph)
+            if place not in running
+        }
+        pending = self._pending[number] = _Pending(
+            Checkpoint(checkpoint_id=number, timestamp=0, options=options),
+            set(running),
+            dict(finished),
+        )
+        for place, attempt in running.items():
+            if all(sender in finished for sender in self._senders(place)):
+                attempt.trigger(pending.checkpoint)
+        return number
+
+    def cut(self, place: Place, number: int, sent: int) -> None:
+        """A subtask takes its part."""
+        pending = self._pending.get(number)
+        if pending is not None and place in pending.awaited:
+            pending.cuts[place] = sent
+
+    def part(self, number: int, part: SubtaskSnapshot) -> None:
+        """A subtask has acknowledged, or ended."""
+        place = part.vertex_id, part.subtask_index
+        pending = self._pending.get(number)
+        if pending is None or place not in pending.awaited:
+            return
+        pending.awaited.discard(place)
+        pending.parts[place] = part
+        if part.finished:
+            pending.cuts.pop(place, None)
+        if not pending.awaited:
+            self._complete(pending)
+
+    def declined(self, number: int) -> None:
+        """Somebody has no part in it."""
+        if number in self._pending:
+            self._abort(number)
+
+    def finished(self, place: Place) -> None:
+        """A subtask has ended: those that wait for it wait no more."""
+        for number in list(self._pending):
+            self.part(number, SubtaskSnapshot(*place, finished=True))
+
+    def died(self, place: Place) -> None:
+        """An attempt is gone, and with it what waits for it; sometimes also what it had its part in."""
+        for number, pending in list(self._pending.items()):
+            if place in pending.awaited or self._rng.random() < 0.5:
+                self._abort(number)
+
+    def begin_generation(self, restored: Taken) -> None:
+        """The job goes back to a checkpoint: nothing is pending any more, and later ones count for nothing."""
+        self._generation += 1
+        self._pending.clear()
+        self._restored = restored
+        del self.taken[self.taken.index(restored) + 1 :]
+
+    def told_of(self, generation: int) -> bool:
+        """Whether what attempts of that generation say counts."""
+        return generation == self._generation
+
+    def _complete(self, pending: _Pending) -> None:
+        options = pending.checkpoint.options
+        number = pending.checkpoint.checkpoint_id
+        del self._pending[number]
+        completed = CompletedCheckpoint(
+            checkpoint_id=number,
+            snapshot_type=options.snapshot_type,
+            uri=options.directory,
+            generation=self._generation,
+            size=sum(part.state.size for part in pending.parts.values()),
+        )
+        places = places_of(self._graph)
+        parts = tuple(pending.parts[place] for place in places)
+        metadata = CheckpointMetadata(
+            self._job_id, self._graph.name, completed, 0, outline_of(self._graph), parts
+        )
+        write_metadata(metadata)
+        earlier = () if self._restored is None else self._restored.before
+        before = [
+            *earlier,
+            *(each for place in places for each in self._given(place, pending.cuts.get(place))),
+        ]
+        self.taken.append(Taken(metadata, before, options.stops))
+        for attempt in list(self._running().values()):
+            attempt.confirm(number)
+
+    def _abort(self, number: int) -> None:
+        del self._pending[number]
+        self.aborted += 1
+        for attempt in list(self._running().values()):
+            attempt.abort_checkpoint(number)
+
+    def _senders(self, place: Place) -> list[Place]:
+        """All subtasks of the vertices before it."""
+        before = {e.source_vertex_id for e in self._graph.edges if e.target_vertex_id == place[0]}
+        return [each for each in places_of(self._graph) if each[0] in before]
+
+
+@dataclass(frozen=True)
+class _Told:
+    coordinator: MemoryCoordinator
+    place: Place
+    generation: int
+
+    def cut(self, checkpoint_id: int, sent: int) -> None:
+        if self.coordinator.told_of(self.generation):
+            self.coordinator.cut(self.place, checkpoint_id, sent)
+
+    def acknowledged(self, checkpoint_id: int, state: SubtaskState, metrics: CheckpointMetrics) -> None:
+        if self.coordinator.told_of(self.generation):
+            self.coordinator.part(checkpoint_id, SubtaskSnapshot(*self.place, state=state, metrics=metrics))
+
+    def declined(self, checkpoint_id: int, reason: str) -> None:
+        if self.coordinator.told_of(self.generation):
+            self.coordinator.declined(checkpoint_id)
+
+
+@contextmanager
+def storage(seed: int) -> Iterator[str]:
+    """A directory for checkpoints, gone afterwards: of this machine, or one that cannot append to files."""
+    with tempfile.TemporaryDirectory() as folder:
+        if seed % 3:
+            yield folder
+        else:
+            uri = f"memory://{folder}"
+            try:
+                yield uri
+            finally:
+                Storage.open(uri).delete_tree("")
+
+
+def places_of(graph: JobGraph) -> list[Place]:
+    """Every subtask."""
+    return [(vertex.vertex_id, i) for vertex in graph.vertices for i in range(vertex.parallelism)]
