@@ -23,15 +23,24 @@ JOB = "job_master/j"
 class Job:
     """Job j, from StartJob on; every state that it passes through is checked."""
 
-    def __init__(self, graph: JobGraph, configuration: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        graph: JobGraph,
+        configuration: Mapping[str, str] | None = None,
+        savepoint_path: str | None = None,
+    ) -> None:
         self.role = JobMaster()
         self.state: JobMasterState = self.role.initial(JOB)
         self.now = 1_000 * SECOND
         self.log: list[Record] = []
         self.slots_given = 0
-        self.tell(
-            "dispatcher", job_master.StartJob(job_id="j", job_graph=graph, configuration=configuration or {})
+        start = job_master.StartJob(
+            job_id="j",
+            job_graph=graph,
+            configuration=configuration or {},
+            savepoint_path=savepoint_path,
         )
+        self.tell("dispatcher", start)
 
     def tell(self, sender: str, body: Body, *, recipient: str = JOB, cause: int | None = None) -> int:
         """An event, folded; its sender has read all that came before."""
@@ -113,6 +122,8 @@ class Job:
         state: ExecutionState,
         failure: str | None = None,
         accumulators: Mapping[str, float] | None = None,
+        *,
+        progress_lost: bool = False,
     ) -> int:
         """UpdateTaskExecutionState."""
         body = job_master.UpdateTaskExecutionState(
@@ -121,6 +132,7 @@ class Job:
             execution_state=state,
             failure=failure,
             accumulators=accumulators or {},
+            progress_lost=progress_lost,
         )
         return self.tell(f"task_executor/{execution.resource_id}", body)
 
