@@ -17,6 +17,7 @@ from ...schemas import client, dispatcher, job_master
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SnapshotType
+from ..maps import without
 from ..roles import JOB_MASTER, IllegalEvent, Instruction, Owed, Step, address
 from .state import DispatcherState, Disposal, Job, Phase, Refusal, Refused, Trigger
 
@@ -104,9 +105,13 @@ def _passed_on(
     state: DispatcherState, record: Record, _body: job_master.TriggerCheckpoint
 ) -> DispatcherState:
     cause = record.header.cause
-    if cause is None or cause not in state.triggers:
+    if cause is None:
         return state
-    return replace(state, triggers=state.triggers.delete(cause))
+    refusal = state.refusals.get(cause)
+    if refusal is not None and refusal.of is Refused.CHECKPOINT:
+        # The job has ended between the decision and its place in the log: its JobMaster answers.
+        return replace(state, refusals=state.refusals.delete(cause))
+    return replace(state, triggers=without(state.triggers, cause))
 
 
 def forget(state: DispatcherState, job: Job) -> DispatcherState:

@@ -61,8 +61,8 @@ class Job:
     kept: dict[int, Checkpoint] = field(default_factory=dict)
     """Complete ones that are not discarded; no savepoints."""
     removed: bool = False
-    last_end: int = 0
-    """The time at which a checkpoint ended last, one way or the other."""
+    last_end: tuple[int, int] = (-1, 0)
+    """(offset, time) at which a checkpoint ended last, one way or the other; forgotten when the job goes back."""
 
     def number(self, key: str) -> int:
         return int(self.settings.get(key, "1"))
@@ -89,6 +89,7 @@ class Checkpoints:
             "job_master.CheckpointAborted": self._aborted,
             "job_master.CheckpointDiscarded": self._discarded,
             "job_master.CheckpointsRemoved": self._removed,
+            "job_master.CheckpointRestored": self._restored,
             "task_executor.TriggerCheckpoint": self._told_to_trigger,
             "task_executor.ConfirmCheckpoint": self._told_to_confirm,
             "task_executor.AbortCheckpoint": self._told_to_abort,
@@ -154,7 +155,7 @@ class Checkpoints:
             time=event.time,
             uri=options["directory"],
         )
-        yield from self._not_too_many(job_id, job, checkpoint)
+        yield from self._not_too_many(event, job, checkpoint)
         yield from self._own_directory(job_id, checkpoint)
         job.checkpoints[checkpoint_id] = job.pending[checkpoint_id] = checkpoint
 
@@ -172,17 +173,19 @@ class Checkpoints:
                 f"of each of its {len(of_job)}"
             )
 
-    def _not_too_many(self, job_id: str, job: Job, new: Checkpoint) -> Iterator[str]:
+    def _not_too_many(self, event: Event, job: Job, new: Checkpoint) -> Iterator[str]:
         if new.savepoint or not new.periodic:
             return
+        job_id = event["job_id"]
         if job.settings.get(INTERVAL, "off") == "off":
             yield f"{job_id} triggers checkpoint {new.checkpoint_id}, for which nobody asked"
         pending = [each for each in job.pending.values() if not each.savepoint]
         if len(pending) >= job.number(CONCURRENT):
             yield f"{job_id} triggers checkpoint {new.checkpoint_id} while {len(pending)} are pending"
         pause = job.duration(MIN_PAUSE, 0)
-        since = new.time - job.last_end
-        if job.last_end and since < pause:
+        offset, time = job.last_end
+        since = new.time - time
+        if offset >= 0 and event.read(offset) and since < pause:
             yield f"{job_id} triggers checkpoint {new.checkpoint_id} {since} us after the last one's end"
 
     def _own_directory(self, job_id: str, new: Checkpoint) -> Iterator[str]:
@@ -218,7 +221,7 @@ class Checkpoints:
             yield f"{_shown(job_id, checkpoint)} is complete as {said}, but was triggered to be in {checkpoint.uri}"
         if said["generation"] != checkpoint.generation:
             yield f"{_shown(job_id, checkpoint)} is said to be of generation {said['generation']}"
-        checkpoint.completed, job.last_end = event.offset, event.time
+        checkpoint.completed, job.last_end = event.offset, (event.offset, event.time)
         del job.pending[checkpoint.checkpoint_id]
         if not checkpoint.savepoint:
             job.kept[checkpoint.checkpoint_id] = checkpoint
@@ -230,7 +233,7 @@ class Checkpoints:
             yield f"checkpoint {checkpoint_id} of {job_id} is aborted, but was never triggered"
         elif checkpoint.pending:
             checkpoint.aborted = event.offset
-            self.jobs[job_id].last_end = event.time
+            self.jobs[job_id].last_end = event.offset, event.time
             del self.jobs[job_id].pending[checkpoint_id]
             if event["failure"] == "CHECKPOINT_EXPIRED":
                 yield from self._expired(event, checkpoint)
@@ -264,6 +267,10 @@ class Checkpoints:
         for each in self.jobs.setdefault(job_id, Job({})).pending.values():
             yield f"{_shown(job_id, each)} is pending, but what checkpoints left of {job_id} is removed"
         self.jobs[job_id].removed = True
+
+    def _restored(self, event: Event) -> Iterator[str]:
+        self.jobs.setdefault(event["job_id"], Job({})).last_end = (-1, 0)
+        return iter(())
 
     def _told_to_trigger(self, event: Event) -> Iterator[str]:
         checkpoint = self._find(event["job_id"], event["checkpoint_id"])

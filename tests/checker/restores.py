@@ -51,6 +51,9 @@ class Restores:
                 history = self._of(event["job_id"])
                 history.savepoint = event.body.get("savepoint_path")
                 history.waits = history.savepoint is not None
+            case "job_master.ResumeJob":
+                # Whether it was lost is found out once more.
+                self._of(event["job_id"]).lost = NEVER
             case "client.JobStatusChanged" if event["status"] == "RESTARTING":
                 self._of(event["job_id"]).waits = True
             case "task_executor.SubmitTask":

@@ -18,6 +18,7 @@ from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, ExecutionState, JobGraph
 
+from .scenarios_checkpoints import STORIES
 from .simulation import Cluster, graph
 from .simulation_chaos import Chaos
 from .simulation_jobs import co_located, configured
@@ -361,6 +362,7 @@ SCENARIOS: dict[str, Callable[[], Cluster]] = {
         a_cluster_is_suspended_and_its_job_resumed,
         a_worker_is_started_and_released_when_it_is_idle,
         a_task_executor_is_lost_and_lives,
+        *STORIES,
     )
 }
 
@@ -374,6 +376,7 @@ def walk(seed: int) -> World:
 
 _ID = re.compile(r"\b[0-9a-f]{32}\b")
 _UNTOLD = {
+    "metrics",
     "process_mark",
     "job_graph",
     "hardware",
@@ -382,6 +385,7 @@ _UNTOLD = {
     "data_port",
     "address",
     "session",
+    "subtask_state",
 }
 _MOSTLY_DEFAULT = {
     "accumulators",

@@ -20,9 +20,10 @@ from tailrace.schemas.types import EntryPoint, ExecutionState
 from tailrace.services.roles import Owed
 
 from .simulation import PROFILE
+from .simulation_chaos_checkpoints import CHECKPOINT_TROUBLE, CheckpointChaos
 from .simulation_heartbeats import contradictions
 from .simulation_invariants import Invariants
-from .simulation_jobs import STRATEGIES, any_job
+from .simulation_jobs import STRATEGIES, any_checkpointing, any_job
 from .world import Process, World
 
 RESOURCE_IDS = ("te-1", "te-2", "te-3", "te-4")
@@ -58,11 +59,12 @@ TROUBLE = {
     "report_contradicted": 0.7,
     "suspend": 0.3,
     "shut_down": 0.15,
+    **CHECKPOINT_TROUBLE,
 }
 """Weights of what may happen besides, before a seed's character multiplies them."""
 
 
-class Chaos:
+class Chaos(CheckpointChaos):
     """One run: `run` raises AssertionError where a law is broken. Without `run`, its methods are the steps."""
 
     def __init__(self, draw: random.Random) -> None:
@@ -72,6 +74,7 @@ class Chaos:
         self.steps = draw.choice((40, 80, 160))
         self.world.task_failures = draw.choice((0.0, 0.0, 0.05, 0.2))
         self.world.driver_failures = draw.choice((0.0, 0.0, 0.2))
+        self.draw_trouble()
         self.slots = draw.choice((1, 2, 4, 6))
         self.job_ids = ["j1"]
         self.bustle = draw.choice((5, 15, 40))
@@ -121,6 +124,7 @@ class Chaos:
         """Everybody returns, all jobs are cancelled, nothing is left."""
         world, draw = self.world, self.draw
         world.task_failures = world.driver_failures = 0.0
+        self.no_more_trouble()
         self.everybody_returns()
         self.rest()
         if draw.random() < 0.5:
@@ -207,6 +211,8 @@ class Chaos:
         if draw.random() < 0.3:
             configuration["slot.request.timeout"] = "20 s"
         configuration.update(draw.choice(STRATEGIES))
+        if draw.random() < 0.5:
+            configuration.update(any_checkpointing(draw))
         return configuration
 
     # What makes a conversation
@@ -231,6 +237,7 @@ class Chaos:
                 case "decide":
                     # Without having read to the end: others have said something by then.
                     process.decide()
+                    process.checkpoints.go_on()
                 case _:
                     process.speak(draw.randint(1, 2))
 

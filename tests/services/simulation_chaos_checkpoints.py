@@ -107,7 +107,12 @@ class CheckpointChaos:
         )
         if self.draw.random() < 0.7:
             body = strayed(self.draw, body, lambda: self.draw.choice(attempts))
-        if f"job_master/{body.job_id}" in self.world.truth.states:
+        state = self.world.truth.states.get(f"job_master/{body.job_id}")
+        if state is None:
+            return
+        pending = state.checkpoints.pending.get(body.checkpoint_id)
+        # What it has not done it does not say of itself.
+        if pending is None or body.execution_attempt_id not in pending.awaited:
             process.mean_to_say(process.leads[0], Owed(f"job_master/{body.job_id}", body, None))
 
     def _talker(self) -> Process | None:

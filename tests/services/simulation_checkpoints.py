@@ -56,6 +56,11 @@ class Barriers:
     """The newest generation that a subtask has begun."""
     trouble: Trouble = field(default_factory=Trouble)
 
+    def forget(self, key: CheckpointKey) -> None:
+        """It is complete: barriers up to its own have been met."""
+        for each in [each for each in self.sent if each[0] == key[0] and each[1] <= key[1]]:
+            del self.sent[each]
+
 
 class TaskCheckpoints:
     """Of the tasks of one process."""
@@ -72,8 +77,6 @@ class TaskCheckpoints:
         process, barriers = self._process, self._barriers
         self._tasks[task.execution_attempt_id] = task
         subtask = task.job_id, task.vertex_id, task.subtask_index
-        if not hasattr(task, "restore"):
-            return None
         restore = task.restore
         _, writer = process.world.writers[subtask]
         if writer is not process or task.generation < barriers.generations.get(subtask, 0):
@@ -99,6 +102,7 @@ class TaskCheckpoints:
                     self._barriers.sent.setdefault(key, (self._tasks[attempt].generation, options))
                     self._meet(attempt, key, options)
             case ConfirmTasks():
+                self._barriers.forget(key)
                 for attempt in here:
                     if self._stopping.get(attempt) == key:
                         self._process.report(attempt, ExecutionState.FINISHED)
@@ -110,12 +114,15 @@ class TaskCheckpoints:
 
     def is_behind(self) -> bool:
         """Whether a task has a barrier before it."""
-        return any(True for _ in self._waiting())
+        return bool(self._waiting())
 
     def go_on(self) -> None:
-        """Tasks meet the barriers that are before them, mostly."""
-        for attempt, key, options in list(self._waiting()):
-            if attempt in self._process.running and not self._happens(self._barriers.trouble.late):
+        """Tasks meet the barriers that are before them, in order, mostly."""
+        late = set()
+        for attempt, key, options in self._waiting():
+            if attempt in late or self._happens(self._barriers.trouble.late):
+                late.add(attempt)
+            elif attempt in self._process.running:
                 self._meet(attempt, key, options)
 
     def _waiting(self) -> list[tuple[str, CheckpointKey, CheckpointOptions]]:
@@ -179,7 +186,9 @@ def strayed(draw: random.Random, body: Body, attempts: Callable[[], str]) -> Bod
         case job_master.AcknowledgeCheckpoint() | job_master.DeclineCheckpoint():
             match draw.choice(("checkpoint", "attempt", "neither")):
                 case "checkpoint":
-                    return replace(body, checkpoint_id=max(1, body.checkpoint_id + draw.choice((-1, 1, 7))))
+                    return replace(
+                        body, checkpoint_id=draw.choice((max(1, body.checkpoint_id - 1), 1_000_000))
+                    )
                 case "attempt":
                     return replace(body, execution_attempt_id=attempts())
     return body

@@ -24,6 +24,7 @@ from ..checker import Violation, check
 from ..checker.events import Event, event
 from .job_master.invariants import check_job_master
 from .simulation import new_replica
+from .simulation_checkpoint_invariants import CheckpointHistory, check_checkpoints
 from .simulation_indexes import check_resource_manager, check_task_executor
 from .world import World, lines, owed
 
@@ -56,20 +57,27 @@ class Invariants:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self._checkpoints = CheckpointHistory(world)
         self._looked = 0
 
     def always(self) -> None:
         """After every step: of what has changed, whatever is kept twice agrees; no slot is given to two jobs."""
         world = self.world
-        changed = dict(
-            pair for offset in range(self._looked, len(world.log)) for pair in world.changed[offset]
-        )
+        changed = {}
+        for offset in range(self._looked, len(world.log)):
+            for address, state in world.changed[offset]:
+                changed[address] = state
+                if isinstance(state, JobMasterState):
+                    self._checkpoints.note(state)
+        self._checkpoints.check_storage()
         if len(world.log) == self._looked:
             return
         self._looked = len(world.log)
         slots_changed = False
         for state in changed.values():
             INDEXES[type(state)](state)
+            if isinstance(state, JobMasterState):
+                check_checkpoints(state)
             slots_changed = slots_changed or isinstance(state, TaskExecutorState)
         if slots_changed:
             self._one_slot_to_one_job()
@@ -170,6 +178,7 @@ class Invariants:
             assert job.phase is Phase.ENDED, f"{job.job_id} has not ended but is {job.phase}"
             if job.status is JobStatus.FINISHED:
                 assert job.accumulators == world.total(job.job_id), f"{job.job_id} has not counted all, once"
+        self._checkpoints.check_what_is_left()
         for process in world.processes():
             assert not process.running, f"{process.leads} still runs {process.running}"
         registered = world.truth.states["resource_manager"].workers

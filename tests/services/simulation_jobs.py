@@ -93,6 +93,27 @@ def configured(job: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
     return replace(job, configuration={**job.configuration, **configuration})
 
 
+def any_checkpointing(draw: random.Random) -> dict[str, str]:
+    """Settings of a job's checkpoints."""
+    key, settings = "execution.checkpointing", dict[str, str]()
+    if draw.random() < 0.7:
+        settings[f"{key}.interval"] = draw.choice(("100 ms", "1 s", "10 s"))
+    if draw.random() < 0.3:
+        settings[f"{key}.timeout"] = draw.choice(("1 s", "30 s"))
+    if draw.random() < 0.3:
+        settings[f"{key}.min-pause"] = draw.choice(("100 ms", "5 s"))
+    if draw.random() < 0.3:
+        settings[f"{key}.max-concurrent-checkpoints"] = str(draw.randint(2, 4))
+    if draw.random() < 0.3:
+        settings[f"{key}.tolerable-failed-checkpoints"] = str(draw.randint(0, 2))
+    if draw.random() < 0.5:
+        retention = draw.choice(("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION"))
+        settings[f"{key}.externalized-checkpoint-retention"] = retention
+    if draw.random() < 0.5:
+        settings["state.checkpoints.num-retained"] = str(draw.randint(1, 3))
+    return settings
+
+
 def any_job(draw: random.Random) -> JobGraph:
     """One of them, at parallelism 1 to 3."""
     parallelism = draw.randint(1, 3)
@@ -107,4 +128,6 @@ def any_job(draw: random.Random) -> JobGraph:
     configuration = dict(draw.choice(STRATEGIES))
     if draw.random() < 0.25:
         configuration["execution.schedule-mode"] = "LAZY_FROM_SOURCES"
+    if draw.random() < 0.5:
+        configuration.update(any_checkpointing(draw))
     return configured(job, configuration)

@@ -474,7 +474,7 @@ class Process:
         last, _ = self.world.writers.get(subtask, (-1, None))
         if task.attempt_number >= last:
             self.world.writers[subtask] = task.attempt_number, self
-        fault, finished = self.checkpoints.begin(task), getattr(task, "finished", False)
+        fault = self.checkpoints.begin(task)
         if fault is not None:
             self.report(attempt, FAILED, fault, progress_lost=True, empty=True)
             return
@@ -482,9 +482,9 @@ class Process:
             self.report(attempt, FAILED, "it can't be started")
             return
         if self._happens(0.3):
-            self.report(attempt, ExecutionState.INITIALIZING, empty=finished)
-        self.report(attempt, RUNNING, empty=finished)
-        if finished:
+            self.report(attempt, ExecutionState.INITIALIZING, empty=task.finished)
+        self.report(attempt, RUNNING, empty=task.finished)
+        if task.finished:
             self.report(attempt, ExecutionState.FINISHED, empty=True)
 
     def _start_worker(self, address: str, instruction: StartWorkerProcess) -> None:

@@ -125,6 +125,16 @@ def test_who_asks_while_the_job_ends_is_answered_though_the_job_master_never_hea
     assert talk.settle() == []
 
 
+def test_who_asks_is_answered_once_though_the_job_ends_before_the_request_is_in_the_log() -> None:
+    talk = in_phase(Phase.RUNNING)
+    talk.hear(dispatcher.TriggerSavepoint(job_id="j"), "client/other")
+    decided = talk.owed()
+    talk.reach(JobStatus.FINISHED)
+    for each in decided:
+        talk.say(each)
+    assert "CheckpointFailed" not in names(talk.settle())
+
+
 def test_a_job_starts_with_its_savepoint_given_or_configured() -> None:
     recovery = {
         "execution.state-recovery.path": "/configured",
