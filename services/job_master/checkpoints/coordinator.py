@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ....schemas import client, job_master
 from ....schemas.body import Body
 from ....schemas.event import Record
-from ....schemas.types import CheckpointFailureReason, ExecutionState, SnapshotType
+from ....schemas.types import CheckpointFailureReason, ExecutionState
 from ...maps import without
 from ...roles import JOB_MASTER, Instruction, Owed, Step, Time, address
 from .. import connections, ending, executions, job_status, rollback
@@ -68,10 +68,11 @@ def _completed(state: JobMasterState, record: Record, body: job_master.Checkpoin
     checkpoints = replace(
         state.checkpoints,
         pending=state.checkpoints.pending.delete(pending.checkpoint_id),
+        notices=notices.taken_back(state.checkpoints.notices, pending.checkpoint_id),
         last_ended=record.header.time,
         stopping=state.checkpoints.stopping or pending.options.stops,
     ).answered(pending.requests, Answer("", checkpoint))
-    if checkpoint.snapshot_type is SnapshotType.CHECKPOINT:
+    if not pending.is_savepoint:
         retained = state.options.checkpointing.retained
         checkpoints = replace(
             retention.added(checkpoints, checkpoint, retained, cause), failures=0, anew=False

@@ -226,6 +226,8 @@ def _without_senders(state: JobMasterState, awaited: list[Execution]) -> Iterato
 
 def _begun(state: JobMasterState, record: Record, body: job_master.CheckpointTriggered) -> JobMasterState:
     checkpoints, cause = state.checkpoints, record.offset
+    if state.ended is not None:
+        return state
     if not state.known or body.checkpoint_id <= checkpoints.counter:
         raise IllegalEvent(
             record,
