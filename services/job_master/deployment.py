@@ -97,6 +97,8 @@ def _task_changed(
             return failover.tasks_ended(state, [execution], "cancelled, though it was to run", record)
         case ExecutionState.FINISHED:
             return _finished(state, execution, record)
+        case ExecutionState.INITIALIZING if before is ExecutionState.RUNNING:
+            return failover.started_again(state, cause)
         case ExecutionState.RUNNING:
             return scheduling.has_run(state, execution.vertex_id, cause) if state.status in ACTIVE else state
         case _:

@@ -60,6 +60,11 @@ def tasks_ended(
     return scheduling.make_ready(state, in_slots, cause, at)
 
 
+def started_again(state: JobMasterState, cause: int) -> JobMasterState:
+    """A task goes on in a new process of its TaskExecutor, which knows of no savepoint that the job ends with."""
+    return ending.cancelled(state, cause) if state.checkpoints.stopping else state
+
+
 def slots_lost(
     state: JobMasterState,
     slots: Sequence[AllocatedSlot],

@@ -233,11 +233,12 @@ def test_tasks_that_had_ended_behind_the_barrier_of_a_savepoint_that_fails_run_a
     assert job.state.generation == 1
 
 
-def test_a_task_that_fails_after_the_savepoint_does_not_go_on_behind_it() -> None:
+@pytest.mark.parametrize("how", [FAILED, ExecutionState.INITIALIZING])
+def test_a_task_that_starts_again_after_the_savepoint_does_not_go_on_behind_it(how: ExecutionState) -> None:
     job = stopping()
     job.acknowledged_by_all()
     job.written()
-    job.report(job.execution("sink"), FAILED, "broken")
+    job.report(job.execution("sink"), how, "broken" if how is FAILED else None)
     said = job.say()
     assert not bodies(said, task_executor.SubmitTask)
     assert job.state.status is JobStatus.CANCELLING
