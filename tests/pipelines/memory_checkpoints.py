@@ -229,9 +229,9 @@ class MemoryCoordinator:
             self.part(number, SubtaskSnapshot(*place, finished=True))
 
     def died(self, place: Place) -> None:
-        """An attempt is gone, and with it what waits for it; sometimes also what it had its part in."""
+        """An attempt is gone, and with it what waits for it, or was to stop it."""
         for number, pending in list(self._pending.items()):
-            if place in pending.awaited or self._rng.random() < 0.5:
+            if place in pending.awaited or pending.checkpoint.options.stops:
                 self._abort(number)
 
     def begin_generation(self, restored: Taken) -> None:

@@ -93,6 +93,7 @@ class MemoryCluster:
         self._now = BEGIN_MS
         self._attempts: dict[Place, MemoryAttempt] = {}
         self._numbers = dict.fromkeys(places_of(graph), -1)
+        self._canceled = False
         self._zombies: list[tuple[Place, MemoryAttempt]] = []
         """Attempts of an older generation that do not know it yet."""
         self._restored = restored
@@ -170,6 +171,8 @@ class MemoryCluster:
             for place in self._numbers:
                 self._start(place)
             while (unfinished := self._unfinished()) and not (until is not None and until(self.kafka)):
+                if self._canceled:
+                    break
                 self.steps += 1
                 self._now += 1
                 if self.checkpoints is not None:
@@ -181,7 +184,7 @@ class MemoryCluster:
                     if crashes and rng is not None and rng.random() < crash_rate:
                         crashes -= 1
                         self._crash(place)
-                if rollbacks and rng is not None and self.taken and rng.random() < 0.05:
+                if rollbacks and rng is not None and self.taken and rng.random() < 0.2:
                     rollbacks -= 1
                     self._roll_back(self.taken[-1])
                 self._let_zombies_work()
@@ -242,6 +245,9 @@ class MemoryCluster:
         if self._attempts[place].finished:
             return
         self._attempts[place].crash()
+        if self.checkpoints is not None and self.checkpoints.stopped:
+            self._canceled = True  # the savepoint has all that was wanted
+            return
         if self.checkpoints is not None:
             self.checkpoints.died(place)
         self._start(place)

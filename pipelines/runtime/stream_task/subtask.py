@@ -200,7 +200,9 @@ class Subtask:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing comes in any more."""
+        """Whether nothing comes in any more, and it is known whether that is the end or a stop."""
+        if self._stopping is not None:
+            return self._stopped
         return self._stopped or (self._ended if self._gate is None else self._gate.ended)
 
     @property

@@ -75,6 +75,10 @@ class PendingCheckpoint(msgspec.Struct, frozen=True):
         """Whether its metadata is to be written."""
         return not self.awaited and self.failure is None
 
+    def has_part(self, attempt: str) -> bool:
+        """Whether that Execution has acknowledged."""
+        return any(each.execution_attempt_id == attempt for each in self.acknowledged.values())
+
     def subtasks(self) -> tuple[SubtaskSnapshot, ...]:
         """Each subtask's part, as `_metadata` has it: by vertex and number."""
         found = {

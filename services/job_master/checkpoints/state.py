@@ -143,13 +143,18 @@ class Checkpoints(msgspec.Struct, frozen=True):
     def attempt_moved(
         self, attempt: str, name: str, before: ExecutionState, to: ExecutionState, cause: int
     ) -> Checkpoints:
-        """An Execution is in another state: a checkpoint that awaits it goes on without it, or is to be aborted."""
+        """An Execution is in another state: a checkpoint that awaits it goes on without it, or is to be aborted.
+
+        One that stops the job needs each Execution until its end: behind its part it stands still, and another in its
+        place would not.
+        """
         checkpoints = self
         for pending in self.pending.values():
-            if attempt not in pending.awaited:
+            awaited = attempt in pending.awaited
+            if not awaited and not (pending.options.stops and pending.has_part(attempt)):
                 continue
             if to is ExecutionState.FINISHED:
-                checkpoints = checkpoints.put(pending.without(attempt))
+                checkpoints = checkpoints.put(pending.without(attempt)) if awaited else checkpoints
             elif to in (ExecutionState.FAILED, ExecutionState.CANCELED):
                 why = f"{name} has {to.value.lower()}"
                 checkpoints = checkpoints.put(

@@ -157,7 +157,7 @@ inputs = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 100)), max_s
 def graph_of(
     program: Program, pairs: list[Pair], parallelism: int, chaining: bool = True, *, uids: bool = False
 ) -> JobGraph:
-    """`uids`: operators have the same ids whatever the parallelism and chaining, and checkpoints build on each other."""
+    """`uids`: operators keep their ids at any parallelism and chaining, and checkpoints build on each other."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(parallelism)
     if not chaining:

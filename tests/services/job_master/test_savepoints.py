@@ -244,6 +244,16 @@ def test_a_task_that_starts_again_after_the_savepoint_does_not_go_on_behind_it(h
     assert job.state.status is JobStatus.CANCELLING
 
 
+def test_a_savepoint_is_given_up_when_a_task_that_stands_still_behind_its_part_fails() -> None:
+    job = stopping()
+    job.acknowledge(job.execution("sink"))
+    job.report(job.execution("sink"), FAILED, "broken")
+    said = job.say()
+    assert bodies(said, job_master.CheckpointAborted)
+    assert bodies(said, task_executor.AbortCheckpoint)
+    assert not job.checkpoints.stopping
+
+
 def test_nothing_else_is_taken_while_a_job_stops() -> None:
     job = stopping()
     job.ask()
