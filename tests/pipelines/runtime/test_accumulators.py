@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.graph.accumulators import LONGEST_NAME, MOST
 from tailrace.pipelines.runtime.accumulators import Accumulators
+from tailrace.pipelines.runtime.state.stateful import Origin
 
 names = st.sampled_from("abc")
 attempts = st.lists(
@@ -74,3 +75,35 @@ def test_there_are_so_many_and_no_more() -> None:
         running.counter(str(number))
     with pytest.raises(ValueError, match=f"has {MOST} already"):
         running.counter("one more")
+
+
+counted = st.dictionaries(names, st.integers(-9, 9))
+
+
+@given(st.lists(counted, max_size=4), counted)
+def test_what_several_subtasks_have_counted_is_counted_on_by_one(
+    before: list[dict[str, int]], after: dict[str, int]
+) -> None:
+    expected = dict.fromkeys(after, 0.0)
+    taken = Accumulators()
+    for index, counts in enumerate(before):
+        origin = Accumulators()
+        for name, n in counts.items():
+            origin.counter(name).inc(n)
+            expected[name] = expected.get(name, 0) + n
+        origin.take_changes()
+        taken.restore_from(Origin(index, len(before), 128))
+        for _, message in origin.full([]):
+            taken.restore(message)
+    taken.restore_from(None)
+    assert taken.committed() == {
+        name: n for name, n in expected.items() if any(name in each for each in before)
+    }
+    for name, n in after.items():
+        taken.counter(name).inc(n)
+        expected[name] += n
+    changed = taken.take_changes()
+    assert taken.committed() == expected
+    if changed is not None:
+        taken.restore(changed)
+        assert taken.committed() == expected, "what follows in the changelog are totals"
