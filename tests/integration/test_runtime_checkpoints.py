@@ -24,7 +24,6 @@ from tailrace.pipelines.api import (
     Formats,
     KafkaSink,
     KafkaSource,
-    StartingOffsets,
     StreamExecutionEnvironment,
 )
 from tailrace.pipelines.checkpoint.metadata import (
@@ -55,7 +54,7 @@ def counting(source: str, sink: str, parallelism: int) -> JobGraph:
     """Counts how often each number has come; each count is written."""
     env = StreamExecutionEnvironment()
     env.set_parallelism(2)
-    numbers = KafkaSource([source], Formats.TEXT, starting_offsets=StartingOffsets.EARLIEST)
+    numbers = KafkaSource(source)
     counts = (
         env.from_source(numbers)
         .map(lambda text: (text, 1), output_type=Types.TUPLE([str, int]))
@@ -65,7 +64,7 @@ def counting(source: str, sink: str, parallelism: int) -> JobGraph:
         .map(json.dumps, output_type=str)
         .set_parallelism(parallelism)
     )
-    counts.sink_to(KafkaSink(sink, Formats.TEXT)).set_parallelism(parallelism)
+    counts.sink_to(KafkaSink(sink, Formats.text())).set_parallelism(parallelism)
     return env.get_job_graph("counting")
 
 
