@@ -119,7 +119,7 @@ class StateWriter:
         """
         if self._incremental:
             self._base = {operator_id: tuple(state.files) for operator_id, state in operators.items()}
-            self._base_size = sum(file.length for files in self._base.values() for file in files)
+            self._measure(self._base)
 
     def add(self, key: bytes, message: bytes) -> None:
         """A message that goes to the changelog."""
@@ -159,19 +159,18 @@ class StateWriter:
             self._forget()
         if self._base is not None:
             self._flush()
-        if self._base is None:
+        if self._base is None or options.full:
+            # Cuts that follow name it too, also where it is not there yet: what it supersedes may be deleted with it.
+            self._drop(self._segments)
             self._base = self._begin_full(storage, options.shared)
             self._segments, self._next, self._cut_size = [self._segment()], None, 0
             return Cut(self._base)
         size = sum(segment.size for segment in self._segments)
         changed, self._cut_size = size - self._cut_size, size
         changes = [segment.cut(self._io) for segment in self._segments]
-        if options.full or self._is_long():
-            full = self._begin_full(storage, options.shared)
-            self._next = full, len(self._segments)
+        if self._is_long():
+            self._next = self._begin_full(storage, options.shared), len(self._segments)
             self._segments.append(self._segment())
-            if options.full:
-                return Cut(full)
         return Cut(self._base, changes, changed=changed)
 
     def _adopt(self) -> None:
@@ -199,13 +198,10 @@ class StateWriter:
         self._measure(base)
 
     def _measure(self, base: Files) -> None:
-        files = [file for some in base.values() for file in some]
-        whole = [file for file in files if file.path.endswith(FULL)]
-        self._base_size = sum(file.length for file in whole)
-        self._base_changes = sum(file.length for file in files) - self._base_size
-        self._base_files = (
-            max((len(some) for some in base.values()), default=0) if len(whole) < len(files) else 0
-        )
+        changes = [[file for file in files if not file.path.endswith(FULL)] for files in base.values()]
+        self._base_files = max(map(len, changes), default=0)
+        self._base_changes = sum(file.length for files in changes for file in files)
+        self._base_size = sum(file.length for files in base.values() for file in files) - self._base_changes
 
     def _is_long(self) -> bool:
         """Whether a FULL file is due."""
