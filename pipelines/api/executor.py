@@ -47,13 +47,13 @@ class JobClient(Protocol):
         """Asks for the job to be cancelled; returns at once."""
 
     def trigger_checkpoint(self) -> str:
-        """Has a checkpoint taken now and waits for it; the URI of its directory. Raises CheckpointFailedError.
+        """Has a checkpoint taken now and waits for it; its directory, a path or URI. Raises CheckpointFailedError.
 
         It belongs to the job, which discards it when there are newer ones.
         """
 
     def trigger_savepoint(self, directory: str | None = None) -> str:
-        """Has a savepoint taken and waits for it; the URI of its own directory. Raises CheckpointFailedError.
+        """Has a savepoint taken and waits for it; its own directory, a path or URI. Raises CheckpointFailedError.
 
         It lies below `directory` (a path or URI that the cluster can write to; None: `state.savepoints.dir`), belongs
         to whoever asked, and stays until it is disposed of.

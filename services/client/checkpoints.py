@@ -110,6 +110,9 @@ class Request:
                     f"a checkpoint of job {self._job_id} was asked for, but no jobmanager answered within "
                     f"{timeout:g} s: is one running? The next one to start will take it up"
                 )
+        if self.progress is not None:
+            # One that was quick was not told of.
+            show(self.progress)
         return done
 
     def wait_for_end(self, conversation: Conversation, timeout: float) -> JobStatus | None:
