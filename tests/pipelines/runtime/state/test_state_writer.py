@@ -315,3 +315,53 @@ def test_files_move_by_key_groups(before: int, after: int, tmp_path_factory: pyt
                 taken.restore(message)
         found += [key for _, key in taken.timer_table("timers").snapshot()]
     assert sorted(found) == sorted(keys)
+
+
+def test_what_a_full_checkpoint_supersedes_is_named_by_no_later_cut(base: str) -> None:
+    """It may be complete, and its predecessor's files deleted, before a later cut is."""
+    forks = Forks()
+    task = Task(base, forks)
+    task.writer.continue_from({})
+    timers = task.operator.timer_table("timers")
+    timers.register("a", 1)
+    before = {file.path for file in task.cut(1)[0].finish()[OPERATOR].files}
+    timers.register("b", 2)
+    full = task.cut(2, full=True)
+    timers.register("c", 3)
+    later = task.cut(3)
+    forks.end()
+    for cut, options, state in (full, later):
+        assert not before & {file.path for file in cut.finish()[OPERATOR].files}
+        check(base, cut, options, state)
+
+
+def test_a_restored_chain_is_as_long_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attempts that die often, before they write much, do not let it grow for ever."""
+    monkeypatch.setattr(state_writer, "LEAST_CHAIN", 2000)
+    forks = Forks(prompt=True)
+    task = Task(str(tmp_path), forks)
+    task.writer.continue_from({})
+    for number in range(1, 20):
+        for key in range(10):
+            task.operator.timer_table("timers").register(f"key {key}", number)
+        cut, options, state = task.cut(number)
+        operators = cut.finish()
+        task.writer.close()
+        task = Task(str(tmp_path), forks)
+        task.restore(options, operators)
+        task.writer.continue_from(operators)
+        assert task.state() == state
+        # A FULL file that was begun at the cut belongs to the attempt that has gone: the next one does it again.
+        task.cut(100 + number)[0].finish()
+        task.operator.timer_table("timers").register("more", number)
+        operators = task.cut(200 + number)[0].finish()
+        task.writer.close()
+        state = task.state()
+        successor = Task(str(tmp_path), forks)
+        successor.restore(options, operators)
+        successor.writer.continue_from(operators)
+        assert successor.state() == state
+        task = successor
+    names = [file.path for file in operators[OPERATOR].files]
+    assert any(name.endswith(".full") for name in names)
+    assert len([name for name in names if not name.endswith(".full")]) < 20
