@@ -167,7 +167,7 @@ def _to_cancel(state: JobMasterState, attempt: str, cause: int) -> JobMasterStat
 
 def submissions(state: JobMasterState, now: Time) -> list[Owed]:
     """SubmitTask for every Execution whose slot is there and whose time has come; sources first."""
-    if state.channels is not Progress.DONE:
+    if not _may_submit(state):
         return []
     ready = [
         (cause, executions.in_order(state, state.executions[attempt]), attempt)
@@ -216,7 +216,11 @@ def cancellations(state: JobMasterState) -> list[Owed]:
 
 def deadline(state: JobMasterState) -> Time | None:
     """When a task is to be submitted."""
-    return state.submissions.ready.earliest if state.channels is Progress.DONE else None
+    return state.submissions.ready.earliest if _may_submit(state) else None
+
+
+def _may_submit(state: JobMasterState) -> bool:
+    return state.channels is Progress.DONE and not state.checkpoints.stop_is_acknowledged
 
 
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {

@@ -83,7 +83,12 @@ def _completed(state: JobMasterState, record: Record, body: job_master.Checkpoin
     state = replace(state, checkpoints=checkpoints)
     told = notices.participants(pending)
     state = notices.to_tell(state, pending.checkpoint_id, NoticeKind.CONFIRM, told, cause, restore)
-    return ending.settled(state, cause) if pending.options.stops else state
+    if not pending.options.stops or not _is_active(state):
+        return state
+    if state.counts.running + state.counts.finished < state.topology.subtasks:
+        # Whoever starts again now would go on behind the savepoint.
+        return ending.cancelled(state, cause)
+    return ending.settled(state, cause)
 
 
 def _aborted(state: JobMasterState, record: Record, body: job_master.CheckpointAborted) -> JobMasterState:

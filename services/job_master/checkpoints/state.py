@@ -131,6 +131,11 @@ class Checkpoints(msgspec.Struct, frozen=True):
         """Whether a savepoint that the job ends with is under way."""
         return any(each.options.stops and each.failure is None for each in self.pending.values())
 
+    @property
+    def stop_is_acknowledged(self) -> bool:
+        """Whether only its metadata is missing: nothing may be run behind it before its outcome is known."""
+        return any(each.options.stops and each.is_acknowledged for each in self.pending.values())
+
     def candidates(self) -> tuple[RestoredCheckpoint, ...]:
         """What the job can go back to, newest first."""
         own = tuple(restored(each) for each in reversed(self.completed))
@@ -145,13 +150,14 @@ class Checkpoints(msgspec.Struct, frozen=True):
     ) -> Checkpoints:
         """An Execution is in another state: a checkpoint that awaits it goes on without it, or is to be aborted.
 
-        One that stops the job needs each Execution until its end: behind its part it stands still, and another in its
-        place would not.
+        One that stops the job needs each Execution until all have acknowledged: behind its part it stands still, and
+        another in its place would not.
         """
         checkpoints = self
         for pending in self.pending.values():
             awaited = attempt in pending.awaited
-            if not awaited and not (pending.options.stops and pending.has_part(attempt)):
+            needed = pending.options.stops and not pending.is_acknowledged and pending.has_part(attempt)
+            if not awaited and not needed:
                 continue
             if to is ExecutionState.FINISHED:
                 checkpoints = checkpoints.put(pending.without(attempt)) if awaited else checkpoints

@@ -254,6 +254,22 @@ def test_a_savepoint_is_given_up_when_a_task_that_stands_still_behind_its_part_f
     assert not job.checkpoints.stopping
 
 
+@pytest.mark.parametrize("outcome", ["complete", "failed"])
+def test_a_task_that_fails_while_the_savepoint_is_written_waits_for_its_outcome(outcome: str) -> None:
+    job = stopping()
+    job.acknowledged_by_all()
+    job.report(job.execution("sink"), FAILED, "broken")
+    assert not bodies(job.tick(60), task_executor.SubmitTask)
+    if outcome == "complete":
+        said = job.written()
+        assert bodies(said, client.CheckpointSucceeded)
+        assert not bodies(said, task_executor.SubmitTask)
+        assert job.state.status is JobStatus.CANCELLING
+    else:
+        assert len(bodies(job.not_written(), task_executor.SubmitTask)) == 1
+        assert job.state.status is JobStatus.RUNNING
+
+
 def test_nothing_else_is_taken_while_a_job_stops() -> None:
     job = stopping()
     job.ask()
