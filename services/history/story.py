@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -11,14 +12,19 @@ import msgspec
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE, Record
 from ...schemas.types import (
+    CheckpointMetrics,
+    CheckpointOptions,
+    CompletedCheckpoint,
     EntryPoint,
     HardwareDescription,
     JobGraph,
     Origin,
     ResourceProfile,
+    RestoredCheckpoint,
     SlotID,
     SlotOffer,
     SlotStatus,
+    SubtaskState,
 )
 from ..roles import JOB_MASTER, TASK_EXECUTOR, address
 from ..text import local_time, printable
@@ -129,6 +135,9 @@ def key_fields(body: Body, but: Collection[str] = ()) -> str:
         if name in but or name in _FOR_MACHINES:
             continue
         value = getattr(body, name)
+        if value == _defaults(type(body)).get(name, msgspec.NODEFAULT):
+            # As in most events of its type.
+            continue
         # Where the Dispatcher hears of a graph it is new, and worth a few more words.
         new = isinstance(value, JobGraph) and body.AVRO_NAME.startswith("tailrace.dispatcher.")
         shown = _described(value) if new else _shown(value)
@@ -150,6 +159,11 @@ def _said_elsewhere(entry: Entry) -> set[str]:
         if address(kind, str(getattr(body, name, None))) in addresses:
             told.add(name)
     return told
+
+
+@functools.cache
+def _defaults(kind: type[Body]) -> dict[str, object]:
+    return {each.name: each.default for each in msgspec.structs.fields(kind)}
 
 
 def _described(graph: JobGraph) -> str:
@@ -178,6 +192,18 @@ def _shown(value: object) -> str:
             return f"{value.cpu_cores} cores, {value.physical_memory / _GIB:.1f} GiB"
         case ResourceProfile():
             return f"{value.cpu_cores:g} cores, {value.heap_memory_mb} MiB heap"
+        case CompletedCheckpoint():
+            return f"{value.checkpoint_id}:{value.snapshot_type.value}:{value.size} bytes:{value.uri}"
+        case RestoredCheckpoint():
+            return f"{value.checkpoint_id}:{value.uri}"
+        case CheckpointOptions():
+            marks = [name for name in ("full", "stops", "drains") if getattr(value, name)]
+            return ":".join([value.snapshot_type.value, *marks, value.directory])
+        case CheckpointMetrics():
+            times = (value.start_delay, value.alignment_duration, value.sync_duration, value.async_duration)
+            return f"{'+'.join(f'{each / 1000:g}' for each in times)} ms:{value.bytes_written} bytes written"
+        case SubtaskState():
+            return f"{len(value.operators)} operators:{value.size} bytes"
         case bytes():
             return f"{len(value)} bytes"
         case float():

@@ -1,0 +1,150 @@
+"""Savepoints as a user handles them, by the command line, on a real cluster: a job is stopped with one and goes on from
+it at another parallelism, and what both have printed is what one job that was never stopped would have."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.services.cli.errors import ExitCode
+
+from .test_cluster import PATIENCE_S, Cluster, alive
+
+pytestmark = pytest.mark.timeout(400)
+
+RECORDS, KEYS = 4_000, 40
+PROGRAM = f"""
+from tailrace import StreamExecutionEnvironment
+
+
+def numbered(number: int) -> tuple[str, int]:
+    return f"key {{number % {KEYS}}}", 1
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+numbers = env.generate(numbered, count={RECORDS}, rate_per_second=200).uid("numbers")
+numbers.key_by(0).sum(1).uid("counts").print()
+env.execute("Count")
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    home = tmp_path_factory.mktemp("savepoints") / "home"
+    cluster = Cluster(home)
+    for name, uid in {"count.py": "counts", "changed.py": "other"}.items():
+        (home.parent / name).write_text(textwrap.dedent(PROGRAM).replace('"counts"', f'"{uid}"'))
+    try:
+        cluster.ok("cluster", "start", "--taskexecutors", "1", "--slots", "4")
+        cluster.watch()
+        yield cluster
+    finally:
+        cluster.run("cluster", "stop")
+        for pid, created in cluster.seen:
+            if alive(pid, created):
+                os.kill(pid, signal.SIGKILL)
+
+
+def started(cluster: Cluster, *arguments: str) -> str:
+    return cluster.ok("run", *arguments, "-d", "-D", "execution.checkpointing.interval=1s").stdout.strip()
+
+
+def printed(cluster: Cluster, job_id: str) -> Counter[str]:
+    return Counter(line.partition("> ")[2] for line in cluster.ok("output", job_id).stdout.splitlines())
+
+
+def last_of(cluster: Cluster, job_id: str) -> dict[str, object]:
+    """What `checkpoints` says of the newest that is complete, once there is one."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        told = cluster.ok("checkpoints", job_id, "-o", "json").stdout.splitlines()
+        complete = [each for each in map(json.loads, told) if each["status"] == "COMPLETED"]
+        if complete:
+            found: dict[str, object] = complete[-1]
+            return found
+    raise AssertionError("no checkpoint was completed")
+
+
+@pytest.fixture(scope="module")
+def stopped(cluster: Cluster) -> tuple[str, str]:
+    """A job that was stopped with a savepoint in the middle of its work, and where that is."""
+    job_id = started(cluster, "count.py", "-p", "2")
+    found = last_of(cluster, job_id)
+    assert found["acknowledged"] == len(found["subtasks"]) == 4  # type: ignore[arg-type]
+    taken = cluster.ok("checkpoint", job_id)
+    assert "4 subtasks to acknowledge" in taken.stderr
+    assert Path(taken.stdout.strip()).name.startswith("chk-")
+    kept = cluster.ok("savepoint", "trigger", job_id, "--target", "here", "-o", "json")
+    savepoint = json.loads(kept.stdout)
+    assert (savepoint["snapshot_type"], savepoint["subtasks"]) == ("SAVEPOINT", 4)
+    assert Path(savepoint["uri"]).parent == cluster.home.parent / "here"
+    done = cluster.ok("stop", job_id)
+    assert f"job {job_id} is FINISHED" in done.stderr
+    return job_id, done.stdout.strip()
+
+
+def test_a_savepoint_shows_what_is_inside_and_is_whole(cluster: Cluster, stopped: tuple[str, str]) -> None:
+    job_id, path = stopped
+    shown = json.loads(cluster.ok("savepoint", "inspect", path, "--verify", "-o", "json").stdout)
+    assert (shown["job_id"], shown["faults"]) == (job_id, [])
+    source, count = shown["vertices"]
+    assert [each["in_flight"] for each in [*source["subtasks"], *count["subtasks"]]] == [0] * 4
+    assert all(each["size"] > 0 for each in source["subtasks"])
+    assert sum(each["size"] for each in count["operators"]) > 0
+
+
+def test_what_two_jobs_have_printed_is_what_one_would_have(
+    cluster: Cluster, stopped: tuple[str, str]
+) -> None:
+    job_id, path = stopped
+    before = printed(cluster, job_id)
+    assert 0 < before.total() < RECORDS
+    again = cluster.ok("run", "count.py", "-p", "4", "-s", path)
+    successor = again.stderr.partition("job ")[2].partition(" ")[0]
+    whole = Counter(
+        {str((f"key {key}", count)): 1 for key in range(KEYS) for count in range(1, RECORDS // KEYS + 1)}
+    )
+    assert before + printed(cluster, successor) == whole
+    shown = json.loads(cluster.ok("show", successor, "-o", "json").stdout)
+    assert shown["status"] == "FINISHED"
+    assert shown["checkpoints"]["restored"]["uri"] == path
+
+
+def test_state_that_no_operator_takes_is_refused_unless_it_may_be_left_out(
+    cluster: Cluster, stopped: tuple[str, str]
+) -> None:
+    _, path = stopped
+    refused = cluster.run("run", "changed.py", "-s", path)
+    assert refused.returncode == ExitCode.JOB
+    assert "there is state of operator" in refused.stderr.splitlines()[-1]
+    job_id = started(cluster, "changed.py", "-s", path, "--allow-non-restored-state")
+    last_of(cluster, job_id)
+    busy = cluster.run("savepoint", "dispose", path)
+    assert (busy.returncode, busy.stderr) == (
+        ExitCode.SAVEPOINT,
+        f"tailrace: job {job_id} began with it and may need it again: end the job first\n",
+    )
+    cluster.ok("cancel", job_id)
+
+
+def test_a_savepoint_is_disposed_of_when_nobody_needs_it(cluster: Cluster, stopped: tuple[str, str]) -> None:
+    job_id, path = stopped
+    ended = cluster.run("savepoint", "trigger", job_id)
+    assert (ended.returncode, ended.stderr) == (
+        ExitCode.JOB,
+        f"tailrace: job {job_id} has ended already: FINISHED\n",
+    )
+    cluster.ok("savepoint", "dispose", path)
+    assert not Path(path).exists()
+    for command in (("savepoint", "inspect", path), ("run", "count.py", "-s", path)):
+        gone = cluster.run(*command)
+        assert gone.returncode == ExitCode.NOT_FOUND
+        assert gone.stderr == f"tailrace: {path} is no checkpoint or savepoint: it is not there\n"
