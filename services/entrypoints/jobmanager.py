@@ -94,6 +94,7 @@ def _ended(replica: Replica) -> bool:
     if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.over:
         return False
     return not any(
-        isinstance(each, JobMasterState) and each.deletion is Progress.OWED
+        isinstance(each, JobMasterState)
+        and (each.deletion is Progress.OWED or each.checkpoints.removal is not None)
         for each in replica.states.values()
     )

@@ -60,6 +60,8 @@ class Job:
     pending: dict[int, Checkpoint] = field(default_factory=dict)
     kept: dict[int, Checkpoint] = field(default_factory=dict)
     """Complete ones that are not discarded; no savepoints."""
+    unreadable: set[str] = field(default_factory=set)
+    """Directories that were passed over when one was looked for."""
     removed: bool = False
     last_end: tuple[int, int] = (-1, 0)
     """(offset, time) at which a checkpoint ended last, one way or the other; forgotten when the job goes back."""
@@ -237,6 +239,10 @@ class Checkpoints:
             del self.jobs[job_id].pending[checkpoint_id]
             if event["failure"] == "CHECKPOINT_EXPIRED":
                 yield from self._expired(event, checkpoint)
+        elif event.cause is not None and event.cause < checkpoint.completed < NEVER and _lost_one(checkpoint):
+            # It had failed before its completion was in the log, which counts for nothing then.
+            self.jobs[job_id].kept.pop(checkpoint_id, None)
+            checkpoint.completed, checkpoint.aborted = NEVER, event.offset
         elif event.read(min(checkpoint.completed, checkpoint.aborted)):
             yield f"{_shown(job_id, checkpoint)} is aborted, though it was {_fate(checkpoint)}"
 
@@ -257,7 +263,7 @@ class Checkpoints:
             return
         job = self.jobs[job_id]
         newer = [each for each in job.kept if each > checkpoint_id]
-        if len(newer) < job.number(RETAINED):
+        if len(newer) < job.number(RETAINED) and checkpoint.uri not in job.unreadable:
             yield f"{_shown(job_id, checkpoint)} is discarded, but only {len(newer)} newer ones are there"
         checkpoint.discarded = event.offset
         del job.kept[checkpoint_id]
@@ -269,7 +275,9 @@ class Checkpoints:
         self.jobs[job_id].removed = True
 
     def _restored(self, event: Event) -> Iterator[str]:
-        self.jobs.setdefault(event["job_id"], Job({})).last_end = (-1, 0)
+        job = self.jobs.setdefault(event["job_id"], Job({}))
+        job.last_end = (-1, 0)
+        job.unreadable |= set(event["passed_over"])
         return iter(())
 
     def _told_to_trigger(self, event: Event) -> Iterator[str]:
@@ -298,6 +306,12 @@ class Checkpoints:
 def _shown(job_id: str, checkpoint: Checkpoint) -> str:
     kind = "savepoint" if checkpoint.savepoint else "checkpoint"
     return f"{kind} {checkpoint.checkpoint_id} of {job_id}"
+
+
+def _lost_one(checkpoint: Checkpoint) -> bool:
+    """Whether an attempt that has a part in it had ended, and not FINISHED, before it was complete."""
+    ended = (each for each in checkpoint.awaited.values() if not each.finished)
+    return any(each.over_at < checkpoint.completed for each in ended)
 
 
 def _fate(checkpoint: Checkpoint) -> str:

@@ -84,6 +84,9 @@ class Chaos(CheckpointChaos):
         weights = dict(ALWAYS)
         for kind, weight in TROUBLE.items():
             weights[kind] = weight * draw.choice((0.0, 0.0, 0.3, 1.0, 3.0))
+        if draw.random() < 0.4:
+            self.slots = 6
+            self.calm(weights)
         self._kinds = list(weights)
         self._weights = list(weights.values())
 

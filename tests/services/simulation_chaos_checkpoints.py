@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tailrace.schemas import dispatcher, job_master
-from tailrace.schemas.types import ExecutionState, SnapshotType
+from tailrace.schemas.types import ExecutionState, JobStatus, SnapshotType
 from tailrace.services.roles import Owed
 
 from .simulation_checkpoints import Trouble, acknowledgement, strayed
@@ -45,6 +45,21 @@ class CheckpointChaos:
             metadata=draw.choice((0.0, 0.0, 0.2)),
         )
 
+    def calm(self, weights: dict[str, float]) -> None:
+        """Jobs run for a while, and time passes, so that checkpoints are completed: then trouble is about them."""
+        for kind in weights:
+            if kind in CHECKPOINT_TROUBLE:
+                weights[kind] *= 3
+            elif kind not in ("jostle", "late", "turn", "settle"):
+                weights[kind] *= 0.2
+        weights["tick"] = 12.0
+        weights["lose_progress"] = self.draw.choice((0.0, 4.0, 10.0))
+        weights["tear_checkpoint"] = self.draw.choice((0.0, 2.0))
+        weights["finish_task"] = self.draw.choice((0.0, 1.0, 5.0))
+        for key in [each for each in self.world.configuration if each.startswith("restart-strategy")]:
+            del self.world.configuration[key]
+        self.world.configuration["execution.checkpointing.interval"] = "1 s"
+
     def no_more_trouble(self) -> None:
         """Whatever is asked of tasks and storage is done."""
         self.world.barriers.trouble = Trouble()
@@ -75,8 +90,15 @@ class CheckpointChaos:
     def lose_progress(self) -> None:
         """What a task was to go on from is gone."""
         found = [(process, each) for process in self.world.processes() for each in sorted(process.running)]
+        can_go_back = [
+            (process, each)
+            for process, each in found
+            if self.world.truth.states[f"job_master/{process.running[each][0]}"].checkpoints.completed
+        ]
         if found:
-            process, attempt = self.draw.choice(found)
+            process, attempt = self.draw.choice(
+                can_go_back if can_go_back and self.draw.random() < 0.9 else found
+            )
             process.report(attempt, ExecutionState.FAILED, "its changelog is gone", progress_lost=True)
 
     def tear_checkpoint(self) -> None:
@@ -121,7 +143,14 @@ class CheckpointChaos:
         return self.draw.choice(found) if found else None
 
     def _any_job(self) -> str:
-        return self.draw.choice(self.job_ids)
+        """Mostly one that runs."""
+        running = [
+            each
+            for each in self.job_ids
+            if (state := self.world.truth.states.get(f"job_master/{each}")) is not None
+            and state.status is JobStatus.RUNNING
+        ]
+        return self.draw.choice(running if running and self.draw.random() < 0.8 else self.job_ids)
 
     def _admitted(self) -> int:
         return self.draw.choice((1, 1, 1, 2))
@@ -135,4 +164,4 @@ class CheckpointChaos:
             for uri, each in self.world.barriers.storage.metadata.items()
             if each.checkpoint.snapshot_type is SnapshotType.SAVEPOINT
         )
-        return self.draw.choice([*there, "memory://savepoints/none"])
+        return self.draw.choice(there) if there and self.draw.random() < 0.9 else "memory://savepoints/none"

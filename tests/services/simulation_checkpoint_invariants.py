@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tailrace.pipelines.graph.job_options import ExternalizedCheckpointRetention
+from tailrace.schemas.states import JOB_ENDS
 from tailrace.schemas.types import JobStatus
 from tailrace.services.configuration.role_options import CheckpointingOptions
 from tailrace.services.job_master.state import JobMasterState
@@ -63,7 +64,7 @@ class CheckpointHistory:
         """What a JobMaster takes for complete is in storage, and so is what its tasks begin with."""
         storage = self._world.barriers.storage
         for address, state in self._world.truth.states.items():
-            if not isinstance(state, JobMasterState) or state.checkpoints.removal is not None:
+            if not isinstance(state, JobMasterState) or state.status in JOB_ENDS:
                 continue
             for each in state.checkpoints.completed:
                 assert each.uri in storage.metadata, (
