@@ -1,7 +1,7 @@
 """Failover is continuation: what was lost starts again from its last commit, alone; what comes back goes on at once.
 
-One cluster of two TaskExecutors over which jobs are spread evenly. A TaskExecutor that ends has two minutes to come
-back under its own id; one that hangs is missed after the heartbeats' timeout.
+One cluster of two TaskExecutors over which jobs are spread evenly. A TaskExecutor that dies has as long to come back
+under its own id as heartbeats may be missing; one that leaves in order is not waited for.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorturedCluste
         "taskmanager.numberOfTaskSlots": "2",
         "cluster.evenly-spread-out-slots": "true",
         "taskmanager.restart-grace": "2 min",
-        "heartbeat.interval": "500 ms",
-        "heartbeat.timeout": "5 s",
         "resourcemanager.standalone.start-up-time": "0 s",
     }
     with TorturedCluster(values) as cluster:
@@ -98,13 +96,8 @@ def test_only_what_was_lost_with_a_task_executor_starts_again_and_elsewhere(
         before, places = job.attempts(), job.places()
         victim = cluster.process("taskexecutor-2")
         assert victim is not None
-        # It hangs: what hangs is not waited for as what is known to have ended is.
-        cluster.stop(victim)
-        try:
-            job.until(lambda: bool(job.heard(TaskExecutorLost)), "TaskExecutorLost")
-            job.until(lambda: job.all_run() or job.ended(), "job that runs again")
-        finally:
-            cluster.resume(victim)
+        victim.terminate()
+        job.until(lambda: bool(job.heard(TaskExecutorLost)), "TaskExecutorLost")
         ended(cluster, job)
         lost = {each for each, place in places.items() if place == "taskexecutor-2"}
         again = [body for each, body in job.attempts().items() if each not in before]
@@ -113,6 +106,7 @@ def test_only_what_was_lost_with_a_task_executor_starts_again_and_elsewhere(
         )
         new_places = {job.places()[each.execution_attempt_id] for each in again}
         assert new_places == {"taskexecutor-1"}
+    cluster.start()
 
 
 def lags(cluster: TorturedCluster, job: RunningJob) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
 
 import psutil
@@ -97,10 +98,12 @@ class TorturedCluster:
         return next((each for each in self._below(taskexecutor) if _name(each) == "java"), None)
 
     def kill(self, process: psutil.Process) -> None:
-        """SIGKILL; returns when it is gone, or is a zombie of its own parent."""
+        """SIGKILL; returns when it is dead."""
         self._note()
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
+        while self._lives(process):
+            time.sleep(0.005)
 
     def stop(self, process: psutil.Process) -> None:
         """SIGSTOP."""
@@ -113,6 +116,17 @@ class TorturedCluster:
         self._stopped.pop(process.pid, None)
         with contextlib.suppress(psutil.NoSuchProcess):
             process.resume()
+
+    def _lives(self, process: psutil.Process) -> bool:
+        for each in self._local.processes.values():
+            if each.record.pid == process.pid:
+                # Its threads end one after the other: it is dead for its parent when it can be waited for.
+                return each.is_running()
+        if process.pid == self.kafka.pid:
+            return self.kafka.is_running()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        return False
 
     def _below(self, taskexecutor: str) -> list[psutil.Process]:
         process = self.process(taskexecutor)

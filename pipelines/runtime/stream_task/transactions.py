@@ -197,6 +197,12 @@ class Transactions:
 
     def _explained(self, what: str, error: KafkaException) -> TaskError:
         reason: KafkaError = error.args[0]
+        if reason.code() == KafkaError._FATAL:
+            # Of produce(), which does not say what was fatal; any other call does.
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as fatal:
+                reason = fatal.args[0]
         if reason.code() in (
             KafkaError._FENCED,
             KafkaError.PRODUCER_FENCED,
