@@ -52,6 +52,7 @@ soak: setup  ## Thousands of random histories of whole clusters and of random pr
 		$(BIN)/pytest tests/services/test_simulation.py -q -x --first-seed $${seed}000 --seeds 5000 || exit 1; \
 		EXAMPLES=300 $(BIN)/pytest tests/services/test_any_order.py -q --timeout 1800 || exit 1; \
 		EXAMPLES=1500 $(BIN)/pytest tests/pipelines/model -q --timeout 1800 || exit 1; \
+		EXAMPLES=100 $(BIN)/pytest tests/pipelines/runtime -k checkpoints -q --timeout 1800 || exit 1; \
 		KILLS=5 $(BIN)/pytest -m integration -q $(T) || exit 1; \
 	done
 
