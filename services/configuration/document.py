@@ -43,9 +43,9 @@ nearest key or what the value may be, and exit code 2; a job whose configuration
 hands its configuration to all that it starts, and what its command line has set holds until `cluster stop`.
 
 The leading jobmanager says in the log what masters and jobs go by (`ConfigurationChanged`: all options that are read by
-jobmanager or job, defaults too, never addresses, and of paths only where checkpoints are), and goes by what the log says: what a cluster has decided
-can be decided again from its log alone. A job goes by its own options, then by what the cluster's configuration said of
-jobs when it started.
+jobmanager or job, defaults too; never addresses, and of paths only where checkpoints are), and goes by what the log
+says: what a cluster has decided can be decided again from its log alone. A job goes by its own options, then by what
+the cluster's configuration said of jobs when it started.
 
 A **duration** is a whole number and a unit (`d`, `h`, `min`, `s`, `ms`, `us`); without a unit, milliseconds. A **memory
 size** is a whole number and a unit (`tb`, `gb`, `mb`, `kb`, `b`; 1 kb is 1024 b); without a unit, bytes. `auto` is what

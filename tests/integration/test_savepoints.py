@@ -20,8 +20,12 @@ from .test_cluster import PATIENCE_S, Cluster, alive
 
 pytestmark = pytest.mark.timeout(400)
 
-RECORDS, KEYS = 4_000, 40
+RECORDS, KEYS = 30_000, 40
+SLOWLY, QUICKLY = "100", "10000"
+"""Records per second: a job that is to be stopped has work for five minutes, one that is to finish for seconds."""
 PROGRAM = f"""
+import sys
+
 from tailrace import StreamExecutionEnvironment
 
 
@@ -30,7 +34,7 @@ def numbered(number: int) -> tuple[str, int]:
 
 
 env = StreamExecutionEnvironment.get_execution_environment()
-numbers = env.generate(numbered, count={RECORDS}, rate_per_second=200).uid("numbers")
+numbers = env.generate(numbered, count={RECORDS}, rate_per_second=float(sys.argv[1])).uid("numbers")
 numbers.key_by(0).sum(1).uid("counts").print()
 env.execute("Count")
 """
@@ -54,7 +58,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def started(cluster: Cluster, *arguments: str) -> str:
-    return cluster.ok("run", *arguments, "-d", "-D", "execution.checkpointing.interval=1s").stdout.strip()
+    return cluster.ok(
+        "run", arguments[0], SLOWLY, *arguments[1:], "-d", "-D", "execution.checkpointing.interval=1s"
+    ).stdout.strip()
 
 
 def printed(cluster: Cluster, job_id: str) -> Counter[str]:
@@ -107,7 +113,7 @@ def test_what_two_jobs_have_printed_is_what_one_would_have(
     job_id, path = stopped
     before = printed(cluster, job_id)
     assert 0 < before.total() < RECORDS
-    again = cluster.ok("run", "count.py", "-p", "4", "-s", path)
+    again = cluster.ok("run", "count.py", QUICKLY, "-p", "4", "-s", path)
     successor = again.stderr.partition("job ")[2].partition(" ")[0]
     whole = Counter(
         {str((f"key {key}", count)): 1 for key in range(KEYS) for count in range(1, RECORDS // KEYS + 1)}
@@ -122,7 +128,7 @@ def test_state_that_no_operator_takes_is_refused_unless_it_may_be_left_out(
     cluster: Cluster, stopped: tuple[str, str]
 ) -> None:
     _, path = stopped
-    refused = cluster.run("run", "changed.py", "-s", path)
+    refused = cluster.run("run", "changed.py", QUICKLY, "-s", path)
     assert refused.returncode == ExitCode.JOB
     assert "there is state of operator" in refused.stderr.splitlines()[-1]
     job_id = started(cluster, "changed.py", "-s", path, "--allow-non-restored-state")
@@ -144,7 +150,7 @@ def test_a_savepoint_is_disposed_of_when_nobody_needs_it(cluster: Cluster, stopp
     )
     cluster.ok("savepoint", "dispose", path)
     assert not Path(path).exists()
-    for command in (("savepoint", "inspect", path), ("run", "count.py", "-s", path)):
+    for command in (("savepoint", "inspect", path), ("run", "count.py", QUICKLY, "-s", path)):
         gone = cluster.run(*command)
         assert gone.returncode == ExitCode.NOT_FOUND
         assert gone.stderr == f"tailrace: {path} is no checkpoint or savepoint: it is not there\n"
