@@ -26,7 +26,7 @@ from ..roles import (
     instance_of,
     unchanged,
 )
-from . import connections, deployment, ending, executions, scheduling, slots
+from . import connections, deployment, ending, executions, rollback, scheduling, slots
 from .checkpoints import coordinator
 from .checkpoints.state import Checkpoints, Restoring
 from .instructions import CreateChannels, DeleteChannels
@@ -131,7 +131,7 @@ def _pause_asked(state: JobMasterState, record: Record, body: job_master.Suspend
 def _resume_asked(state: JobMasterState, record: Record, _body: job_master.ResumeJob) -> JobMasterState:
     if not ending.can_resume(state):
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} is not suspended")
-    return ending.resumed(state, record.offset)
+    return rollback.without_candidates(ending.resumed(state, record.offset), record.offset)
 
 
 def _known(state: JobMasterState, record: Record) -> JobMasterState:

@@ -47,9 +47,8 @@ def begun(state: JobMasterState, why: str, cause: int, due: Time) -> JobMasterSt
     }
     state = replace(
         ending.with_status(state, JobStatus.RESTARTING, cause),
-        reason=why,
         submissions=Submissions(cancellations=state.submissions.cancellations.update(cancellations)),
-        checkpoints=replace(checkpoints, restoring=Restoring(cause, due)),
+        checkpoints=replace(checkpoints, restoring=Restoring(cause, due, why)),
     )
     return without_candidates(state, cause)
 
@@ -59,9 +58,11 @@ def without_candidates(state: JobMasterState, cause: int) -> JobMasterState:
     checkpoints = state.checkpoints
     if checkpoints.restoring is None or state.status not in job_status.ACTIVE:
         return state
-    if candidates(state) or any(each.is_acknowledged for each in checkpoints.pending.values()):
+    written = (each for each in checkpoints.pending.values() if each.is_acknowledged)
+    if candidates(state) or not all(each.is_savepoint for each in written):
         return state
-    why = f"{state.reason}; the job can't go on without it, and has no completed checkpoint to go back to"
+    gone = checkpoints.restoring.why
+    why = f"{gone}; the job can't go on without it, and has no completed checkpoint to go back to"
     return ending.failed(state, why, cause)
 
 
@@ -110,7 +111,7 @@ def found(state: JobMasterState, record: Record, body: job_master.CheckpointRest
     state = replace(state, checkpoints=checkpoints)
     if restoring.initial:
         return scheduling.restored(state, [], cause, restoring.due)
-    state = replace(state, generation=state.generation + 1, reason=None)
+    state = replace(state, generation=state.generation + 1)
     if state.status is JobStatus.RESTARTING:
         state = ending.with_status(state, JobStatus.CREATED, cause)
     state, again = _once_more(state, cause)
@@ -119,9 +120,10 @@ def found(state: JobMasterState, record: Record, body: job_master.CheckpointRest
 
 def not_found(state: JobMasterState, record: Record, body: job_master.RestoreFailed) -> JobMasterState:
     """There is nothing that tasks could begin with."""
-    if not is_wanted(state):
+    restoring = state.checkpoints.restoring
+    if restoring is None or not is_wanted(state):
         return state
-    why = body.reason if state.reason is None else f"{state.reason}; {body.reason}"
+    why = f"{restoring.why}; {body.reason}" if restoring.why else body.reason
     return ending.failed(state, why, record.offset)
 
 

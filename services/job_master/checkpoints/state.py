@@ -73,6 +73,8 @@ class Restoring(msgspec.Struct, frozen=True):
     cause: int
     due: Time
     """When tasks may start again, by the restart strategy."""
+    why: str = ""
+    """What is gone, so that tasks can't go on from what they have committed."""
     initial: bool = False
 
 

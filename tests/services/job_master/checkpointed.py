@@ -91,10 +91,13 @@ class Checkpointed(Job):
         self.write()
         return self.say()
 
-    def write(self) -> int:
+    def write(self, number: int | None = None) -> int:
         """The shell has written the metadata, and nobody has said anything to that."""
-        instruction = self.demanded(WriteMetadata)
-        pending = instruction.pending
+        (pending,) = [
+            each.pending
+            for each in self.demands(WriteMetadata)
+            if number is None or number == each.pending.checkpoint_id
+        ]
         checkpoint = CompletedCheckpoint(
             checkpoint_id=pending.checkpoint_id,
             snapshot_type=pending.options.snapshot_type,

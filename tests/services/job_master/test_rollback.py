@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tailrace.schemas import client, job_master, task_executor
-from tailrace.schemas.types import ExecutionState, JobStatus, RestoredCheckpoint
+from tailrace.schemas.types import ExecutionState, JobStatus, RestoredCheckpoint, SnapshotType
 from tailrace.services.job_master.checkpoints.state import restored
 from tailrace.services.job_master.instructions import FindCheckpoint, WriteMetadata
 
@@ -294,6 +294,30 @@ def test_a_rollback_outlasts_a_suspension() -> None:
     tasks = submitted(said) or submitted(job.tick(5))
     assert {each.generation for each in tasks} == {1}
     assert len(tasks) == 4
+
+
+def test_a_savepoint_that_is_being_written_is_nothing_to_go_back_to() -> None:
+    job = running()
+    job.ask(SnapshotType.SAVEPOINT)
+    job.say()
+    job.acknowledged_by_all()
+    loses_progress(job)
+    assert job.state.status is JobStatus.FAILING
+
+
+def test_what_was_to_be_gone_back_to_may_fail_during_a_suspension() -> None:
+    job = running()
+    job.tick(10)
+    job.acknowledged_by_all()
+    loses_progress(job)
+    job.say()
+    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.not_written()
+    job.ends()
+    assert job.state.status is JobStatus.SUSPENDED
+    job.tell("dispatcher", job_master.ResumeJob(job_id="j"))
+    assert job.state.status is JobStatus.FAILING
+    assert "the changelog is gone" in (job.state.reason or "")
 
 
 def test_a_job_that_is_resumed_goes_on_in_its_generation_from_its_last_checkpoint() -> None:
