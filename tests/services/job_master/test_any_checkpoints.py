@@ -1,0 +1,242 @@
+"""A job with checkpoints, whatever happens in whatever order: every state is consistent, everybody is answered, the job
+comes to an end, and the log alone gives the same states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.schemas import client, job_master
+from tailrace.schemas.types import ExecutionState, JobStatus, RestoredCheckpoint, SnapshotType
+from tailrace.services.job_master.execution_states import DEPLOYED
+from tailrace.services.job_master.instructions import (
+    CreateChannels,
+    DeleteChannels,
+    DiscardCheckpoint,
+    FindCheckpoint,
+    RemoveCheckpoints,
+    WriteMetadata,
+)
+from tailrace.services.job_master.state import Execution
+
+from .checkpointed import GRAPH, PERIODIC, Checkpointed
+from .driver import JOB, bodies
+
+RUNNING, FINISHED, FAILED = ExecutionState.RUNNING, ExecutionState.FINISHED, ExecutionState.FAILED
+CONFIGURATION = {
+    **PERIODIC,
+    "restart-strategy.fixed-delay.attempts": "1000",
+    "execution.checkpointing.timeout": "25 s",
+}
+
+GOOD = (
+    "run",
+    "acknowledge",
+    "tick",
+    "give",
+    "obey",
+    "say",
+    "cancelled",
+    "all run",
+    "all acknowledge",
+    "all obey",
+)
+BAD = (
+    "fail",
+    "finish",
+    "start again",
+    "decline",
+    "checkpoint",
+    "savepoint",
+    "not written",
+    "torn",
+    "lose progress",
+)
+RARE = ("lose", "suspend", "resume", "resume", "resume", "later", "stop")
+ACTIONS = (*GOOD * 6, *BAD * 2, *RARE)
+
+
+class Story(Checkpointed):
+    """One action after the other; each picks its task by a number."""
+
+    def __init__(self, retained: int, concurrent: int, savepoint_path: str | None) -> None:
+        own = {
+            "state.checkpoints.num-retained": str(retained),
+            "execution.checkpointing.max-concurrent-checkpoints": str(concurrent),
+        }
+        super().__init__(GRAPH, {**CONFIGURATION, **own}, savepoint_path)
+        self.asked: set[int] = set()
+        self.executors = 0
+
+    def act(self, action: str, number: int) -> None:
+        """Does nothing where that is not possible now."""
+        deployed = [each for each in self.executions() if each.state in DEPLOYED]
+        task = deployed[number % len(deployed)] if deployed else None
+        match action:
+            case "all run" | "all acknowledge":
+                for _ in range(4):
+                    for each in [each for each in self.executions() if each.state in DEPLOYED]:
+                        cancels = each.state is ExecutionState.CANCELING and action == "all run"
+                        self.of_task("cancelled" if cancels else action.removeprefix("all "), each, number)
+                    self.act("say", 5)
+            case "all obey":
+                for _ in range(4):
+                    self.obey(number)
+                self.say()
+            case "tick":
+                self.now += (1 + number % 12) * 1_000_000
+            case "say":
+                for each in self.owed()[: 1 + number % 6]:
+                    self.tell(JOB, each.body, recipient=each.recipient, cause=each.cause)
+            case "later" if task is not None:
+                # What was decided before comes into the log behind what has happened since.
+                decided = self.owed()[:6]
+                self.report(task, FAILED, "broken")
+                for each in decided:
+                    self.tell(JOB, each.body, recipient=each.recipient, cause=each.cause)
+            case "give":
+                self.registered()
+                self.executors += 1
+                self.give(f"te-{self.executors}")
+            case "obey":
+                self.obey(number)
+            case "not written" | "torn":
+                self.refuse(action)
+            case "suspend":
+                self.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+            case "resume" if self.state.status is JobStatus.SUSPENDED:
+                self.say()
+                if not self.state.counts.unfinished and not self.state.announcements:
+                    self.tell("dispatcher", job_master.ResumeJob(job_id="j"))
+            case "checkpoint" | "savepoint":
+                kind = SnapshotType.CHECKPOINT if action == "checkpoint" else SnapshotType.SAVEPOINT
+                self.asked.add(self.ask(kind))
+            case "stop":
+                self.asked.add(self.ask(SnapshotType.SAVEPOINT, stops=True))
+            case "lose" if task is not None:
+                self.lose(task.resource_id or "")
+            case _ if task is not None:
+                self.of_task(action, task, number)
+
+    def of_task(self, action: str, task: Execution, number: int) -> None:
+        live = {ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, RUNNING}
+        match action:
+            case "run" if task.state in live:
+                self.report(task, RUNNING)
+            case "cancelled" if task.state is ExecutionState.CANCELING:
+                self.report(task, ExecutionState.CANCELED)
+            case "fail" | "lose progress":
+                self.report(task, FAILED, "broken", progress_lost=action == "lose progress")
+            case "finish" if task.vertex_id == "sink" or number % 3 == 0:
+                self.report(task, FINISHED)
+            case "start again" if task.state is RUNNING:
+                self.report(task, ExecutionState.INITIALIZING)
+            case "acknowledge" | "decline":
+                for pending in list(self.checkpoints.pending.values()):
+                    if action == "acknowledge":
+                        self.acknowledge(task, pending.checkpoint_id)
+                    elif len(self.checkpoints.pending) == 1:
+                        self.decline(task)
+
+    def registered(self) -> None:
+        self.say()
+        if self.state.registration is not None:
+            self.tell("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j"))
+        self.say()
+
+    def obey(self, number: int) -> None:
+        """One of the instructions, as the shell would."""
+        instructions = self.role.instructions(self.state)
+        if not instructions:
+            return
+        each = instructions[number % len(instructions)]
+        match each:
+            case CreateChannels():
+                self.tell(JOB, job_master.ChannelsCreated(job_id="j"))
+            case DeleteChannels():
+                self.tell(JOB, job_master.ChannelsDeleted(job_id="j"))
+            case WriteMetadata(pending=pending):
+                self.write(pending.checkpoint_id)
+            case DiscardCheckpoint(checkpoint_id=checkpoint_id, directory=directory, kept=kept):
+                assert directory not in kept
+                latest = self.checkpoints.latest
+                assert latest is None or latest.uri != directory, "tasks begin with it"
+                self.tell(JOB, job_master.CheckpointDiscarded(job_id="j", checkpoint_id=checkpoint_id))
+            case FindCheckpoint(candidates=candidates):
+                assert not self.state.counts.unfinished, "nobody of the old generation runs"
+                self.tell(JOB, job_master.CheckpointRestored(job_id="j", checkpoint=found(candidates[0])))
+            case RemoveCheckpoints():
+                assert not self.checkpoints.pending
+                self.tell(JOB, job_master.CheckpointsRemoved(job_id="j"))
+            case _:
+                raise AssertionError(each)
+
+    def refuse(self, how: str) -> None:
+        if how == "torn" and self.demands(FindCheckpoint):
+            candidates = self.demanded(FindCheckpoint).candidates
+            if len(candidates) > 1:
+                passed_over = {candidates[0].uri: "torn"}
+                body = job_master.CheckpointRestored(
+                    job_id="j", checkpoint=found(candidates[1]), passed_over=passed_over
+                )
+                self.tell(JOB, body)
+        if how == "not written" and len(self.demands(WriteMetadata)) == 1:
+            self.not_written()
+
+    def comes_to_an_end(self) -> None:
+        """It is cancelled, and everybody does what is asked of them."""
+        self.tell("dispatcher", job_master.CancelJob(job_id="j"))
+        for _ in range(60):
+            self.say()
+            for each in self.executions() if self.state.ended is None else []:
+                if each.state is ExecutionState.CANCELING:
+                    self.report(each, ExecutionState.CANCELED)
+            self.obey(0)
+            if self.role.at_rest(self.state):
+                return
+        raise AssertionError(f"it does not end: {self.role.instructions(self.state)}")
+
+
+def found(candidate: RestoredCheckpoint) -> RestoredCheckpoint:
+    """A savepoint's number is known from its metadata."""
+    return (
+        candidate
+        if candidate.checkpoint_id
+        else RestoredCheckpoint(checkpoint_id=7, uri=candidate.uri, generation=-1)
+    )
+
+
+steps = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=120)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    retained=st.integers(1, 3),
+    concurrent=st.integers(1, 2),
+    path=st.none() | st.just("file:///s/savepoint-old"),
+    actions=steps,
+)
+def test_whatever_happens_all_is_consistent_answered_and_replayed(
+    retained: int, concurrent: int, path: str | None, actions: list[tuple[str, int]]
+) -> None:
+    story = Story(retained, concurrent, path)
+    beginning: tuple[tuple[str, int], ...] = (("obey", 0), ("obey", 1), ("give", 0), ("obey", 0), ("say", 11))
+    begun: Callable[[str, int], None] = story.act
+    for action, number in (*beginning, *[("run", each) for each in range(4)], *actions):
+        begun(action, number)
+        assert story.owed() == story.owed()
+    story.comes_to_an_end()
+    answered = [
+        each.header.cause
+        for each in story.log
+        if isinstance(each.body, client.CheckpointSucceeded | client.CheckpointFailed)
+    ]
+    assert sorted(each for each in answered if each is not None) == sorted(story.asked)
+    state = story.role.initial(JOB)
+    for record in story.log:
+        state = story.role.evolve(state, record)
+    assert state == story.state
+    assert not bodies(story.owed(), client.CheckpointFailed)
