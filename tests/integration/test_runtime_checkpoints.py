@@ -121,14 +121,18 @@ class Coordinator:
         self.job = job
         self.directory = directory
         self.number = 0
+        self._directories: dict[int, str] = {}
 
     def trigger(self, attempts: Sequence[str], *, savepoint: bool = False, stops: bool = False) -> int:
         """Begins a checkpoint at the source's subtasks."""
         self.number += 1
         kind = SnapshotType.SAVEPOINT if savepoint else SnapshotType.CHECKPOINT
+        self._directories[self.number] = str(
+            self.directory / f"{'savepoint' if savepoint else 'chk'}-{self.number}"
+        )
         options = CheckpointOptions(
             snapshot_type=kind,
-            directory=str(self.directory / f"chk-{self.number}"),
+            directory=self._directories[self.number],
             shared=str(self.directory / "shared"),
             full=savepoint,
             stops=stops,
@@ -148,7 +152,7 @@ class Coordinator:
             state, metrics = job.reports.parts[attempt, number]
             vertex_id = job.graph.vertices[int(vertex)].vertex_id
             snapshots.append(SubtaskSnapshot(vertex_id, int(subtask), state, metrics))
-        uri = str(self.directory / f"chk-{number}")
+        uri = self._directories[number]
         completed = CompletedCheckpoint(
             checkpoint_id=number,
             snapshot_type=SnapshotType.CHECKPOINT,

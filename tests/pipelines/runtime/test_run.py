@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
@@ -94,6 +95,14 @@ class Task:
         with Waiting.changed:
             assert Waiting.changed.wait_for(lambda: condition() or self.end is not None, PATIENCE_S)
         assert self.end is None, self.end
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """For what comes without a commit."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert self.end is None, self.end
+            assert time.monotonic() < deadline, self.notices
+            time.sleep(0.005)
 
     def ended(self) -> None:
         self._thread.join(PATIENCE_S)
