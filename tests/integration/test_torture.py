@@ -23,7 +23,7 @@ from ..checker.reading import read_topic
 from ..torture import topics
 from ..torture.faults import HEARTBEAT_TIMEOUT_S, Fault, Injector, sequence
 from ..torture.jobs import Shape
-from ..torture.running import RunningJob
+from ..torture.running import OPTIONS, RunningJob
 from ..torture.victims import TorturedCluster
 
 FAULTS = int(os.environ.get("FAULTS", "0"))
@@ -62,7 +62,8 @@ def run(cluster: TorturedCluster, shape: Shape, faults: list[Fault], draw: rando
         if draw.random() < 0.5:
             source = topics.make(cluster.bootstrap_servers, "indices", 2)
             topics.write(cluster.bootstrap_servers, source, map(str, range(shape.records)), 2)
-        with contextlib.closing(RunningJob(cluster, shape, source)) as job:
+        options = {**OPTIONS, "execution.checkpointing.interval": "1 s"}
+        with contextlib.closing(RunningJob(cluster, shape, source, options)) as job:
             print(f"{job.id} reads {source or 'a generator'}", flush=True)
             job.wait_for_progress()
             while faults and not job.ended():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -36,8 +37,9 @@ class RunningJob:
         shape: Shape,
         source: str | None = None,
         options: Mapping[str, str] = OPTIONS,
+        savepoint: str | None = None,
     ) -> None:
-        """`source`: a topic of indices to read from; None: the generator."""
+        """`source`: a topic of indices to read from; None: the generator. `savepoint`: what it begins with."""
         servers = self._servers = cluster.bootstrap_servers
         self._shape = shape
         self.counts = topics.make(servers, "counts", 2)
@@ -49,7 +51,7 @@ class RunningJob:
         """What the log has said since."""
         self.status: JobStatus | None = None
         with Client(cluster.configuration) as asking:
-            self.id = asking.submit(self.graph)
+            self.id = asking.submit(self.graph, savepoint_path=savepoint)
         self._reader = Consumer(
             {"bootstrap.servers": servers, "group.id": "progress", "isolation.level": "read_committed"}
         )
@@ -125,11 +127,16 @@ class RunningJob:
             self.wait_for_progress()
         assert self.status is JobStatus.FINISHED
 
+    def results(self) -> tuple[Counter[str], Counter[str]]:
+        """Counts and sums, as a reader of committed messages finds them now."""
+        return topics.read(self._servers, self.counts), topics.read(self._servers, self.sums)
+
     def check(self) -> None:
         """Holds what a reader of committed messages finds against what is right."""
-        for topic, expected in ((self.counts, self._shape.counts()), (self.sums, self._shape.sums())):
-            wrong = topics.difference(topics.read(self._servers, topic), expected)
-            assert not wrong, f"{topic} of {self.id}: {wrong}"
+        expected = self._shape.counts(), self._shape.sums()
+        for what, found, right in zip(("counts", "sums"), self.results(), expected, strict=True):
+            wrong = topics.difference(found, right)
+            assert not wrong, f"{what} of {self.id}: {wrong}"
 
     def close(self) -> None:
         """Gives connections back."""

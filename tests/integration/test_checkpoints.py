@@ -1,0 +1,184 @@
+"""Checkpoints on real parts: taken while a job runs, kept as configured, and what a job goes back to when it must.
+
+A rollback makes again what came after the checkpoint, so a reader may find those results twice; none is missing, and
+none is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from tailrace.pipelines.checkpoint.layout import METADATA
+from tailrace.pipelines.graph.physical_plan import changelog_topic
+from tailrace.schemas.job_master import CheckpointCompleted, CheckpointRestored, UpdateTaskExecutionState
+from tailrace.schemas.types import CompletedCheckpoint, JobStatus
+from tailrace.services.client import Client
+from tailrace.services.client.checkpoints import ask
+from tailrace.services.log.topics import log_topic
+
+from ..checker import check
+from ..checker.reading import read_topic
+from ..torture.jobs import Shape
+from ..torture.running import OPTIONS, RunningJob
+from ..torture.victims import TorturedCluster
+
+pytestmark = pytest.mark.timeout(300)
+
+SHAPE = Shape(records=60_000, rate=4_000)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoints") / "home"
+
+
+@pytest.fixture(scope="module")
+def cluster(home: Path) -> Iterator[TorturedCluster]:
+    values = {
+        "home": str(home),
+        "taskmanager.numberOfTaskSlots": "3",
+        "resourcemanager.standalone.start-up-time": "0 s",
+    }
+    with TorturedCluster(values, taskexecutors=1) as cluster:
+        yield cluster
+
+
+def a_job(cluster: TorturedCluster, shape: Shape = SHAPE, **options: str) -> contextlib.closing[RunningJob]:
+    """One whose tasks all run. Options have `_` for `.` and `__` for `-`."""
+    named = {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
+    job = RunningJob(cluster, shape, options={**OPTIONS, **named})
+    job.until(job.all_run, "job that runs")
+    return contextlib.closing(job)
+
+
+def completed(job: RunningJob) -> list[CompletedCheckpoint]:
+    return [each.checkpoint for each in job.heard(CheckpointCompleted) if each.job_id == job.id]
+
+
+def chk(directory: Path) -> set[str]:
+    """The checkpoints that lie there whole."""
+    return {each.parent.name for each in directory.glob(f"chk-*/{METADATA}")}
+
+
+def asked_for(cluster: TorturedCluster, job: RunningJob) -> CompletedCheckpoint:
+    """A checkpoint taken now, with something behind it."""
+    done = ask(cluster.configuration, job.id, lambda client: client.trigger_checkpoint(job.id))
+    job.wait_for_progress()
+    return done
+
+
+def lose_progress(cluster: TorturedCluster, job: RunningJob) -> None:
+    """Deletes the changelog of the counts, and has one of their tasks look for it."""
+    vertex = next(each for each in job.graph.vertices if "Reduce" in each.name and "Sink" in each.name)
+    topic = changelog_topic(cluster.configuration.cluster_id, job.id, vertex.vertex_id)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(30)
+    for each in cluster.stream_tasks(cluster.taskexecutors[0]):
+        cluster.kill(each)
+
+
+def restored(job: RunningJob) -> list[CheckpointRestored]:
+    return [each for each in job.heard(CheckpointRestored) if each.job_id == job.id]
+
+
+def all_there(job: RunningJob, shape: Shape) -> None:
+    """Nothing is missing, nothing is wrong, and some results may be there twice: once for each time they were made."""
+    for found, right in zip(job.results(), (shape.counts(), shape.sums()), strict=True):
+        assert set(found) == set(right)
+        assert max(found.values()) <= 2
+
+
+def test_checkpoints_are_taken_while_a_job_runs_and_go_with_it(cluster: TorturedCluster, home: Path) -> None:
+    with a_job(cluster, execution_checkpointing_interval="500 ms") as job:
+        job.until(lambda: len(completed(job)) >= 4 or job.ended(), "fourth checkpoint")
+        newest = completed(job)[-1]
+        directory = home / "checkpoints" / job.id
+        assert newest.checkpoint_id >= 4
+        job.until(lambda: "chk-1" not in chk(directory) and len(chk(directory)) <= 2, "discarded checkpoint")
+        job.wait_for_its_end()
+        job.check()
+        assert chk(directory) == set(), "nothing is kept by default"
+
+
+def test_a_job_whose_changelog_is_gone_goes_back_to_its_last_checkpoint(cluster: TorturedCluster) -> None:
+    with a_job(cluster, execution_checkpointing_interval="1 s") as job:
+        job.until(lambda: len(completed(job)) >= 2, "second checkpoint")
+        lose_progress(cluster, job)
+        job.until(lambda: bool(restored(job)), "rollback")
+        assert any(each.progress_lost for each in job.heard(UpdateTaskExecutionState))
+        job.wait_for_its_end()
+        all_there(job, SHAPE)
+
+
+def test_a_checkpoint_that_is_torn_is_passed_over(cluster: TorturedCluster, home: Path) -> None:
+    options = {"execution_checkpointing_interval": "1 h", "state_checkpoints_num__retained": "3"}
+    with a_job(cluster, Shape(records=120_000, rate=4_000), **options) as job:
+        whole, torn = asked_for(cluster, job), asked_for(cluster, job)
+        metadata = home / "checkpoints" / job.id / f"chk-{torn.checkpoint_id}" / METADATA
+        metadata.write_bytes(metadata.read_bytes()[:-7])
+        lose_progress(cluster, job)
+        job.until(lambda: bool(restored(job)), "rollback")
+        (back,) = restored(job)
+        assert back.checkpoint is not None
+        assert back.checkpoint.checkpoint_id == whole.checkpoint_id
+        assert [each.rpartition("/")[2] for each in back.passed_over] == [f"chk-{torn.checkpoint_id}"]
+        job.wait_for_its_end()
+        all_there(job, Shape(records=120_000, rate=4_000))
+
+
+def test_what_is_retained_on_cancellation_is_begun_with_at_another_parallelism(
+    cluster: TorturedCluster, home: Path
+) -> None:
+    shape = Shape(records=60_000, rate=2_000)
+    retained = "RETAIN_ON_CANCELLATION"
+    with a_job(
+        cluster,
+        shape,
+        execution_checkpointing_interval="1 h",
+        execution_checkpointing_externalized__checkpoint__retention=retained,
+    ) as job:
+        done = asked_for(cluster, job)
+        with Client(cluster.configuration) as client:
+            client.cancel(job.id)
+        job.until(job.ended, "end")
+        assert job.status is JobStatus.CANCELED
+        before = job.results()
+    directory = home / "checkpoints" / job.id
+    assert chk(directory) == {f"chk-{done.checkpoint_id}"}
+    rescaled = Shape(records=60_000, rate=20_000, parallelism=3)
+    with contextlib.closing(RunningJob(cluster, rescaled, savepoint=done.uri)) as successor:
+        successor.wait_for_its_end()
+        for earlier, later, right in zip(
+            before, successor.results(), (shape.counts(), shape.sums()), strict=True
+        ):
+            assert set(later.values()) == {1}, "no result is there twice"
+            assert set(later) < set(right), "it did not begin anew"
+            assert set(earlier) | set(later) == set(right)
+            assert_suffix(later, right)
+
+
+def assert_suffix(later: Counter[str], right: Counter[str]) -> None:
+    """Of each key all results from some point on."""
+    by_key: dict[str, list[int]] = {}
+    for each in later:
+        key, number = each.split()[:2]
+        by_key.setdefault(key, []).append(int(number))
+    last: dict[str, int] = {}
+    for each in right:
+        key, number = each.split()[:2]
+        last[key] = max(last.get(key, 0), int(number))
+    for key, numbers in by_key.items():
+        assert sorted(numbers) == list(range(min(numbers), last[key] + 1)), key
+
+
+def test_nothing_is_wrong_with_the_log(cluster: TorturedCluster) -> None:
+    configuration = cluster.configuration
+    events: list[Any] = list(read_topic(configuration.bootstrap_servers, log_topic(configuration.cluster_id)))
+    assert [str(each) for each in check(events)] == []
