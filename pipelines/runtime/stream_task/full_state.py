@@ -67,8 +67,13 @@ class FullFile:
         """Of the state as it is now: `fork` does work on that."""
         self._storage = storage
         self._path = path
-        self._scratch = None if storage.can_append else tempfile.mkdtemp(prefix="state-")
         self._files: Future[Files] = Future()
+        self._writing: Writing | None = None
+        try:
+            self._scratch = None if storage.can_append else tempfile.mkdtemp(prefix="state-")
+        except OSError as error:
+            self._files.set_exception(TaskError(f"state could not be written: {error}"))
+            return
         target = storage if self._scratch is None else Storage(self._scratch)
         here = path if self._scratch is None else posixpath.join(self._scratch, posixpath.basename(path))
 
@@ -94,7 +99,8 @@ class FullFile:
 
     def kill(self) -> None:
         """Ends it, if it is still on its way."""
-        self._writing.kill()
+        if self._writing is not None:
+            self._writing.kill()
 
     def _written(self, written: Future[bytes]) -> None:
         try:

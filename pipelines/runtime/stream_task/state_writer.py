@@ -110,6 +110,7 @@ class StateWriter:
         self._next: tuple[FullFile, int] | None = None
         """A FULL file on its way, and how many of the segments lie before it."""
         self._to_skip = self._skipping = 0
+        self._closed = False
 
     def continue_from(self, operators: Mapping[str, OperatorState]) -> None:
         """What was restored, by the same subtask in the same job, is in these files: go on behind them.
@@ -146,7 +147,10 @@ class StateWriter:
         return self._cut_chain(storage, options)
 
     def close(self) -> None:
-        """At the end, also after a failure; a cut that is not finished will not be."""
+        """At the end, also after a failure; a cut that is not finished may not be. A second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
         for full in self._fulls:
             full.kill()
         self._drop(self._segments)

@@ -119,8 +119,12 @@ def no_sink(*_: Any, **__: Any) -> None:
 
 
 def run(subject: Subject, program: Iterable[Item], *, crash: bool = False, ends: bool = True) -> Collected:
-    """What comes out. `crash`: after each commit, a new attempt goes on from the changelog."""
+    """What comes out. `crash`: after each commit, a new attempt goes on from the changelog.
+
+    After every second one all state is written, and what was in the changelog before is forgotten.
+    """
     collected, changelog = Collected(), list[bytes]()
+    whole = False
     operator = subject.make(collected)
     operator.open()
     for item in program:
@@ -128,6 +132,8 @@ def run(subject: Subject, program: Iterable[Item], *, crash: bool = False, ends:
             operator.before_commit()
             changelog += operator.take_changes()
             if crash:
+                if whole := not whole:
+                    changelog = [message for _, message in operator.full([range(128)])]
                 operator.close()
                 operator = subject.make(collected)
                 for message in changelog:
