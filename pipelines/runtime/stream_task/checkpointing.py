@@ -165,6 +165,13 @@ class Checkpointing:
             return []
         return _with_released([], self._remove(pending))
 
+    def give_up_aligning(self, reason: str) -> list[Action]:
+        """Declines the savepoint that waits for barriers; what was held back goes on."""
+        if self._aligning is None:
+            return []
+        actions: list[Action] = []
+        return _with_released(actions, self._drop(self._aligning, reason, actions))
+
     def holds(self, channel: Channel) -> bool:
         """Whether the sender is ahead: its buffers are for `hold`."""
         return self._aligning is not None and channel not in self._aligning.awaited

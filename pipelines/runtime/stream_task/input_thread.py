@@ -65,7 +65,8 @@ class InputThread(threading.Thread):
             self._wake_in: lambda: self._wake_in.recv(4096),
         }
         for each, handle in own.items():
-            each.setblocking(False)
+            # The task writes to the control channel whole frames, which may have to wait for room there.
+            each.setblocking(each is self._control.socket)
             self._selector.register(each, selectors.EVENT_READ, handle)
         while True:
             for key, _ in self._selector.select():

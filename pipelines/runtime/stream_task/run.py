@@ -42,6 +42,8 @@ POLL_LIMIT: Final = 10_000
 
 RECOMMIT_S: Final = 3600.0
 """How often positions are committed that do not move: brokers forget them after `offsets.retention.minutes`."""
+ALIGNS_S: Final = 20.0
+"""How long a savepoint may wait for barriers: nothing is committed meanwhile, and a transaction has its timeout."""
 _FOREVER_S: Final = 3600.0
 _COUNT_INTERVAL_S: Final = 1.0
 """How often counts are told at most: nobody asks for them more often than heartbeats are sent."""
@@ -109,6 +111,7 @@ class Run:
         self._uncounted = False
         self._commits = 0
         self._dirty_since: float | None = None
+        self._aligning_since: float | None = None
         self._moved_since: float | None = None
 
     def open(self) -> None:
@@ -201,6 +204,12 @@ class Run:
             task.recommit()
         self._dirty_since = (self._dirty_since or now) if task.dirty else None
         self._moved_since = (self._moved_since or now) if task.moved else None
+        self._aligning_since = None if task.may_commit else self._aligning_since or now
+        if self._aligning_since is not None and now >= self._aligning_since + ALIGNS_S:
+            task.give_up_aligning(
+                f"it has waited {ALIGNS_S:.0f} s for barriers, while nothing could be committed"
+            )
+            self._aligning_since = None
         if now >= self._next_count():
             self._count(now)
         if now >= self._next_tick():
@@ -252,7 +261,9 @@ class Run:
             due = self._pacing.due(self._dirty_since, busy=busy)
         if self._moved_since is not None:
             due = min(due, self._moved_since + self._idle_commit_interval)
-        return due if self._task.may_commit else now + _FOREVER_S
+        if self._aligning_since is not None:
+            return self._aligning_since + ALIGNS_S
+        return due
 
     def _next_tick(self) -> float:
         due = self._next_repeat()

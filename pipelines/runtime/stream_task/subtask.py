@@ -481,6 +481,10 @@ class Subtask:
         if self._gate is not None:
             self._follow_gate(self._gate)
 
+    def give_up_aligning(self, reason: str) -> None:
+        """The savepoint that waits for barriers is declined, and what was held back goes on."""
+        self._do(self._checkpoints.give_up_aligning(reason))
+
     @property
     def pending_checkpoints(self) -> tuple[int, ...]:
         """The ids of what waits for barriers."""

@@ -257,6 +257,16 @@ def test_barriers_of_checkpoints_that_are_known_to_be_over_change_nothing() -> N
     assert subject.machine.pending == (5,)
 
 
+def test_who_gives_up_waiting_lets_go_what_was_held_back() -> None:
+    subject = Subject()
+    subject.do(subject.machine.give_up_aligning("nothing is aligned"))
+    subject.take(0, checkpoint(1, aligned=True))
+    subject.take(0, b"held back")
+    subject.do(subject.machine.give_up_aligning("too long"))
+    assert subject.declined == {1: "too long"}
+    assert subject.processed == [b"held back"]
+
+
 @pytest.mark.parametrize("aligned", [False, True])
 def test_too_much_in_memory_declines_the_checkpoint_and_everything_goes_on(aligned: bool) -> None:
     subject = Subject(Checkpointing(limit=8))

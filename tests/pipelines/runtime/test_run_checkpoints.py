@@ -23,6 +23,7 @@ from tailrace.pipelines.runtime.protocol import (
     Declined,
     TriggerCheckpoint,
 )
+from tailrace.pipelines.runtime.stream_task import run as running
 from tailrace.pipelines.runtime.stream_task.mailbox import HandedOver
 from tailrace.pipelines.runtime.stream_task.subtask import MARKER
 from tailrace.pipelines.types import Types
@@ -148,6 +149,17 @@ def test_an_aborted_savepoint_lets_go_what_it_held_back(
     task.wait(lambda: task.printed() == 1)
     task.hand_over(channel.barrier(1, taken), channel.records(1, "more"))
     task.wait(lambda: task.printed() == 2)
+    assert not acknowledged(task)
+
+
+def test_a_savepoint_that_waits_too_long_is_declined_and_everything_is_committed(
+    start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "ALIGNS_S", 0.05)
+    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"), channel.records(1, "goes on"))
+    task.wait(lambda: task.printed() == 2)
+    task.wait_until(lambda: any(isinstance(each, Declined) for each in task.notices))
     assert not acknowledged(task)
 
 
