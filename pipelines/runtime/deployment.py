@@ -36,6 +36,8 @@ class SubtaskDeployment(msgspec.Struct, frozen=True):
     """The last completed checkpoint, which the subtask's state begins with."""
     finished: bool = False
     """Whether the subtask had finished in that checkpoint: it only says so to those that it sends to."""
+    checkpoints_over: int = 0
+    """The newest checkpoint that had begun before: late barriers up to it count for nothing, as nobody waits for it."""
 
     @property
     def has_past(self) -> bool:

@@ -44,7 +44,8 @@ class Open(msgspec.Struct, frozen=True, tag=True):
     generation: int = 0
     restore: RestoredCheckpoint | None = None
     finished: bool = False
-    """These three: see deployment.SubtaskDeployment."""
+    checkpoints_over: int = 0
+    """These four: see deployment.SubtaskDeployment."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):

@@ -326,6 +326,7 @@ class TaskRuntime:
                     subtask.generation,
                     subtask.restore,
                     subtask.finished,
+                    subtask.checkpoints_over,
                 )
             )
         except Exception:

@@ -212,6 +212,8 @@ class SubmitTask(Body, frozen=True, gc=False, kw_only=True):
     """The last completed checkpoint: what the subtask's state begins with."""
     finished: bool = False
     """Whether the subtask had finished in that checkpoint: it only says so to those that it sends to."""
+    checkpoints_over: int = 0
+    """The newest checkpoint that has begun: those up to it are over for this Execution, and late barriers of theirs count for nothing."""
 
 
 class TaskExecutorRegistrationRejection(Body, frozen=True, gc=False, kw_only=True):

@@ -197,6 +197,7 @@ def submissions(state: JobMasterState, now: Time) -> list[Owed]:
             generation=state.generation,
             restore=state.checkpoints.latest,
             finished=execution.vertex in state.checkpoints.finished,
+            checkpoints_over=state.checkpoints.counter,
         )
         owed.append(Owed(address(TASK_EXECUTOR, resource_id), body, cause))
     return owed

@@ -73,6 +73,11 @@ def _over(
     attempts = tuple(each for each in body.execution_attempt_ids if each in state.tasks)
     if not attempts:
         return state
+    tasks = state.tasks
+    for attempt in attempts:
+        newest = max(tasks[attempt].checkpoints_over, body.checkpoint_id)
+        tasks = tasks.set(attempt, replace(tasks[attempt], checkpoints_over=newest))
+    state = replace(state, tasks=tasks)
     end = CheckpointEnd(body.checkpoint_id, attempts, completed, record.offset)
     before = state.checkpoint_ends.get(body.job_id, ())
     ends = state.checkpoint_ends.set(body.job_id, (*before, end)[-_MOST_ENDS:])

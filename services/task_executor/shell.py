@@ -233,6 +233,7 @@ class TaskExecutorShell:
                         generation=task.generation,
                         restore=task.restore,
                         finished=task.finished,
+                        checkpoints_over=task.checkpoints_over,
                     )
                     for task in instruction.tasks
                 ),

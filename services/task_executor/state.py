@@ -80,6 +80,8 @@ class Task(msgspec.Struct, frozen=True):
     started again."""
     finished: bool = False
     """Whether the subtask had finished in the checkpoint that it begins with."""
+    checkpoints_over: int = 0
+    """Barriers of checkpoints up to this one count for nothing in a process that starts now."""
 
 
 class SlotAnswer(msgspec.Struct, frozen=True):

@@ -57,6 +57,7 @@ def _task_submitted(
         generation=body.generation,
         restore=body.restore,
         finished=body.finished,
+        checkpoints_over=body.checkpoints_over,
     )
     return replace(
         state,

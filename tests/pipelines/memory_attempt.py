@@ -51,6 +51,7 @@ class MemoryAttempt:
         *,
         restore: RestoredCheckpoint | None = None,
         finished: bool = False,
+        checkpoints_over: int = 0,
         tell: Tell | None = None,
     ) -> None:
         vertex_id, index = place
@@ -69,6 +70,7 @@ class MemoryAttempt:
             cluster.wall_clock,
             generation=cluster.generation,
             restore=restore,
+            checkpoints_over=checkpoints_over,
         )
         self.finished = False
         self._parts: list[Part] = []

@@ -131,7 +131,8 @@ class MemoryCoordinator:
         self._given = given
         self._restored = restored
         self._generation = 0
-        self._next_id = 1
+        self.counter = 0
+        """The last id that was given."""
         self._pending: dict[int, _Pending] = {}
         self.taken: list[Taken] = []
         self.aborted = 0
@@ -146,6 +147,11 @@ class MemoryCoordinator:
         """Whether a savepoint that stops the job is complete."""
         return any(each.stops for each in self.taken)
 
+    @property
+    def under_way(self) -> frozenset[int]:
+        """What is neither complete nor aborted."""
+        return frozenset(self._pending)
+
     def told_by(self, place: Place) -> Tell:
         """For the attempt that runs there from now on; what older ones say counts for nothing."""
         return _Told(self, place, self._generation)
@@ -157,7 +163,7 @@ class MemoryCoordinator:
             pending = any(each.checkpoint.options.stops for each in self._pending.values())
             if not self.stopped and not pending:
                 self.trigger(SnapshotType.SAVEPOINT, stops=True, drains=plan.drains)
-        elif len(self._pending) < plan.at_once and self._next_id <= plan.most and rng.random() < plan.rate:
+        elif len(self._pending) < plan.at_once and self.counter < plan.most and rng.random() < plan.rate:
             aligned = rng.random() < plan.savepoints
             self.trigger(
                 SnapshotType.SAVEPOINT if aligned else SnapshotType.CHECKPOINT,
@@ -168,8 +174,7 @@ class MemoryCoordinator:
         self, snapshot_type: SnapshotType, *, full: bool = True, stops: bool = False, drains: bool = False
     ) -> int:
         """Fixes who is awaited, and tells those that begin. Returns the id."""
-        number = self._next_id
-        self._next_id += 1
+        number = self.counter = self.counter + 1
         directory = (
             savepoint_directory(self._directory, self._job_id, str(number))
             if snapshot_type is SnapshotType.SAVEPOINT

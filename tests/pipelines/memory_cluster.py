@@ -225,6 +225,7 @@ class MemoryCluster:
             restore=self._restore(),
             finished=restored is not None
             and place[1] in finished_subtasks(restored.metadata, self._vertex(place)),
+            checkpoints_over=0 if checkpoints is None else checkpoints.counter,
             tell=None if checkpoints is None else checkpoints.told_by(place),
         )
 
@@ -237,8 +238,12 @@ class MemoryCluster:
     def _step(self, place: Place) -> bool:
         attempt = self._attempts[place]
         moved = attempt.step(self.rng)
-        if attempt.finished and self.checkpoints is not None:
-            self.checkpoints.finished(place)
+        if self.checkpoints is not None:
+            if attempt.finished:
+                self.checkpoints.finished(place)
+            else:
+                over = set(attempt.task.pending_checkpoints) - self.checkpoints.under_way
+                assert not over, f"{place} waits for barriers of checkpoints {over}, which are over"
         return moved
 
     def _crash(self, place: Place) -> None:

@@ -391,6 +391,7 @@ _MOSTLY_DEFAULT = {
     "accumulators",
     "allow_non_restored_state",
     "changelog_offset",
+    "checkpoints_over",
     "drain",
     "drains",
     "finished",

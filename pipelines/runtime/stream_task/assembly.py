@@ -60,9 +60,11 @@ class Assembly:
         *,
         generation: int = 0,
         restore: RestoredCheckpoint | None = None,
+        checkpoints_over: int = 0,
     ) -> None:
         self.generation = generation
-        self._restore = restore
+        own = 0 if restore is None or restore.generation < 0 else restore.checkpoint_id
+        self._checkpoints_over = max(own, checkpoints_over)
         self.vertex = deployment.vertex
         self.parts: VertexParts = parts_of(self.vertex, deployment.outputs)
         self._deployment = deployment
@@ -179,12 +181,6 @@ class Assembly:
         )
         self._contexts.append(made)
         return made
-
-    @property
-    def _checkpoints_over(self) -> int:
-        """The newest checkpoint of this job that is known to be complete."""
-        restore = self._restore
-        return 0 if restore is None or restore.generation < 0 else restore.checkpoint_id
 
     def _setup(self, config: OperatorConfig) -> Setup:
         return Setup(

@@ -50,6 +50,7 @@ class StreamTask:
         self._generation = opening.generation
         self._restore = opening.restore
         self._finished = opening.finished
+        self._checkpoints_over = opening.checkpoints_over
         self._mailbox = mailbox
         self._notify = notify
         self._transactions: Transactions | None = None
@@ -123,6 +124,7 @@ class StreamTask:
             self._wall_clock,
             generation=self._generation,
             restore=self._restore,
+            checkpoints_over=self._checkpoints_over,
         )
         transactions.open(assembly.changelog or _any_topic(deployment))
         return assembly, transactions, consumer

@@ -315,6 +315,14 @@ def test_the_loss_of_one_that_has_acknowledged_does_not() -> None:
     assert [each.checkpoint_id for each in job.checkpoints.completed] == [1]
 
 
+def test_an_execution_that_begins_afterwards_is_told_that_it_is_over() -> None:
+    job = running({**PERIODIC, "restart-strategy.type": "fixed-delay"})
+    job.tick(10)
+    job.report(job.execution("sink"), FAILED, "broken")
+    (again,) = bodies([*job.say(), *job.tick(60)], task_executor.SubmitTask)
+    assert (again.checkpoints_over, again.restore) == (1, None)
+
+
 def test_metadata_that_can_not_be_written_ends_it() -> None:
     job = running()
     job.tick(10)

@@ -152,6 +152,13 @@ def test_a_process_that_starts_again_begins_with_the_last_checkpoint_that_was_co
     assert begins == {"x": FIRST, "y": None}
 
 
+def test_a_process_that_starts_again_knows_what_is_over() -> None:
+    talk = running("e1", "e2")
+    trigger(talk, "e1", number=4)
+    abort(talk, "e1", number=4)
+    assert {each: task.checkpoints_over for each, task in talk.state.tasks.items()} == {"e1": 4, "e2": 0}
+
+
 def test_a_task_is_run_in_its_generation_with_what_it_begins_with() -> None:
     talk = Talk()
     talk.hold("a")
