@@ -8,15 +8,24 @@ finds afterwards is held against what the job's definition says.
 from __future__ import annotations
 
 import itertools
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from signal import SIGKILL, SIGSTOP, Signals
 
+import psutil
 import pytest
+from confluent_kafka import Consumer, TopicPartition
+from runtime_jobs import Job, Reports
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.pipelines.graph.physical_plan import channels, consumer_group
+from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.schemas.types import ExecutionState, JobGraph
 
-from ..torture.jobs import Shape
+from ..torture import topics
+from ..torture.jobs import Shape, counting
 from ..torture.lone import Lone
 from ..torture.lone_job import COUNT, SOURCE, LoneJob
 from ..torture.proxy import END_TXN, KafkaProxy
@@ -107,3 +116,60 @@ def test_a_commit_whose_answer_never_arrives(
     if vertex == SOURCE:
         job.finish(COUNT)
     assert not job.wrong(), f"{job.wrong()}: {first.told}"
+
+
+def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
+    kafka: EmbeddedKafka,
+    runtime: TaskRuntime,
+    reports: Reports,
+    start: Callable[[JobGraph], Job],
+    scratch: Path,
+) -> None:
+    """Spark has handed a batch over and not noted it; the task has committed what came of it, and dies."""
+    servers = kafka.bootstrap_servers
+    shape = Shape(records=400, keys=3, parallelism=1, rate=20)
+    counts = topics.make(servers, "counts", 1)
+    known = set(scratch.glob("query-*"))
+    job = start(counting(shape, counts, {"execution.mode": "micro-batch"}))
+    job.reports.wait(job.deploy_all(), ExecutionState.RUNNING)
+    (query,) = set(scratch.glob("query-*")) - known
+    group = consumer_group(job.cluster, job.id, job.graph.vertices[COUNT].vertex_id, 0)
+    (channel,) = channels(job.cluster, job.id, job.graph)
+    reader = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
+    spark = next(
+        each
+        for each in psutil.Process().children()
+        if "org.apache.spark.deploy.SparkSubmit" in each.cmdline()
+    )
+    for _ in range(200):
+        before = position = _committed(reader, channel)
+        while position == before:
+            position = _committed(reader, channel)
+        spark.suspend()
+        if _in_between(query, position):
+            break
+        spark.resume()
+    else:
+        pytest.fail("Spark was never found between the two commits")
+    try:
+        os.kill(runtime.process_ids()[job.attempt(COUNT, 0)], SIGKILL)
+    finally:
+        spark.resume()
+        reader.close()
+    reports.wait([job.attempt(COUNT, 0)], ExecutionState.FAILED)
+    reports.wait(job.deploy(COUNT, [0], 1), ExecutionState.FINISHED)
+    assert not (wrong := topics.difference(topics.read(servers, counts), shape.counts())), wrong
+
+
+def _committed(reader: Consumer, topic: str) -> int:
+    (found,) = reader.committed([TopicPartition(topic, 0)], 30)
+    return int(found.offset)
+
+
+def _in_between(query: Path, position: int) -> bool:
+    """Whether Spark has planned a batch that it has not noted as done, all of which lies below the position."""
+    planned = max((int(each.name) for each in query.glob("offsets/*") if each.name.isdecimal()), default=-1)
+    if planned < 0 or (query / "commits" / str(planned)).exists():
+        return False
+    ends = json.loads((query / "offsets" / str(planned)).read_text().splitlines()[-1])
+    return all(end <= position for topic in ends.values() for end in topic.values())
