@@ -14,7 +14,7 @@ import pyarrow as pa
 from tailrace.pipelines.graph.chain import edge_type, output_type
 from tailrace.pipelines.runtime.buffers import END_OF_TIME, BufferCodec, header_of, is_barrier
 from tailrace.pipelines.runtime.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
-from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
 from tailrace.pipelines.runtime.formats import Format, reader_of
 from tailrace.pipelines.runtime.formats.format import read_good
 from tailrace.pipelines.runtime.operators.build import build_prefix
@@ -75,6 +75,8 @@ class MemoryAttempt:
         self.finished = False
         self._parts: list[Part] = []
         """On their way to storage."""
+        self._changelog_offsets: dict[int, int] = {}
+        """Where the changelog goes on behind a checkpoint, by its id."""
         self._index = index
         if finished:
             self._end_again()
@@ -147,7 +149,10 @@ class MemoryAttempt:
         if beginning.continued is not None and self.task.state_writer is not None:
             self.task.state_writer.continue_from(beginning.continued)
         if beginning.changelog_from is not None:
-            log = self._cluster.kafka.log(changelog, self._index)
+            kafka = self._cluster.kafka
+            if beginning.changelog_from < kafka.starts.get((changelog, self._index), 0):
+                raise ProgressLost(f"{changelog} begins behind {beginning.changelog_from}")
+            log = kafka.log(changelog, self._index)
             for message in log[beginning.changelog_from :]:
                 self.task.replay(message.key or b"", message.value)
 
@@ -168,8 +173,12 @@ class MemoryAttempt:
         self.task.trigger(checkpoint)
 
     def confirm(self, checkpoint_id: int) -> None:
-        """The checkpoint is complete."""
+        """The checkpoint is complete: what the changelog holds below it is nobody's, and goes now or later."""
         self.task.confirm(checkpoint_id)
+        changelog, rng = self.assembly.changelog, self._cluster.rng
+        offset = self._changelog_offsets.get(checkpoint_id, -1)
+        if changelog is not None and offset > 0 and rng is not None and rng.random() < 0.7:
+            self._cluster.kafka.starts[changelog, self._index] = offset
 
     def abort_checkpoint(self, checkpoint_id: int) -> None:
         """The checkpoint will not be completed."""
@@ -214,6 +223,8 @@ class MemoryAttempt:
             part = self._parts.pop(0)
             while self._writing:
                 self._writing.pop(0).release()
+            if not part.pending.aligned:
+                self._changelog_offsets[part.checkpoint_id] = part.changelog_offset
             self._tell.acknowledged(part.checkpoint_id, *part.finish())
 
     def _locate(self) -> KafkaInput:

@@ -139,8 +139,9 @@ class MemoryCoordinator:
 
     @property
     def latest(self) -> Taken | None:
-        """What a new attempt's state begins with: the newest checkpoint of this job."""
-        return self.taken[-1] if self.taken else None
+        """What new attempts begin with: the newest of this job that is no savepoint, which somebody may delete."""
+        own = (e for e in reversed(self.taken) if e.completed.snapshot_type is SnapshotType.CHECKPOINT)
+        return next(own, None)
 
     @property
     def stopped(self) -> bool:

@@ -184,9 +184,10 @@ class MemoryCluster:
                     if crashes and rng is not None and rng.random() < crash_rate:
                         crashes -= 1
                         self._crash(place)
-                if rollbacks and rng is not None and self.taken and rng.random() < 0.2:
+                latest = None if self.checkpoints is None else self.checkpoints.latest
+                if rollbacks and rng is not None and latest is not None and rng.random() < 0.2:
                     rollbacks -= 1
-                    self._roll_back(self.taken[-1])
+                    self._roll_back(latest)
                 self._let_zombies_work()
                 if until is not None and self.steps > MOST_STEPS:
                     raise AssertionError(f"after {self.steps} steps it has not come to what was to come")
@@ -231,8 +232,9 @@ class MemoryCluster:
 
     def _restore(self) -> RestoredCheckpoint | None:
         """What the state of a new attempt begins with."""
-        if self.taken:
-            return self.taken[-1].to_restore()
+        latest = None if self.checkpoints is None else self.checkpoints.latest
+        if latest is not None:
+            return latest.to_restore()
         return None if self._restored is None else self._restored.to_restore(elsewhere=True)
 
     def _step(self, place: Place) -> bool:

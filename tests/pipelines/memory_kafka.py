@@ -36,6 +36,8 @@ class MemoryKafka:
     offsets: dict[Place, dict[tuple[str, int], ConsumedOffset]] = field(default_factory=dict)
     owners: dict[Place, MemoryTransaction] = field(default_factory=dict)
     """Whose transactions count: those of the attempt that came last."""
+    starts: dict[tuple[str, int], int] = field(default_factory=dict)
+    """What lies below these offsets is deleted, by (topic, partition); it is kept here, and nobody may read it."""
     sent: dict[Place, list[Sent]] = field(default_factory=dict)
     """What each subtask has committed, in its order."""
 
