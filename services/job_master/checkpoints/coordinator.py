@@ -81,8 +81,11 @@ def _completed(state: JobMasterState, record: Record, body: job_master.Checkpoin
     else:
         checkpoints, restore = checkpoints.with_savepoint(checkpoint), None
     state = replace(state, checkpoints=checkpoints)
-    told = notices.participants(pending)
-    state = notices.to_tell(state, pending.checkpoint_id, NoticeKind.CONFIRM, told, cause, restore)
+    told = set(notices.participants(pending))
+    if restore is not None:
+        # Whoever has been put in the place of one that had acknowledged begins with it from now on, too.
+        told.update(state.current.values())
+    state = notices.to_tell(state, pending.checkpoint_id, NoticeKind.CONFIRM, sorted(told), cause, restore)
     if not pending.options.stops or not _is_active(state):
         return state
     if state.counts.running + state.counts.finished < state.topology.subtasks:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.schemas import job_master
+from tailrace.schemas import job_master, task_executor
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.job_master.instructions import DiscardCheckpoint, RemoveCheckpoints
 
 from .checkpointed import PERIODIC, Checkpointed, running
-from .driver import JOB
+from .driver import JOB, bodies
 
 RUNNING, FINISHED, FAILED = ExecutionState.RUNNING, ExecutionState.FINISHED, ExecutionState.FAILED
 RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
@@ -57,6 +57,21 @@ def test_none_is_discarded_before_all_who_may_start_again_have_been_told_of_a_ne
     assert job.demands(DiscardCheckpoint) == []
     job.say()
     assert job.demands(DiscardCheckpoint)
+
+
+def test_who_took_the_place_of_one_that_had_acknowledged_begins_with_it_too() -> None:
+    job = running()
+    job.checkpoint()
+    job.tick(10)
+    job.acknowledged_by_all()
+    job.report(job.execution("sink"), FAILED, "broken")
+    (submitted,) = bodies(job.tick(2), task_executor.SubmitTask)
+    job.runs()
+    assert submitted.restore is not None
+    assert submitted.restore.checkpoint_id == 1
+    confirmed = bodies(job.written(), task_executor.ConfirmCheckpoint)
+    assert submitted.execution_attempt_id in {each for one in confirmed for each in one.execution_attempt_ids}
+    assert job.demanded(DiscardCheckpoint).checkpoint_id == 1
 
 
 def ended(job: Checkpointed, status: JobStatus) -> None:
