@@ -85,7 +85,7 @@ class Chaos(CheckpointChaos):
         for kind, weight in TROUBLE.items():
             weights[kind] = weight * draw.choice((0.0, 0.0, 0.3, 1.0, 3.0))
         if draw.random() < 0.4:
-            self.slots = 6
+            self.slots, self.steps = 6, draw.choice((80, 160))
             self.calm(weights)
         self._kinds = list(weights)
         self._weights = list(weights.values())

@@ -53,12 +53,14 @@ class CheckpointChaos:
             elif kind not in ("jostle", "late", "turn", "settle"):
                 weights[kind] *= 0.2
         weights["tick"] = 12.0
+        weights["stop_with_savepoint"] *= 0.2
         weights["lose_progress"] = self.draw.choice((0.0, 4.0, 10.0))
         weights["tear_checkpoint"] = self.draw.choice((0.0, 2.0))
         weights["finish_task"] = self.draw.choice((0.0, 1.0, 5.0))
         for key in [each for each in self.world.configuration if each.startswith("restart-strategy")]:
             del self.world.configuration[key]
         self.world.configuration["execution.checkpointing.interval"] = "1 s"
+        self.world.configuration["state.checkpoints.num-retained"] = self.draw.choice(("1", "3"))
 
     def no_more_trouble(self) -> None:
         """Whatever is asked of tasks and storage is done."""
@@ -81,11 +83,14 @@ class CheckpointChaos:
 
     def submit_from_savepoint(self) -> None:
         """A job that begins with what another has left, or with what is not there."""
-        self.job_ids.append(f"j{len(self.job_ids) + 1}")
-        body = dispatcher.SubmitJob(
-            job_id=self.job_ids[-1], job_graph=any_job(self.draw), savepoint_path=self._savepoint()
-        )
-        self.world.request(body)
+        path = self._savepoint()
+        if path in self.world.barriers.storage.metadata or self.draw.random() < 0.2:
+            self.job_ids.append(f"j{len(self.job_ids) + 1}")
+            self.world.request(
+                dispatcher.SubmitJob(
+                    job_id=self.job_ids[-1], job_graph=any_job(self.draw), savepoint_path=path
+                )
+            )
 
     def lose_progress(self) -> None:
         """What a task was to go on from is gone."""
@@ -95,10 +100,10 @@ class CheckpointChaos:
             for process, each in found
             if self.world.truth.states[f"job_master/{process.running[each][0]}"].checkpoints.completed
         ]
-        if found:
-            process, attempt = self.draw.choice(
-                can_go_back if can_go_back and self.draw.random() < 0.9 else found
-            )
+        # A job that has nothing to go back to fails.
+        chosen = can_go_back if self.draw.random() < 0.95 else found
+        if chosen:
+            process, attempt = self.draw.choice(chosen)
             process.report(attempt, ExecutionState.FAILED, "its changelog is gone", progress_lost=True)
 
     def tear_checkpoint(self) -> None:
