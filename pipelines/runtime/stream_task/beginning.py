@@ -68,15 +68,21 @@ class Beginning(msgspec.Struct, frozen=True):
         return {key: those for key, those in found if any(piece.state.files for piece in those)}
 
     def kafka_positions(self, operator_id: str) -> dict[str, dict[int, int]] | None:
-        """Topic -> partition -> next offset, of all subtasks of a Kafka source; None where nothing is restored."""
+        """Topic -> partition -> next offset, of all subtasks of a Kafka source; None where nothing is restored.
+
+        Nothing in it: they had settled that there was nothing to read.
+        """
         if self.uri is None or not self.begins:
             return None
+        pieces = self.restored.operators.get(operator_id)
+        if not pieces:
+            return None
         found: dict[str, dict[int, int]] = {}
-        for piece in self.restored.operators.get(operator_id, ()):
+        for piece in pieces:
             positions: dict[str, dict[str, int]] = json.loads(piece.state.inline or b"{}")
             for topic, offsets in positions.items():
                 found.setdefault(topic, {}).update({int(p): offset for p, offset in offsets.items()})
-        return found or None
+        return found
 
 
 def beginning_of(
@@ -211,6 +217,11 @@ def _changelog_from(
             offset.metadata
         ) == generation:
             return max(0, offset.offset)
+    if changelog is not None and generation > 0:
+        raise ProgressLost(
+            f"where generation {generation} begins in the changelog {changelog} [{subtask}] is not known any more:"
+            " the job has to go back to a checkpoint"
+        )
     return 0
 
 

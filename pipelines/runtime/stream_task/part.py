@@ -17,6 +17,7 @@ from ...checkpoint.layout import base_of
 from ...checkpoint.state_files import Sections, in_flight_key, in_flight_message
 from ...checkpoint.storage import Storage
 from ..buffers import header_of
+from ..failures import TaskError
 from .checkpointing import Pending
 from .state_writer import Cut
 
@@ -71,6 +72,8 @@ class Part:
 
         Raises CheckpointError, TaskError where it cannot be written.
         """
+        if self._has_changelog and self.changelog_offset < 0:
+            raise TaskError("where the checkpoint ends in the changelog was not told by Kafka in time")
         began = time.monotonic_ns()
         pending = self._pending
         in_flight = self._write_in_flight()

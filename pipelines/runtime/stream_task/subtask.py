@@ -196,6 +196,10 @@ class Subtask:
         self._standing = list(standing)
         self.commit(standing=self._standing)
 
+    def keep(self, standing: Sequence[ConsumedOffset]) -> None:
+        """As `standing` of `begin_generation`, where an earlier attempt has committed it."""
+        self._standing = list(standing)
+
     # Input.
 
     @property

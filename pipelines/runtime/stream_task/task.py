@@ -152,11 +152,15 @@ class StreamTask:
                 progress = self._checked(consumer, topics, progress, beginning)
             subtask, ends = assembly.subtask(progress), None
         self._notify(Restored(os.getpid(), subtask.positions, ends))
-        changelog = assembly.changelog
-        if changelog is not None and beginning.begins:
-            end = bounds(consumer, changelog, self._subtask)[1]
+        changelog, restore = assembly.changelog, self._restore
+        if changelog is not None and restore is not None and restore.generation < self._generation:
+            begin = beginning.changelog_from
+            if begin is None:
+                begin = bounds(consumer, changelog, self._subtask)[1]
             note = of_generation(self._generation, "")
-            standing.append(ConsumedOffset(changelog, self._subtask, end, note))
+            standing.append(ConsumedOffset(changelog, self._subtask, begin, note))
+        if not beginning.begins:
+            subtask.keep(standing)
         self._restore_state(assembly, subtask, beginning, consumer)
         consumer.close()
         return assembly, subtask, beginning, standing
@@ -201,7 +205,8 @@ class StreamTask:
             for key, message in restored_state(storage, beginning.pieces, self._subtask, parallelism):
                 subtask.restore(key, message)
         if beginning.continued is not None and subtask.state_writer is not None:
-            subtask.state_writer.continue_from(beginning.continued)
+            restored = 0 if self._restore is None else self._restore.checkpoint_id
+            subtask.state_writer.continue_from(beginning.continued, restored)
         if beginning.changelog_from is not None:
             for key, message in read_changelog(
                 consumer, assembly.changelog, self._subtask, beginning.changelog_from

@@ -43,7 +43,7 @@ class Transactions:
         self._sharing: Any = None
         self._shared: frozenset[str] = frozenset()
         self.mark: ConsumedOffset | None = None
-        """Committed where there is no offset, to the subtask's own group alone."""
+        """Committed where there is no offset; with others or alone, to the subtask's own group only."""
         self._producer = transactional_producer(bootstrap_servers, transactional_id)
         self._teller: Producer | None = None
 
@@ -126,7 +126,7 @@ class Transactions:
                 [TopicPartition(each.topic, each.partition, each.offset, each.metadata) for each in own],
                 self._group_metadata,
             )
-            shared = [each for each in offsets if each.topic in self._shared]
+            shared = [each for each in offsets if each.topic in self._shared and each != self.mark]
             if shared:
                 self._send_offsets(
                     [TopicPartition(each.topic, each.partition, each.offset) for each in shared],
