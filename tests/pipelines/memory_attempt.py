@@ -72,6 +72,7 @@ class MemoryAttempt:
             restore=restore,
             checkpoints_over=checkpoints_over,
         )
+        self._restored = 0 if restore is None else restore.checkpoint_id
         self.finished = False
         self._parts: list[Part] = []
         """On their way to storage."""
@@ -147,7 +148,7 @@ class MemoryAttempt:
             for each in restored_state(beginning.storage, beginning.pieces, self._index, parallelism):
                 self.task.restore(*each)
         if beginning.continued is not None and self.task.state_writer is not None:
-            self.task.state_writer.continue_from(beginning.continued)
+            self.task.state_writer.continue_from(beginning.continued, self._restored)
         if beginning.changelog_from is not None:
             kafka = self._cluster.kafka
             if beginning.changelog_from < kafka.starts.get((changelog, self._index), 0):

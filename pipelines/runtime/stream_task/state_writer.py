@@ -19,7 +19,7 @@ from typing import Final
 
 from ....schemas.types import CheckpointOptions, OperatorState, SnapshotType
 from ...checkpoint.errors import CheckpointError
-from ...checkpoint.layout import base_of
+from ...checkpoint.layout import base_of, checkpoint_id_of
 from ...checkpoint.storage import Storage
 from ..failures import TaskError
 from ..state.stateful import Stateful
@@ -110,15 +110,19 @@ class StateWriter:
         self._next: tuple[FullFile, int] | None = None
         """A FULL file on its way, and how many of the segments lie before it."""
         self._to_skip = self._skipping = 0
+        self._follows: int | None = None
+        """The checkpoint whose files the first cut goes on from."""
         self._closed = False
 
-    def continue_from(self, operators: Mapping[str, OperatorState]) -> None:
+    def continue_from(self, operators: Mapping[str, OperatorState], checkpoint_id: int = 0) -> None:
         """What was restored, by the same subtask in the same job, is in these files: go on behind them.
 
         Before `add`; what has been read of the changelog behind them is added then. Nothing in them: the subtask has
-        begun with nothing. Not called: the first cut is full.
+        begun with nothing. Not called: the first cut is full; so it is if a checkpoint lies between the one that was
+        restored and the first: it may have been completed with a part of an earlier attempt, and the files be deleted.
         """
         if self._incremental:
+            self._follows = checkpoint_id if any(each.files for each in operators.values()) else None
             self._base = {operator_id: tuple(state.files) for operator_id, state in operators.items()}
             self._measure(self._base)
 
@@ -159,7 +163,9 @@ class StateWriter:
     def _cut_chain(self, storage: Storage, options: CheckpointOptions) -> Cut:
         self._storage, self._shared = storage, options.shared
         self._adopt()
-        if any(segment.broken for segment in self._segments):
+        follows, self._follows = self._follows, None
+        outdated = follows is not None and checkpoint_id_of(options.directory) != follows + 1
+        if outdated or any(segment.broken for segment in self._segments):
             self._forget()
         if self._base is not None:
             self._flush()
