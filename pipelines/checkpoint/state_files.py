@@ -164,9 +164,13 @@ def check(storage: Storage, file: StateFile) -> None:
     _Stretch(storage, file).check()
 
 
-def in_flight_key(operator_id: str, input_index: int, partition: int) -> str:
-    """Whose section the buffers are that were in flight on an input of an operator, in one partition."""
-    return f"in flight/{operator_id}/{input_index}/{partition}"
+def in_flight_key(operator_id: str, input_index: int, partition: int, behind: str = "") -> str:
+    """Whose section the buffers are that were in flight on an input of an operator, in one partition.
+
+    `behind`: the last operator of the stateless prefix, which they have passed; empty where there is none.
+    """
+    key = f"in flight/{operator_id}/{input_index}/{partition}"
+    return f"{key}/{behind}" if behind else key
 
 
 def in_flight_message(sender: int, buffer: bytes) -> bytes:

@@ -30,6 +30,11 @@ class VertexParts(msgspec.Struct, frozen=True):
         """The operator whose output the StreamTask's operators and channels take; None: they take the inputs."""
         return self.prefix[-1] if self.prefix else self.source
 
+    @property
+    def behind(self) -> str:
+        """The id of the last operator of the prefix; empty where there is none."""
+        return self.prefix[-1].operator_id if self.prefix else ""
+
 
 def parts_of(vertex: JobVertex, outputs: Iterable[JobEdge]) -> VertexParts:
     """Divides the operators of a vertex with these outgoing edges. Raises ValueError for an unknown operator kind."""

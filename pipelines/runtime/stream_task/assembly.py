@@ -131,7 +131,9 @@ class Assembly:
             source=source,
             ends=None if kafka is None else kafka.ends,
             demand=self._demand(channels),
-            owner=Owner(self.vertex.operators[0].operator_id, self._subtask, self.generation, name),
+            owner=Owner(
+                self.vertex.operators[0].operator_id, self._subtask, self.generation, name, parts.behind
+            ),
             kafka_source=None if through_spark is None else through_spark.operator_id,
             checkpoints_over=self._checkpoints_over,
         )

@@ -23,7 +23,7 @@ from ...checkpoint.errors import CheckpointError, StorageError
 from ...checkpoint.layout import base_of
 from ...checkpoint.metadata import CheckpointMetadata, read_metadata
 from ...checkpoint.redistribution import Channel, Filter, Piece, Restored, restored
-from ...checkpoint.state_files import read_in_flight
+from ...checkpoint.state_files import in_flight_key, read_in_flight, read_section
 from ...checkpoint.storage import Storage
 from ...graph.chain import edge_type
 from ...graph.key_groups import key_groups_of_subtask
@@ -124,18 +124,26 @@ def in_flight(
 ) -> Iterator[tuple[int, Batch]]:
     """Input and records of what was in flight to the subtask, for Subtask.begin_generation.
 
-    `codecs`: by input, of what Spark hands over. Raises ProgressLost.
+    `codecs`: by input, of what Spark hands over. Raises ProgressLost; TaskError where it is behind another prefix.
     """
     storage = beginning.storage
     if storage is None or not beginning.begins:
         return
+    head = deployment.vertex.operators[0]
+    behind = parts_of(deployment.vertex, deployment.outputs).behind
     for channel in beginning.restored.in_flight:
         select = _selection(deployment, channel, subtask, beginning.parallelism_before)
         if select is None:
             continue
         codec = codecs[channel.input]
+        key = in_flight_key(head.operator_id, channel.input, channel.partition, behind)
         try:
             for file in channel.files:
+                if read_section(storage, file).key != key:
+                    raise TaskError(
+                        f"records in flight to operator {head.name!r} had passed other operators than those that are"
+                        " chained to it now: take a savepoint instead, which holds none"
+                    )
                 for _, data in read_in_flight(storage, file):
                     batch = codec.read_payload(data, HEADER_SIZE)
                     yield from ((channel.input, part) for part in select(batch))

@@ -31,6 +31,8 @@ class Owner(msgspec.Struct, frozen=True):
     generation: int
     name: str
     """Of its files; no other attempt has the same."""
+    behind: str = ""
+    """The last operator of the stateless prefix, which what comes in on channels has passed."""
 
 
 class Part:
@@ -109,7 +111,7 @@ class Part:
         with Sections(storage, posixpath.join(directory, f"{owner.name}.in-flight")) as file:
             for input_index, buffers in sorted(captured.items()):
                 stretch = file.add(
-                    in_flight_key(owner.head, input_index, owner.subtask),
+                    in_flight_key(owner.head, input_index, owner.subtask, owner.behind),
                     (in_flight_message(header_of(data).sender, data) for data in buffers),
                 )
                 found.append(

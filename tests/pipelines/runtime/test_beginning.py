@@ -7,19 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.checkpoint.metadata import (
     CheckpointMetadata,
     SubtaskSnapshot,
+    edges_of,
     outline_of,
     write_metadata,
 )
+from tailrace.pipelines.checkpoint.state_files import Sections, in_flight_key, in_flight_message
+from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.pipelines.graph.chain import edge_type
+from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.buffers import BufferCodec, Header
 from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
-from tailrace.pipelines.runtime.failures import ProgressLost
-from tailrace.pipelines.runtime.stream_task.beginning import Beginning, beginning_of
+from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.stream_task.beginning import Beginning, beginning_of, in_flight
 from tailrace.pipelines.runtime.stream_task.progress import of_generation
 from tailrace.pipelines.runtime.stream_task.transaction import ConsumedOffset
+from tailrace.pipelines.runtime.vertex import parts_of
 from tailrace.schemas.types import (
     CompletedCheckpoint,
+    InFlightState,
     JobGraph,
     OperatorState,
     RestoredCheckpoint,
@@ -71,3 +80,46 @@ def test_a_generation_s_begin_in_the_changelog_that_was_forgotten_is_lost_progre
     older = ConsumedOffset("changelog", 1, 5, of_generation(1, ""))
     with pytest.raises(ProgressLost, match="generation 2"):
         begin(tmp_path / "c", vertex_id, [position, older])
+
+
+def with_maps(*uids: str) -> JobGraph:
+    env = StreamExecutionEnvironment()
+    stream = env.from_collection([1], int).uid("numbers").rebalance()
+    for uid in uids:
+        stream = stream.map(lambda number: number, int).uid(uid)
+    stream.print("out").uid("out")
+    return env.get_job_graph("maps")
+
+
+def test_records_that_had_passed_other_operators_are_refused(tmp_path: Path) -> None:
+    uri, before = str(tmp_path / "chk-1"), with_maps("one", "two")
+    head = before.vertices[1]
+    deployment = VertexDeployment("c", "j", before, head.vertex_id, (SubtaskDeployment("", 0, 0),))
+    prefix = parts_of(head, deployment.outputs).prefix
+    assert [each.operator_id for each in prefix] == [each.operator_id for each in head.operators[:2]]
+    codec = BufferCodec(edge_type(before, deployment.inputs[0]))
+    key = in_flight_key(head.operators[0].operator_id, 0, 0, prefix[-1].operator_id)
+    with Sections(Storage.open(str(tmp_path)), f"{uri}/flying") as file:
+        buffer = codec.encode(Header(0, 0, 0), Batch([1, 2], [3, 4]))
+        files = (file.add(key, [in_flight_message(0, buffer)]),)
+    flying = InFlightState(operator_id=head.operators[0].operator_id, input=0, partition=0, files=files)
+    part = SubtaskSnapshot(head.vertex_id, 0, SubtaskState(in_flight=(flying,)))
+    checkpoint = CompletedCheckpoint(
+        checkpoint_id=1, snapshot_type=SnapshotType.CHECKPOINT, uri=uri, generation=0, size=0
+    )
+    metadata = CheckpointMetadata(
+        "j", before.name, checkpoint, 0, outline_of(before), (part,), edges_of(before)
+    )
+    write_metadata(metadata)
+    restore = RestoredCheckpoint(checkpoint_id=1, uri=uri, generation=-1)
+    for uids, fits in ((("one", "two"), True), (("one",), False), (("one", "two", "three"), False)):
+        graph = with_maps(*uids)
+        vertex_id = graph.vertices[1].vertex_id
+        again = VertexDeployment("c", "again", graph, vertex_id, (SubtaskDeployment("", 0, 0),))
+        begun = beginning_of(again, 0, generation=0, restore=restore, committed=(), changelog=None)
+        records = in_flight(begun, again, 0, [codec])
+        if fits:
+            assert [value for _, batch in records for value in batch.values] == [3, 4]
+        else:
+            with pytest.raises(TaskError, match="had passed other operators"):
+                list(records)
