@@ -479,7 +479,7 @@ class Process:
             self.report(attempt, FAILED, fault, progress_lost=True, empty=True)
             return
         if self._happens(self.world.task_failures):
-            self.report(attempt, FAILED, "it can't be started")
+            self.report(attempt, FAILED, "it can't be started", empty=task.finished)
             return
         if self._happens(0.3):
             self.report(attempt, ExecutionState.INITIALIZING, empty=task.finished)

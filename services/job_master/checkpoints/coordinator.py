@@ -17,7 +17,7 @@ from ....schemas.body import Body
 from ....schemas.event import Record
 from ....schemas.types import CheckpointFailureReason, ExecutionState
 from ...maps import without
-from ...roles import JOB_MASTER, Instruction, Owed, Step, Time, address
+from ...roles import JOB_MASTER, Instruction, Owed, Step, Time, address, instance_of
 from .. import connections, ending, executions, job_status, rollback
 from ..instructions import DiscardCheckpoint, FindCheckpoint, RemoveCheckpoints, WriteMetadata
 from ..state import JobMasterState
@@ -37,24 +37,34 @@ _COUNTED = frozenset(
 """Failures of checkpoints that a job tolerates only so many of; the others have their cause elsewhere."""
 
 
+def _awaiting(
+    state: JobMasterState, record: Record, checkpoint_id: int, attempt: str
+) -> PendingCheckpoint | None:
+    """The checkpoint, where it awaits the Execution and the TaskExecutor that runs it speaks, in time."""
+    pending = state.checkpoints.pending.get(checkpoint_id)
+    execution = state.executions.get(attempt)
+    if pending is None or execution is None or attempt not in pending.awaited:
+        return None
+    own = instance_of(record.header.sender) == execution.resource_id
+    return pending if own and not connections.is_late(state, record) else None
+
+
 def _acknowledged(
     state: JobMasterState, record: Record, body: job_master.AcknowledgeCheckpoint
 ) -> JobMasterState:
-    pending = state.checkpoints.pending.get(body.checkpoint_id)
     attempt = body.execution_attempt_id
-    if pending is None or attempt not in pending.awaited or connections.is_late(state, record):
+    pending = _awaiting(state, record, body.checkpoint_id, attempt)
+    if pending is None:
         return state
     done = pending.acknowledge(attempt, body.subtask_state, body.metrics)
     return replace(state, checkpoints=state.checkpoints.put(done))
 
 
 def _declined(state: JobMasterState, record: Record, body: job_master.DeclineCheckpoint) -> JobMasterState:
-    pending = state.checkpoints.pending.get(body.checkpoint_id)
-    execution = state.executions.get(body.execution_attempt_id)
-    if pending is None or execution is None or connections.is_late(state, record):
+    pending = _awaiting(state, record, body.checkpoint_id, body.execution_attempt_id)
+    if pending is None:
         return state
-    if body.execution_attempt_id not in pending.awaited:
-        return state
+    execution = state.executions[body.execution_attempt_id]
     why = f"{executions.name_of(state, execution)} on {execution.resource_id} declined: {body.reason}"
     failed = pending.failed(CheckpointFailureReason.CHECKPOINT_DECLINED, why, record.offset)
     return replace(state, checkpoints=state.checkpoints.put(failed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from tailrace.schemas import client, job_master, task_executor
 from tailrace.schemas.types import CheckpointFailureReason, ExecutionState, JobStatus, SnapshotType
@@ -174,6 +175,7 @@ def test_late_foreign_and_repeated_acknowledgements_change_nothing() -> None:
         lambda: job.acknowledge(execution, size=99),
         lambda: job.acknowledge(job.execution("source"), number=2),
         lambda: job.acknowledge(job.execution("source"), number=0),
+        lambda: job.acknowledge(replace(job.execution("source"), resource_id="te-9")),
     ):
         before = job.state
         change()
