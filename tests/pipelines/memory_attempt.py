@@ -94,7 +94,9 @@ class MemoryAttempt:
             committed=committed,
             changelog=self.assembly.changelog,
         )
-        self.task: Subtask = self.assembly.subtask(self._progress(committed), self._kafka_input)
+        self.task: Subtask = self.assembly.subtask(
+            self._progress(committed), self._kafka_input, begins=self._beginning.begins
+        )
         self._writing: list[HeldBack] = []
         self._watch_cuts()
         self._write_here()

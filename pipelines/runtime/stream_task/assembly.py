@@ -91,8 +91,13 @@ class Assembly:
         source = self.parts.source
         return source if source is not None and traits_of(source.kind).through_spark else None
 
-    def subtask(self, progress: Progress, kafka: KafkaInput | None = None) -> Subtask:
-        """The subtask, its state still to be restored. Raises UserCodeError where functions cannot be loaded."""
+    def subtask(
+        self, progress: Progress, kafka: KafkaInput | None = None, *, begins: bool = False
+    ) -> Subtask:
+        """The subtask, its state still to be restored; `begins`: with it begins its generation.
+
+        Raises UserCodeError where functions cannot be loaded.
+        """
         deployment, parts = self._deployment, self.parts
         before = parts.before_rest
         operators = [build_operator(self._setup(config)) for config in parts.rest]
@@ -127,7 +132,7 @@ class Assembly:
             codecs=self.codecs(kafka),
             operator_inputs=[edge.input_index for edge in deployment.inputs],
             positions=InputPositions(progress.positions),
-            gate=self._gate(progress) if parts.source is None else None,
+            gate=self._gate(progress, begins) if parts.source is None else None,
             source=source,
             ends=None if kafka is None else kafka.ends,
             demand=self._demand(channels),
@@ -205,9 +210,9 @@ class Assembly:
             demand |= channel.demand
         return demand
 
-    def _gate(self, progress: Progress) -> InputGate:
+    def _gate(self, progress: Progress, begins: bool) -> InputGate:
         senders = [self._result(edge).producers_of(self._subtask) for edge in self._deployment.inputs]
-        return InputGate(senders, progress.ended, self.generation)
+        return InputGate(senders, progress.ended, self.generation, begins=begins)
 
     def codecs(self, kafka: KafkaInput | None = None) -> list[BufferCodec]:
         """Per input, for what Spark hands over: records as they came in, or what the stateless prefix made of them."""

@@ -13,6 +13,8 @@ Rules:
 5. When all senders have ended, the input has, and both are at END_OF_TIME.
 6. What a sender of an older generation of the job has said counts for nothing. One of a newer generation means that
    this attempt is the past: it must end.
+7. Who begins a generation hears every sender from its first buffer on. Where that is not so, the channel was made anew
+   and the position that an older generation had in it says nothing.
 
 What cannot be heard again after a restart is who has ended: it is committed with the positions. All else is
 repeated.
@@ -43,9 +45,16 @@ class InputGate:
     """The channels of a subtask. Takes, per input, its senders' subtasks and those that have ended already."""
 
     def __init__(
-        self, senders: Sequence[Iterable[int]], ended: Sequence[frozenset[int]], generation: int = 0
+        self,
+        senders: Sequence[Iterable[int]],
+        ended: Sequence[frozenset[int]],
+        generation: int = 0,
+        *,
+        begins: bool = False,
     ) -> None:
+        """`begins`: whether the attempt is the first of its generation to read anything."""
         self._generation = generation
+        self._before_first = -1 if begins else None
         self._senders = [
             {sender: _Sender(sender in known) for sender in those}
             for those, known in zip(senders, ended, strict=True)
@@ -99,7 +108,8 @@ class InputGate:
         if header.attempt != sender.attempt:
             if header.tick and header.attempt < sender.attempt:
                 return False
-            sender.attempt, sender.sequence = header.attempt, None
+            unheard = sender.attempt < 0
+            sender.attempt, sender.sequence = header.attempt, self._before_first if unheard else None
         if sender.sequence is None:
             if not header.tick:
                 sender.sequence = header.sequence

@@ -150,7 +150,7 @@ class StreamTask:
             progress = Progress.read(topics, committed, self._generation)
             if committed:
                 progress = self._checked(consumer, topics, progress, beginning)
-            subtask, ends = assembly.subtask(progress), None
+            subtask, ends = assembly.subtask(progress, begins=beginning.begins), None
         self._notify(Restored(os.getpid(), subtask.positions, ends))
         changelog, restore = assembly.changelog, self._restore
         if changelog is not None and restore is not None and restore.generation < self._generation:

@@ -191,3 +191,13 @@ def test_a_lost_buffer_is_lost_progress() -> None:
     assert gate.admits(0, 0, Header(0, 0, 0))
     with pytest.raises(ProgressLost):
         gate.admits(0, 1, Header(0, 0, 2))
+
+
+def test_who_begins_a_generation_hears_each_sender_from_its_first_buffer_on() -> None:
+    gate = InputGate([range(2)], [frozenset()], generation=1, begins=True)
+    assert not gate.admits(0, 6, Header(0, 0, 5))
+    assert gate.admits(0, 7, Header(0, 0, 0, generation=1))
+    assert gate.admits(0, 8, Header(0, 0, 1, 5, 5, tick=True, generation=1))
+    assert gate.admits(0, 9, Header(0, 2, 0, generation=1)), "another attempt begins anew"
+    with pytest.raises(ProgressLost, match="number 4 of sender 1"):
+        gate.admits(0, 9, Header(1, 0, 4, generation=1))
