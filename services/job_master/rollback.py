@@ -25,7 +25,7 @@ from ..roles import Time
 from . import ending, execution_states, executions, job_status, scheduling
 from .checkpoints import retention
 from .checkpoints.state import Restoring
-from .state import JobMasterState, Submissions
+from .state import JobMasterState, Progress, Submissions
 from .topology import VertexKey
 
 
@@ -111,7 +111,8 @@ def found(state: JobMasterState, record: Record, body: job_master.CheckpointRest
     state = replace(state, checkpoints=checkpoints)
     if restoring.initial:
         return scheduling.restored(state, [], cause, restoring.due)
-    state = replace(state, generation=state.generation + 1)
+    # A topic that is gone is why jobs go back: what is there still is not touched.
+    state = replace(state, generation=state.generation + 1, channels=Progress.OWED, started=cause)
     if state.status is JobStatus.RESTARTING:
         state = ending.with_status(state, JobStatus.CREATED, cause)
     state, again = _once_more(state, cause)

@@ -131,7 +131,7 @@ class JobMasterState(msgspec.Struct, frozen=True):
     options: JobOptions = JobOptions()
     topology: SchedulingTopology = SchedulingTopology()
     started: int = -1
-    """The offset of StartJob, or of the last ResumeJob."""
+    """The offset of StartJob, of the last ResumeJob, or of the last return to a checkpoint."""
     status: JobStatus = JobStatus.INITIALIZING
     reason: str | None = None
     cause: int = -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-from tailrace.schemas import job_master
+from tailrace.schemas import job_master, task_executor
 from tailrace.schemas.types import (
     CheckpointFailureReason,
     CheckpointMetrics,
@@ -18,7 +18,7 @@ from tailrace.schemas.types import (
 )
 from tailrace.services.job_master.checkpoints.pending import PendingCheckpoint
 from tailrace.services.job_master.checkpoints.state import Checkpoints
-from tailrace.services.job_master.instructions import WriteMetadata
+from tailrace.services.job_master.instructions import CreateChannels, WriteMetadata
 from tailrace.services.job_master.state import Execution
 from tailrace.services.roles import Instruction, Owed
 
@@ -154,7 +154,13 @@ class Checkpointed(Job):
             job_id="j", checkpoint=checkpoint, passed_over=passed_over or {}, finished=finished or {}
         )
         self.tell(JOB, body)
-        return self.say()
+        said = self.say()
+        if self.state.generation and self.demands(CreateChannels):
+            # What is gone is made anew; until then nothing is submitted.
+            assert not any(isinstance(owed.body, task_executor.SubmitTask) for owed in said)
+            self.tell(JOB, job_master.ChannelsCreated(job_id="j"))
+            said += self.say()
+        return said
 
     def demanded(self, kind: type[I]) -> I:
         """The one instruction of a kind."""
