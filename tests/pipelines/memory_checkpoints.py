@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import pytest
+
 from tailrace.pipelines.checkpoint.layout import checkpoint_directory, savepoint_directory, shared_directory
 from tailrace.pipelines.checkpoint.metadata import (
     CheckpointMetadata,
@@ -24,6 +26,7 @@ from tailrace.pipelines.checkpoint.metadata import (
 )
 from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.pipelines.runtime.deployment import Checkpoint
+from tailrace.pipelines.runtime.stream_task import state_writer
 from tailrace.schemas.types import (
     CheckpointMetrics,
     CheckpointOptions,
@@ -310,8 +313,13 @@ class _Told:
 
 @contextmanager
 def storage(seed: int) -> Iterator[str]:
-    """A directory for checkpoints, gone afterwards: of this machine, or one that cannot append to files."""
-    with tempfile.TemporaryDirectory() as folder:
+    """A directory for checkpoints, gone afterwards: of this machine, or one that cannot append to files.
+
+    Meanwhile state is written anew after a few hundred bytes of changes.
+    """
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state_writer, "LEAST_CHAIN", 300)
+        patch.setattr(state_writer, "MOST_FILES", 4)
         if seed % 3:
             yield folder
         else:

@@ -36,6 +36,9 @@ class KeyedOperator(Operator):
     def restore_from(self, origin: Origin | None) -> None:
         self.backend.restore_from(origin)
 
+    def begin_time_anew(self) -> None:
+        self.backend.begin_time_anew()
+
     def restore(self, message: bytes) -> None:
         self.backend.restore(message)
 

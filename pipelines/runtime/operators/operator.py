@@ -134,6 +134,9 @@ class Operator:
     def restore_from(self, origin: Origin | None) -> None:
         """What is restored from here on was written by that subtask, before a change of parallelism; None: by this."""
 
+    def begin_time_anew(self) -> None:
+        """What was restored may have come to the end of time, by a savepoint that drained the job: time goes on."""
+
     def restore(self, message: bytes) -> None:
         """Applies what `take_changes` gave to an earlier attempt, in order. Raises ValueError for what is none."""
         raise ValueError(f"{type(self).__name__} keeps no state")

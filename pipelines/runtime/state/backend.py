@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from ...types import RecordType
-from ..buffers import NO_WATERMARK
+from ..buffers import END_OF_TIME, NO_WATERMARK
 from .changelog import Kind, Message, Reader, read_times, rewrite, time_message, write
 from .list_table import ListTable
 from .map_table import MapTable
@@ -112,6 +112,11 @@ class KeyedStateBackend:
             _apply(table, message, self._taking)
         else:
             self._waiting.setdefault(message.table, []).append((message, self._taking))
+
+    def begin_time_anew(self) -> None:
+        """A clock that was at the end of time has told nothing yet."""
+        self.watermark = NO_WATERMARK if self.watermark == END_OF_TIME else self.watermark
+        self.clock = NO_WATERMARK if self.clock == END_OF_TIME else self.clock
 
     def snapshot(self) -> dict[str, Any]:
         """A copy of the state by table, and the times as `~times`."""

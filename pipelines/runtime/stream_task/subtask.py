@@ -186,6 +186,8 @@ class Subtask:
 
         `standing` is committed with it: where the changelog begins, and what a source has settled.
         """
+        for operator in self._chain.operators:
+            operator.begin_time_anew()
         for input_index, batch in in_flight:
             if len(batch):
                 self._process(batch, self._operator_inputs[input_index])
