@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -45,7 +44,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     home = tmp_path_factory.mktemp("savepoints") / "home"
     cluster = Cluster(home)
     for name, uid in {"count.py": "counts", "changed.py": "other"}.items():
-        (home.parent / name).write_text(textwrap.dedent(PROGRAM).replace('"counts"', f'"{uid}"'))
+        (home.parent / name).write_text(PROGRAM.replace('"counts"', f'"{uid}"'))
+    itself = PROGRAM.replace(
+        "import sys\n", "import sys\n\nfrom tailrace.pipelines.api import CheckpointFailedError\n"
+    )
+    (home.parent / "itself.py").write_text(itself.replace('env.execute("Count")', STOPS_ITSELF))
     try:
         cluster.ok("cluster", "start", "--taskexecutors", "1", "--slots", "4")
         cluster.watch()
@@ -55,6 +58,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         for pid, created in cluster.seen:
             if alive(pid, created):
                 os.kill(pid, signal.SIGKILL)
+
+
+STOPS_ITSELF = """
+job = env.execute_async("Count")
+print(job.trigger_checkpoint())
+print(job.trigger_savepoint("mine"))
+print(job.stop_with_savepoint("mine", drain=True))
+print(job.result().status)
+try:
+    job.trigger_savepoint()
+except CheckpointFailedError as error:
+    print(error)
+"""
 
 
 def started(cluster: Cluster, *arguments: str) -> str:
@@ -154,3 +170,15 @@ def test_a_savepoint_is_disposed_of_when_nobody_needs_it(cluster: Cluster, stopp
         gone = cluster.run(*command)
         assert gone.returncode == ExitCode.NOT_FOUND
         assert gone.stderr == f"tailrace: {path} is no checkpoint or savepoint: it is not there\n"
+
+
+def test_a_program_takes_savepoints_of_its_own_job_and_stops_it(cluster: Cluster) -> None:
+    done = cluster.ok("run", "itself.py", SLOWLY, "-p", "2")
+    said = [line for line in done.stdout.splitlines() if "> (" not in line]
+    taken, kept, last, status, refused = said
+    assert Path(taken).name.startswith("chk-")
+    for path in (kept, last):
+        assert Path(path).parent == cluster.home.parent / "mine"
+        cluster.ok("savepoint", "inspect", path, "--verify")
+    assert status == "FINISHED"
+    assert refused.endswith("has ended already: FINISHED")
