@@ -8,70 +8,20 @@ complete stays until newer ones take its place: as many as the job retains.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from .attempts import NEVER, Attempt, Attempts, shown
-from .durations import microseconds
+from .attempts import NEVER, Attempts, shown
+from .checkpoint_state import (
+    CONCURRENT,
+    INTERVAL,
+    MIN_PAUSE,
+    RETAINED,
+    TIMEOUT,
+    Checkpoint,
+    Job,
+    place,
+)
 from .events import Event
 from .slots import Slots
-
-RETAINED = "state.checkpoints.num-retained"
-CONCURRENT = "execution.checkpointing.max-concurrent-checkpoints"
-INTERVAL = "execution.checkpointing.interval"
-MIN_PAUSE = "execution.checkpointing.min-pause"
-TIMEOUT = "execution.checkpointing.timeout"
-
-
-@dataclass(slots=True)
-class Checkpoint:
-    """One checkpoint or savepoint. Offsets are NEVER where it has not come so far."""
-
-    checkpoint_id: int
-    savepoint: bool
-    periodic: bool
-    awaited: dict[str, Attempt]
-    finished: set[tuple[str, str, int]]
-    """Subtasks that have no state in it, as they had finished."""
-    generation: int
-    triggered: int
-    time: int
-    acknowledged: set[str] = field(default_factory=set)
-    uri: str = ""
-    completed: int = NEVER
-    aborted: int = NEVER
-    discarded: int = NEVER
-
-    @property
-    def pending(self) -> bool:
-        """Whether it is neither complete nor aborted."""
-        return self.completed == self.aborted == NEVER
-
-    def there(self, offset: int) -> bool:
-        """Whether it is complete and kept, for who had read the log up to `offset`."""
-        return self.completed <= offset < self.discarded
-
-
-@dataclass(slots=True)
-class Job:
-    """A job's settings, and its checkpoints by their ids."""
-
-    settings: dict[str, str]
-    checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
-    pending: dict[int, Checkpoint] = field(default_factory=dict)
-    kept: dict[int, Checkpoint] = field(default_factory=dict)
-    """Complete ones that are not discarded; no savepoints."""
-    unreadable: set[str] = field(default_factory=set)
-    """Directories that were passed over when one was looked for."""
-    removed: bool = False
-    last_end: tuple[int, int] = (-1, 0)
-    """(offset, time) at which a checkpoint ended last, one way or the other; forgotten when the job goes back."""
-
-    def number(self, key: str) -> int:
-        return int(self.settings.get(key, "1"))
-
-    def duration(self, key: str, default: int) -> int:
-        text = self.settings.get(key)
-        return default if text is None else microseconds(text)
 
 
 class Checkpoints:
@@ -155,7 +105,7 @@ class Checkpoints:
             generation=generation,
             triggered=event.offset,
             time=event.time,
-            uri=options["directory"],
+            uri=place(options["directory"]),
         )
         yield from self._not_too_many(event, job, checkpoint)
         yield from self._own_directory(job_id, checkpoint)
@@ -219,7 +169,10 @@ class Checkpoints:
                 checkpoint.finished.add(attempt.subtask)
             else:
                 yield f"{_shown(job_id, checkpoint)} is complete, but {shown(attempt)} has not acknowledged it"
-        if (said["uri"], said["snapshot_type"] == "SAVEPOINT") != (checkpoint.uri, checkpoint.savepoint):
+        if (place(said["uri"]), said["snapshot_type"] == "SAVEPOINT") != (
+            checkpoint.uri,
+            checkpoint.savepoint,
+        ):
             yield f"{_shown(job_id, checkpoint)} is complete as {said}, but was triggered to be in {checkpoint.uri}"
         if said["generation"] != checkpoint.generation:
             yield f"{_shown(job_id, checkpoint)} is said to be of generation {said['generation']}"
@@ -277,7 +230,7 @@ class Checkpoints:
     def _restored(self, event: Event) -> Iterator[str]:
         job = self.jobs.setdefault(event["job_id"], Job({}))
         job.last_end = (-1, 0)
-        job.unreadable |= set(event["passed_over"])
+        job.unreadable |= {place(each) for each in event["passed_over"]}
         return iter(())
 
     def _told_to_trigger(self, event: Event) -> Iterator[str]:

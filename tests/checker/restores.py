@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .attempts import ENDS, NEVER, Attempts, shown
-from .checkpoints import Checkpoint, Checkpoints
+from .checkpoint_state import Checkpoint, place
+from .checkpoints import Checkpoints
 from .events import Event
 
 
@@ -162,7 +163,7 @@ class Restores:
             return
         job = self._checkpoints.jobs.get(job_id)
         checkpoint = None if job is None else job.checkpoints.get(said["checkpoint_id"])
-        if checkpoint is None or checkpoint.uri != said["uri"]:
+        if checkpoint is None or checkpoint.uri != place(said["uri"]):
             yield f"{job_id} goes back to {said}, which is no checkpoint of its own"
             return
         if not checkpoint.there(event.offset):
@@ -174,7 +175,7 @@ class Restores:
         job = self._checkpoints.jobs.get(event["job_id"])
         for each in () if job is None else job.kept.values():
             newer = said["generation"] < 0 or each.checkpoint_id > said["checkpoint_id"]
-            if newer and each.uri not in event["passed_over"]:
+            if newer and each.uri not in {place(uri) for uri in event["passed_over"]}:
                 yield f"{event['job_id']} goes back to {said['uri']}, though {each.checkpoint_id} is newer"
 
     def _discarded(self, event: Event) -> Iterator[str]:
@@ -186,4 +187,4 @@ class Restores:
 
 
 def _identity(said: dict[str, Any]) -> tuple[int, str]:
-    return said["checkpoint_id"], said["uri"]
+    return said["checkpoint_id"], place(said["uri"])

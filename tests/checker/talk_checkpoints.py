@@ -213,7 +213,8 @@ def taken(checkpoint_id: int, savepoint: bool = False, generation: int = 0) -> d
     return {
         "checkpoint_id": checkpoint_id,
         "snapshot_type": kind,
-        "uri": uri(checkpoint_id),
+        # As services name what is on this machine.
+        "uri": uri(checkpoint_id).removeprefix("file://"),
         "generation": generation,
         "size": 1,
     }

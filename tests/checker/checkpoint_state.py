@@ -1,0 +1,71 @@
+"""A checkpoint as the log tells of it, and a job's settings of its checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .attempts import NEVER, Attempt
+from .durations import microseconds
+
+RETAINED = "state.checkpoints.num-retained"
+CONCURRENT = "execution.checkpointing.max-concurrent-checkpoints"
+INTERVAL = "execution.checkpointing.interval"
+MIN_PAUSE = "execution.checkpointing.min-pause"
+TIMEOUT = "execution.checkpointing.timeout"
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """One checkpoint or savepoint. Offsets are NEVER where it has not come so far."""
+
+    checkpoint_id: int
+    savepoint: bool
+    periodic: bool
+    awaited: dict[str, Attempt]
+    finished: set[tuple[str, str, int]]
+    """Subtasks that have no state in it, as they had finished."""
+    generation: int
+    triggered: int
+    time: int
+    acknowledged: set[str] = field(default_factory=set)
+    uri: str = ""
+    completed: int = NEVER
+    aborted: int = NEVER
+    discarded: int = NEVER
+
+    @property
+    def pending(self) -> bool:
+        """Whether it is neither complete nor aborted."""
+        return self.completed == self.aborted == NEVER
+
+    def there(self, offset: int) -> bool:
+        """Whether it is complete and kept, for who had read the log up to `offset`."""
+        return self.completed <= offset < self.discarded
+
+
+@dataclass(slots=True)
+class Job:
+    """A job's settings, and its checkpoints by their ids."""
+
+    settings: dict[str, str]
+    checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
+    pending: dict[int, Checkpoint] = field(default_factory=dict)
+    kept: dict[int, Checkpoint] = field(default_factory=dict)
+    """Complete ones that are not discarded; no savepoints."""
+    unreadable: set[str] = field(default_factory=set)
+    """Directories that were passed over when one was looked for."""
+    removed: bool = False
+    last_end: tuple[int, int] = (-1, 0)
+    """(offset, time) at which a checkpoint ended last, one way or the other; forgotten when the job goes back."""
+
+    def number(self, key: str) -> int:
+        return int(self.settings.get(key, "1"))
+
+    def duration(self, key: str, default: int) -> int:
+        text = self.settings.get(key)
+        return default if text is None else microseconds(text)
+
+
+def place(uri: str) -> str:
+    """A directory, however it is written: on this machine with or without file://."""
+    return uri.removeprefix("file://").rstrip("/")
