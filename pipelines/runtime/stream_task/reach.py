@@ -9,7 +9,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from ..failures import ProgressLost, TaskError
 
 _TIMEOUT_S: Final = 30.0
-_GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+"""What clients say of a topic or partition that is not there."""
 
 
 def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
@@ -23,7 +24,7 @@ def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
         )
     except KafkaException as error:
         reason: KafkaError = error.args[0]
-        if reason.code() in _GONE:
+        if reason.code() in GONE:
             raise ProgressLost(
                 f"the topic {topic} is gone: the job has to go back to a checkpoint"
             ) from error

@@ -19,11 +19,11 @@ from ...checkpoint.storage import Storage
 from ..failures import ProgressLost, TaskError
 from ..state.stateful import Origin, origin_message
 from .kafka import connected
+from .reach import GONE, bounds
 from .transaction import ConsumedOffset
 
 _TIMEOUT_S: Final = 30.0
 _TRIM_TIMEOUT_S: Final = 10.0
-_GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 def restored_state(
@@ -99,7 +99,7 @@ def read_changelog(
                 yield message.key() or b"", message.value() or b""
             elif error.code() == KafkaError._PARTITION_EOF:
                 return
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in _GONE:
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in GONE:
                 raise ProgressLost(f"the changelog {topic} [{partition}] is gone: {error.str()}")
             elif not error.retriable():
                 raise TaskError(f"the changelog {topic} could not be read: {error.str()}")
@@ -109,19 +109,12 @@ def read_changelog(
 
 def changelog_end(consumer: Consumer, topic: str, partition: int, begin: int = 0) -> int:
     """The offset behind the last message. Raises ProgressLost where it does not reach from `begin` on, TaskError."""
-    where = TopicPartition(topic, partition)
-    try:
-        start, end = consumer.get_watermark_offsets(where, _TIMEOUT_S)
-    except KafkaException as error:
-        reason: KafkaError = error.args[0]
-        if reason.code() in _GONE:
-            raise ProgressLost(f"the changelog {topic} [{partition}] is gone") from error
-        raise TaskError(f"the end of the changelog {topic} could not be read: {reason.str()}") from error
+    start, end = bounds(consumer, topic, partition)
     if not start <= begin <= end:
         raise ProgressLost(
             f"the changelog {topic} [{partition}] holds offsets {start} to {end}, and is needed from {begin}"
         )
-    return int(end)
+    return end
 
 
 def trim_changelog(bootstrap_servers: str, topic: str, partition: int, offset: int) -> bool:
