@@ -164,8 +164,7 @@ class MemoryCoordinator:
         """Begins a checkpoint now and then."""
         plan, rng = self._plan, self._rng
         if plan.stop_at is not None and number >= plan.stop_at:
-            pending = any(each.checkpoint.options.stops for each in self._pending.values())
-            if not self.stopped and not pending:
+            if not self.stopped and not self._pending:  # a savepoint is alone
                 self.trigger(SnapshotType.SAVEPOINT, stops=True, drains=plan.drains)
         elif len(self._pending) < plan.at_once and self.counter < plan.most and rng.random() < plan.rate:
             aligned = rng.random() < plan.savepoints
