@@ -75,6 +75,7 @@ class CheckpointFailureReason(StrEnum):
     FINALIZE_CHECKPOINT_FAILURE = "FINALIZE_CHECKPOINT_FAILURE"
     TASKS_NOT_RUNNING = "TASKS_NOT_RUNNING"
     TOO_MANY_CHECKPOINT_REQUESTS = "TOO_MANY_CHECKPOINT_REQUESTS"
+    CHECKPOINT_SUBSUMED = "CHECKPOINT_SUBSUMED"
 
 
 class CheckpointMetrics(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -27,8 +27,14 @@ from ..roles import TASK_EXECUTOR, instance_of, kind_of
 
 _MOST = 3
 """Failures that are told of one by one, of those that come together."""
-_TOLD_OTHERWISE = frozenset({CheckpointFailureReason.TASK_FAILURE, CheckpointFailureReason.JOB_ENDED})
-"""A checkpoint's failure that follows from what is told anyway."""
+_TOLD_OTHERWISE = frozenset(
+    {
+        CheckpointFailureReason.TASK_FAILURE,
+        CheckpointFailureReason.JOB_ENDED,
+        CheckpointFailureReason.CHECKPOINT_SUBSUMED,
+    }
+)
+"""A checkpoint's failure that follows from what is told anyway, or that nobody misses."""
 _ENDED = frozenset({ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED})
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ...pipelines.checkpoint.layout import METADATA
 from ...pipelines.graph.option_types import LOCATION
 from ...pipelines.graph.options import shown
 from ...schemas import client, dispatcher, job_master
@@ -130,15 +131,24 @@ def _disposal_asked(
 ) -> DispatcherState:
     path, fault = body.path, fault_of_location(body.path, what="the savepoint")
     if fault is None:
-        path = LOCATION.read(body.path)
-        user = next((each for each in sorted(state.live) if state.jobs[each].savepoint_path == path), None)
-        user = user or next(
-            (each for each in sorted(state.suspended) if state.jobs[each].savepoint_path == path), None
+        path = _directory(LOCATION.read(body.path))
+        user = next(
+            (each for each in sorted({*state.live, *state.suspended}) if _uses(state, each, path)), None
         )
         if user is not None:
             fault = f"job {user} began with it and may need it again: end the job first"
     disposal = Disposal(record.header.sender, path, fault, done=fault is not None)
     return replace(state, disposals=state.disposals.set(record.offset, disposal))
+
+
+def _uses(state: DispatcherState, job_id: str, path: str) -> bool:
+    own = state.jobs[job_id].savepoint_path
+    return own is not None and _directory(own) == path
+
+
+def _directory(path: str) -> str:
+    """A savepoint may also be named by its metadata."""
+    return path.removesuffix(f"/{METADATA}")
 
 
 def _disposed(state: DispatcherState, record: Record, body: dispatcher.SavepointDisposed) -> DispatcherState:

@@ -53,6 +53,13 @@ def begun(state: JobMasterState, why: str, cause: int, due: Time) -> JobMasterSt
     return without_candidates(state, cause)
 
 
+def at_resumption(state: JobMasterState, why: str, cause: int) -> JobMasterState:
+    """All tasks of a suspended job are to begin with a checkpoint when it is resumed."""
+    if is_under_way(state):
+        return state
+    return replace(state, checkpoints=replace(state.checkpoints, restoring=Restoring(cause, 0, why)))
+
+
 def without_candidates(state: JobMasterState, cause: int) -> JobMasterState:
     """A job that is to go back, and has nothing to go back to, fails."""
     checkpoints = state.checkpoints
@@ -102,7 +109,7 @@ def found(state: JobMasterState, record: Record, body: job_master.CheckpointRest
         origin=checkpoint if restoring.initial else checkpoints.origin,
         finished=_finished(state, body),
         restoring=None,
-        passed_over=checkpoints.passed_over.update(dict(body.passed_over)),
+        passed_over=Map(body.passed_over),
         last_triggered=None,
         last_ended=None,
         failures=0,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ....schemas import client, job_master
 from ....schemas.body import Body
 from ....schemas.event import Record
-from ....schemas.types import CheckpointFailureReason, ExecutionState
+from ....schemas.types import CheckpointFailureReason, ExecutionState, JobStatus
 from ...maps import without
 from ...roles import JOB_MASTER, Instruction, Owed, Step, Time, address, instance_of
 from .. import connections, ending, executions, job_status, rollback
@@ -86,7 +86,7 @@ def _completed(state: JobMasterState, record: Record, body: job_master.Checkpoin
         retained = state.options.checkpointing.retained
         checkpoints = replace(
             retention.added(checkpoints, checkpoint, retained, cause), failures=0, anew=False
-        )
+        ).overtaken(checkpoint.checkpoint_id, cause)
         restore = checkpoints.latest
     else:
         checkpoints, restore = checkpoints.with_savepoint(checkpoint), None
@@ -98,8 +98,8 @@ def _completed(state: JobMasterState, record: Record, body: job_master.Checkpoin
     state = notices.to_tell(state, pending.checkpoint_id, NoticeKind.CONFIRM, sorted(told), cause, restore)
     if not pending.options.stops or not _is_active(state):
         return state
-    if state.counts.running + state.counts.finished < state.topology.subtasks:
-        # Whoever starts again now would go on behind the savepoint.
+    if pending.outlived or not _all_are_there(state):
+        # Whoever starts again now, or has meanwhile, would go on behind the savepoint.
         return ending.cancelled(state, cause)
     return ending.settled(state, cause)
 
@@ -131,7 +131,11 @@ def _aborted(state: JobMasterState, record: Record, body: job_master.CheckpointA
         why = f"{checkpoints.failures} checkpoints failed one after another, {tolerable} are tolerable; the last: "
         return ending.failed(state, f"{why}{answer.reason}", cause)
     if pending.options.stops and _is_active(state):
-        return _goes_on(state, pending, answer.reason, record)
+        by_task = body.failure is CheckpointFailureReason.TASK_FAILURE or pending.outlived
+        drained = pending.options.drains and (by_task or not _all_are_there(state))
+        return _goes_on(state, pending, answer.reason, record, drained=drained)
+    if pending.options.drains and state.status is JobStatus.SUSPENDED and pending.has_begun:
+        return rollback.at_resumption(state, _not_stopped(answer.reason), cause)
     return rollback.without_candidates(state, cause)
 
 
@@ -139,17 +143,29 @@ def _is_active(state: JobMasterState) -> bool:
     return state.status in job_status.ACTIVE
 
 
-def _goes_on(state: JobMasterState, pending: PendingCheckpoint, why: str, record: Record) -> JobMasterState:
-    """The savepoint that the job was to end with has failed. Tasks that ended behind its barrier have to run again."""
-    ended = any(
+def _goes_on(
+    state: JobMasterState, pending: PendingCheckpoint, why: str, record: Record, *, drained: bool
+) -> JobMasterState:
+    """The savepoint that the job was to end with has failed. Tasks that ended behind its barrier have to run again.
+
+    `drained`: one that is lost may have committed that its time has come to its end, and whoever goes on from there
+    would not know that it has not.
+    """
+    ended = drained or any(
         state.executions[state.current[vertex]].state is ExecutionState.FINISHED
         for vertex in pending.acknowledged
     )
     if not ended or rollback.is_under_way(state):
         return ending.settled(state, record.offset)
-    return rollback.begun(
-        state, f"stopping with a savepoint failed: {why}", record.offset, record.header.time
-    )
+    return rollback.begun(state, _not_stopped(why), record.offset, record.header.time)
+
+
+def _all_are_there(state: JobMasterState) -> bool:
+    return state.counts.running + state.counts.finished == state.topology.subtasks
+
+
+def _not_stopped(why: str) -> str:
+    return f"stopping with a savepoint failed: {why}"
 
 
 def _discarded(

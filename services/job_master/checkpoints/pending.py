@@ -64,6 +64,8 @@ class PendingCheckpoint(msgspec.Struct, frozen=True):
     requests: tuple[CheckpointRequest, ...] = ()
     failure: Failure | None = None
     """Set where CheckpointAborted is owed."""
+    outlived: bool = False
+    """Of one that stops the job: an Execution has started again behind its part, and knows nothing of its stop."""
 
     @property
     def is_savepoint(self) -> bool:
@@ -74,6 +76,11 @@ class PendingCheckpoint(msgspec.Struct, frozen=True):
     def is_acknowledged(self) -> bool:
         """Whether its metadata is to be written."""
         return not self.awaited and self.failure is None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether tasks were to be told of it: it was not given up as it began."""
+        return self.failure is None or self.failure.cause != self.cause
 
     def has_part(self, attempt: str) -> bool:
         """Whether that Execution has acknowledged."""

@@ -130,8 +130,8 @@ class Checkpoints(msgspec.Struct, frozen=True):
 
     @property
     def stop_is_pending(self) -> bool:
-        """Whether a savepoint that the job ends with is under way."""
-        return any(each.options.stops and each.failure is None for each in self.pending.values())
+        """Whether a savepoint that the job ends with is under way, or about to be given up."""
+        return any(each.options.stops for each in self.pending.values())
 
     @property
     def stop_is_acknowledged(self) -> bool:
@@ -145,7 +145,12 @@ class Checkpoints(msgspec.Struct, frozen=True):
 
     def put(self, pending: PendingCheckpoint) -> Checkpoints:
         """With one that is under way."""
-        return replace(self, pending=self.pending.set(pending.checkpoint_id, pending))
+        return self.put_all((pending,))
+
+    def put_all(self, pending: Iterable[PendingCheckpoint]) -> Checkpoints:
+        """With some that are under way."""
+        moved = {each.checkpoint_id: each for each in pending}
+        return replace(self, pending=self.pending.update(moved)) if moved else self
 
     def attempt_moved(
         self, attempt: str, name: str, before: ExecutionState, to: ExecutionState, cause: int
@@ -153,27 +158,23 @@ class Checkpoints(msgspec.Struct, frozen=True):
         """An Execution is in another state: a checkpoint that awaits it goes on without it, or is to be aborted.
 
         One that stops the job needs each Execution until all have acknowledged: behind its part it stands still, and
-        another in its place would not.
+        another in its place, or in a new process, would not.
         """
-        checkpoints = self
-        for pending in self.pending.values():
-            awaited = attempt in pending.awaited
-            needed = pending.options.stops and not pending.is_acknowledged and pending.has_part(attempt)
-            if not awaited and not needed:
-                continue
-            if to is ExecutionState.FINISHED:
-                checkpoints = checkpoints.put(pending.without(attempt)) if awaited else checkpoints
-            elif to in (ExecutionState.FAILED, ExecutionState.CANCELED):
-                why = f"{name} has {to.value.lower()}"
-                checkpoints = checkpoints.put(
-                    pending.failed(CheckpointFailureReason.TASK_FAILURE, why, cause)
-                )
-            elif before is ExecutionState.RUNNING and to is ExecutionState.INITIALIZING:
-                why = f"{name} was started again by its TaskExecutor"
-                checkpoints = checkpoints.put(
-                    pending.failed(CheckpointFailureReason.TASK_FAILURE, why, cause)
-                )
-        return checkpoints
+        again = before is ExecutionState.RUNNING and to is ExecutionState.INITIALIZING
+        if to is ExecutionState.FINISHED:
+            done = [each for each in self.pending.values() if attempt in each.awaited]
+            return self.put_all(each.without(attempt) for each in done)
+        if not again and to not in (ExecutionState.FAILED, ExecutionState.CANCELED):
+            return self
+        why = f"{name} was started again by its TaskExecutor" if again else f"{name} has {to.value.lower()}"
+        moved = []
+        for each in self.pending.values():
+            needed = each.options.stops and each.has_part(attempt)
+            if attempt in each.awaited or (needed and not each.is_acknowledged):
+                moved.append(each.failed(CheckpointFailureReason.TASK_FAILURE, why, cause))
+            elif needed and again:
+                moved.append(replace(each, outlived=True))
+        return self.put_all(moved)
 
     def given_up(self, kind: CheckpointFailureReason, reason: str, cause: int) -> Checkpoints:
         """What is under way is to be aborted, unless its metadata is being written."""
@@ -182,6 +183,18 @@ class Checkpoints(msgspec.Struct, frozen=True):
             for number, each in self.pending.items()
         }
         return replace(self, pending=self.pending.update(pending))
+
+    def overtaken(self, by: int, cause: int) -> Checkpoints:
+        """A newer checkpoint is complete: older ones that still await somebody are not wanted any more."""
+        kind, why = (
+            CheckpointFailureReason.CHECKPOINT_SUBSUMED,
+            f"checkpoint {by}, which began later, is complete",
+        )
+        return self.put_all(
+            each.failed(kind, why, cause)
+            for number, each in self.pending.items()
+            if number < by and each.awaited and not each.is_savepoint
+        )
 
     def refused(self, reason: str) -> Checkpoints:
         """All who wait for a checkpoint to begin are told that it will not."""

@@ -66,11 +66,18 @@ def _fault(state: JobMasterState, request: CheckpointRequest) -> str | None:
         return f"{MOST_REQUESTS} requests wait already (TOO_MANY_CHECKPOINT_REQUESTS): try again later"
     if not options.checkpoints_directory:
         return "the cluster has no directory for checkpoints: set state.checkpoints.dir"
-    if request.snapshot_type is SnapshotType.SAVEPOINT and not (
-        request.directory or options.savepoints_directory
-    ):
+    if request.snapshot_type is SnapshotType.SAVEPOINT and not _savepoints(state, request):
         return "no directory for the savepoint: name one, or set state.savepoints.dir"
+    own = job_directory(state)
+    if request.snapshot_type is SnapshotType.SAVEPOINT and f"{_savepoints(state, request)}/".startswith(
+        f"{own}/"
+    ):
+        return f"a savepoint in {own} would be deleted with the job's checkpoints: name another directory"
     return None
+
+
+def _savepoints(state: JobMasterState, request: CheckpointRequest) -> str:
+    return request.directory or state.options.checkpointing.savepoints_directory
 
 
 def _underway(checkpoints: Checkpoints) -> Iterator[CheckpointRequest | CheckpointOptions]:
@@ -172,7 +179,7 @@ def _triggered(state: JobMasterState, request: CheckpointRequest | None) -> Owed
 def _options(state: JobMasterState, number: int, request: CheckpointRequest | None) -> CheckpointOptions:
     options, directory = state.options.checkpointing, job_directory(state)
     if request is not None and request.snapshot_type is SnapshotType.SAVEPOINT:
-        root = request.directory or options.savepoints_directory
+        root = _savepoints(state, request)
         name = derive_id(state.job_id, "savepoint", number)[:12]
         own = layout.savepoint_directory(root, state.job_id, name)
         return CheckpointOptions(

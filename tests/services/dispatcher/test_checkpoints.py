@@ -201,6 +201,8 @@ def test_a_savepoint_that_a_job_began_with_is_kept_until_the_job_has_ended(statu
     talk.hear(dispatcher.DisposeSavepoint(path="/s/"))
     why = "job j began with it and may need it again: end the job first"
     assert talk.settle() == [client.SavepointDisposed(path="file:///s", failure=why)]
+    talk.hear(dispatcher.DisposeSavepoint(path="/s/_metadata"))
+    assert talk.settle() == [client.SavepointDisposed(path="file:///s", failure=why)]
     if status is JobStatus.SUSPENDED:
         talk.shut_down(suspend=True)
         talk.settle()

@@ -114,6 +114,20 @@ def test_no_more_are_under_way_than_may_be_and_a_pause_lies_between_them() -> No
     assert len(bodies(job.tick(0.1), job_master.CheckpointTriggered)) == 1
 
 
+def test_an_older_one_that_is_awaited_still_is_given_up_when_a_newer_one_is_complete() -> None:
+    job = running({**PERIODIC, "execution.checkpointing.max-concurrent-checkpoints": "3"})
+    for _ in range(3):
+        job.tick(10)
+    for number in (1, 2):
+        for each in job.executions()[number == 1 :]:
+            job.acknowledge(each, number)
+    said = job.written()
+    (aborted,) = bodies(said, job_master.CheckpointAborted)
+    assert (aborted.checkpoint_id, aborted.failure) == (1, CheckpointFailureReason.CHECKPOINT_SUBSUMED)
+    assert list(job.checkpoints.pending) == [3]
+    assert job.checkpoints.failures == 0
+
+
 def test_it_does_not_begin_while_a_task_starts_again() -> None:
     job = running()
     job.checkpoint()

@@ -270,6 +270,68 @@ def test_a_task_that_fails_while_the_savepoint_is_written_waits_for_its_outcome(
         assert job.state.status is JobStatus.RUNNING
 
 
+@pytest.mark.parametrize("outcome", ["complete", "failed"])
+def test_a_task_in_a_new_process_knows_nothing_of_the_savepoint_that_is_written_meanwhile(
+    outcome: str,
+) -> None:
+    job = stopping()
+    job.acknowledged_by_all()
+    sink = job.execution("sink")
+    job.report(sink, ExecutionState.INITIALIZING)
+    job.report(sink, RUNNING)
+    job.say()
+    if outcome == "complete":
+        assert bodies(job.written(), client.CheckpointSucceeded)
+        assert job.state.status is JobStatus.CANCELLING, "else it would run for ever"
+    else:
+        job.not_written()
+        assert job.state.status is JobStatus.RUNNING
+
+
+@pytest.mark.parametrize("how", [FAILED, ExecutionState.INITIALIZING])
+def test_nobody_goes_on_from_what_a_lost_task_has_committed_when_it_was_drained(how: ExecutionState) -> None:
+    job = stopping(drains=True)
+    job.report(job.execution("source"), how, "broken" if how is FAILED else None)
+    said = job.say()
+    assert bodies(said, client.CheckpointFailed)
+    assert job.state.status is JobStatus.RESTARTING
+
+
+def test_a_job_that_is_suspended_while_it_is_drained_begins_with_a_checkpoint() -> None:
+    job = stopping(drains=True)
+    job.acknowledge(job.execution("source"))
+    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.say()
+    job.ends()
+    job.discarded()
+    job.say()
+    job.tell("dispatcher", job_master.ResumeJob(job_id="j"))
+    job.say()
+    assert [each.checkpoint_id for each in job.demanded(FindCheckpoint).candidates] == [1]
+
+
+def test_a_job_all_of_whose_tasks_end_while_its_savepoint_is_given_up_has_not_finished() -> None:
+    job = stopping()
+    job.acknowledge(job.execution("source", 0))
+    job.report(job.execution("source", 0), FINISHED)
+    job.decline(job.execution("sink"))
+    for each in job.executions():
+        if each.state is RUNNING:
+            job.report(each, FINISHED)
+    assert job.state.status is JobStatus.RUNNING
+    job.say()
+    assert job.state.status is JobStatus.RESTARTING
+
+
+def test_a_savepoint_among_the_checkpoints_of_its_job_would_go_with_them() -> None:
+    job = running()
+    job.ask(SAVEPOINT, directory="file:///c/j")
+    (answer,) = answers(job.say())
+    assert "would be deleted with the job's checkpoints" in answer.reason  # type: ignore[attr-defined]
+    job.ask(SAVEPOINT, directory="file:///c/j2")
+    assert bodies(job.say(), job_master.CheckpointTriggered)
+
+
 def test_nothing_else_is_taken_while_a_job_stops() -> None:
     job = stopping()
     job.ask()
