@@ -31,7 +31,8 @@ from ..torture.victims import TorturedCluster
 
 pytestmark = pytest.mark.timeout(300)
 
-SHAPE = Shape(records=60_000, rate=4_000)
+# Slow enough for some checkpoints to be completed meanwhile, also on a machine that has much else to do.
+SHAPE = Shape(records=60_000, rate=1_500)
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +51,10 @@ def cluster(home: Path) -> Iterator[TorturedCluster]:
         yield cluster
 
 
-def a_job(cluster: TorturedCluster, shape: Shape = SHAPE, **options: str) -> contextlib.closing[RunningJob]:
+def a_job(cluster: TorturedCluster, **options: str) -> contextlib.closing[RunningJob]:
     """One whose tasks all run. Options have `_` for `.` and `__` for `-`."""
     named = {key.replace("__", "-").replace("_", "."): value for key, value in options.items()}
-    job = RunningJob(cluster, shape, options={**OPTIONS, **named})
+    job = RunningJob(cluster, SHAPE, options={**OPTIONS, **named})
     job.until(job.all_run, "job that runs")
     return contextlib.closing(job)
 
@@ -88,19 +89,18 @@ def restored(job: RunningJob) -> list[CheckpointRestored]:
     return [each for each in job.heard(CheckpointRestored) if each.job_id == job.id]
 
 
-def all_there(job: RunningJob, shape: Shape) -> None:
+def all_there(job: RunningJob) -> None:
     """Nothing is missing, nothing is wrong, and some results may be there twice: once for each time they were made."""
-    for found, right in zip(job.results(), (shape.counts(), shape.sums()), strict=True):
+    for found, right in zip(job.results(), (SHAPE.counts(), SHAPE.sums()), strict=True):
         assert set(found) == set(right)
         assert max(found.values()) <= 2
 
 
 def test_checkpoints_are_taken_while_a_job_runs_and_go_with_it(cluster: TorturedCluster, home: Path) -> None:
     with a_job(cluster, execution_checkpointing_interval="500 ms") as job:
-        job.until(lambda: len(completed(job)) >= 4 or job.ended(), "fourth checkpoint")
-        newest = completed(job)[-1]
+        job.until(lambda: len(completed(job)) >= 3 or job.ended(), "third checkpoint")
         directory = home / "checkpoints" / job.id
-        assert newest.checkpoint_id >= 4
+        assert completed(job)[-1].checkpoint_id >= 3
         job.until(lambda: "chk-1" not in chk(directory) and len(chk(directory)) <= 2, "discarded checkpoint")
         job.wait_for_its_end()
         job.check()
@@ -109,17 +109,17 @@ def test_checkpoints_are_taken_while_a_job_runs_and_go_with_it(cluster: Tortured
 
 def test_a_job_whose_changelog_is_gone_goes_back_to_its_last_checkpoint(cluster: TorturedCluster) -> None:
     with a_job(cluster, execution_checkpointing_interval="1 s") as job:
-        job.until(lambda: len(completed(job)) >= 2, "second checkpoint")
+        job.until(lambda: bool(completed(job)), "checkpoint")
         lose_progress(cluster, job)
         job.until(lambda: bool(restored(job)), "rollback")
         assert any(each.progress_lost for each in job.heard(UpdateTaskExecutionState))
         job.wait_for_its_end()
-        all_there(job, SHAPE)
+        all_there(job)
 
 
 def test_a_checkpoint_that_is_torn_is_passed_over(cluster: TorturedCluster, home: Path) -> None:
     options = {"execution_checkpointing_interval": "1 h", "state_checkpoints_num__retained": "3"}
-    with a_job(cluster, Shape(records=120_000, rate=4_000), **options) as job:
+    with a_job(cluster, **options) as job:
         whole, torn = asked_for(cluster, job), asked_for(cluster, job)
         metadata = home / "checkpoints" / job.id / f"chk-{torn.checkpoint_id}" / METADATA
         metadata.write_bytes(metadata.read_bytes()[:-7])
@@ -130,17 +130,15 @@ def test_a_checkpoint_that_is_torn_is_passed_over(cluster: TorturedCluster, home
         assert back.checkpoint.checkpoint_id == whole.checkpoint_id
         assert [each.rpartition("/")[2] for each in back.passed_over] == [f"chk-{torn.checkpoint_id}"]
         job.wait_for_its_end()
-        all_there(job, Shape(records=120_000, rate=4_000))
+        all_there(job)
 
 
 def test_what_is_retained_on_cancellation_is_begun_with_at_another_parallelism(
     cluster: TorturedCluster, home: Path
 ) -> None:
-    shape = Shape(records=60_000, rate=2_000)
     retained = "RETAIN_ON_CANCELLATION"
     with a_job(
         cluster,
-        shape,
         execution_checkpointing_interval="1 h",
         execution_checkpointing_externalized__checkpoint__retention=retained,
     ) as job:
@@ -156,7 +154,7 @@ def test_what_is_retained_on_cancellation_is_begun_with_at_another_parallelism(
     with contextlib.closing(RunningJob(cluster, rescaled, savepoint=done.uri)) as successor:
         successor.wait_for_its_end()
         for earlier, later, right in zip(
-            before, successor.results(), (shape.counts(), shape.sums()), strict=True
+            before, successor.results(), (SHAPE.counts(), SHAPE.sums()), strict=True
         ):
             assert set(later.values()) == {1}, "no result is there twice"
             assert set(later) < set(right), "it did not begin anew"
