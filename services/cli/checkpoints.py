@@ -285,7 +285,11 @@ class _Asking:
                 f"`tailrace log --job {job_id}`",
             )
         if status.value != "FINISHED":
-            raise Failure(ExitCode.JOB, f"job {job_id} is {status.value}; its savepoint is {done.uri}")
+            raise Failure(
+                ExitCode.JOB,
+                f"job {job_id} is {status.value}: before all of its tasks had ended it was cancelled, or one was lost; "
+                f"its savepoint is complete: `tailrace run -s {done.uri}` goes on from there",
+            )
         tell(f"job {job_id} is {status.value}")
 
 
