@@ -13,6 +13,10 @@ BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard 
 SOAK_MINUTES ?= 10
 # Further arguments for pytest: make test T="tests/infra -k restart"
 T ?=
+# What starts no servers runs in as many processes as there are cores; servers have the machine for themselves.
+SIDE_BY_SIDE := -n auto --dist worksteal
+# pytest's exit code where nothing is selected: `T` may name unit tests only, or integration tests only.
+NONE_SELECTED := 5
 
 ##@ To try it
 
@@ -38,11 +42,13 @@ lint: .make/venv  ## ruff, ruff format, mypy --strict, and that what is generate
 
 .PHONY: unit
 unit: .make/venv  ## The tests that start no servers
-	$(BIN)/pytest -m "not integration" $(T)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T)
 
 .PHONY: test
 test: setup  ## All tests, with real Kafka and real Spark
-	$(BIN)/pytest $(T)
+	@unit=0; $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T) || unit=$$?; \
+	[ $$unit = 0 ] || [ $$unit = $(NONE_SELECTED) ] || exit $$unit; \
+	$(BIN)/pytest -m integration $(T) || { code=$$?; [ $$code = $(NONE_SELECTED) ] && [ $$unit = 0 ] || exit $$code; }
 
 .PHONY: soak
 soak: setup  ## Thousands of random histories of whole clusters and of random programs, kills at random, and the integration tests, for SOAK_MINUTES (10)
