@@ -15,6 +15,10 @@ SOAK_MINUTES ?= 10
 FAULTS ?= 22
 # Further arguments for pytest: make test T="tests/infra -k restart"
 T ?=
+# What starts no servers runs in as many processes as there are cores; servers have the machine for themselves.
+SIDE_BY_SIDE := -n auto --dist worksteal
+# pytest's exit code where nothing is selected: `T` may name unit tests only, or integration tests only.
+NONE_SELECTED := 5
 
 ##@ To try it
 
@@ -40,11 +44,13 @@ lint: .make/venv  ## ruff, ruff format, mypy --strict, and that what is generate
 
 .PHONY: unit
 unit: .make/venv  ## The tests that start no servers
-	$(BIN)/pytest -m "not integration" $(T)
+	$(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T)
 
 .PHONY: test
 test: setup  ## All tests, with real Kafka and real Spark
-	$(BIN)/pytest $(T)
+	@unit=0; $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T) || unit=$$?; \
+	[ $$unit = 0 ] || [ $$unit = $(NONE_SELECTED) ] || exit $$unit; \
+	$(BIN)/pytest -m integration $(T) || { code=$$?; [ $$code = $(NONE_SELECTED) ] && [ $$unit = 0 ] || exit $$code; }
 
 .PHONY: soak
 soak: setup  ## Thousands of random histories of clusters and of programs, the integration tests, and every process killed under a job, for SOAK_MINUTES (10)

@@ -32,6 +32,8 @@ def return_type(function: Any) -> RecordType:
 
 def _method_type(function: Any, name: str, signature: Signature) -> RecordType:
     hint = _return_hint(getattr(function, name))
+    if signature.yields and hint is type(None):
+        hint = None  # it gives nothing by itself: its timers do
     if not _is_open(hint):
         return _element(hint) if signature.yields else RecordType.of(hint)
     if signature.base is None or signature.result is None:

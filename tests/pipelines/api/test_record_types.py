@@ -104,6 +104,11 @@ class WithTimers(KeyedProcessFunction[str, str, Point]):
         return None
 
 
+class OnlyTimers(KeyedProcessFunction[str, str, Point]):
+    def process_element(self, value: str, context: Context) -> None:
+        return None
+
+
 class Agreeing(CoMapFunction[str, int, Any]):
     def map1(self, value: str) -> int:
         return 1
@@ -168,6 +173,7 @@ TYPES: dict[str, tuple[Callable[[DataStream[str]], DataStream[Any]], object]] = 
     "filter keeps": (lambda s: s.map(length).filter(bool), int),
     "process by elements that may be none": (lambda s: s.process(Maybe()), Word),
     "keyed process by type argument": (lambda s: s.key_by(str.lower).process(WithTimers()), Point),
+    "keyed process whose timers alone give": (lambda s: s.key_by(str.lower).process(OnlyTimers()), Point),
     "rich map on a keyed stream": (lambda s: s.key_by(str.lower).map(Hinted()), Point),
     "running reduce keeps": (lambda s: s.flat_map(words).key_by("text").reduce(add), Word),
     "sum keeps": (lambda s: s.flat_map(words).key_by(lambda w: w.text).sum("count"), Word),
