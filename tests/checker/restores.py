@@ -35,7 +35,7 @@ class History:
     lost: int = NEVER
     """Where the progress of an attempt of this generation was lost first."""
     restoring: dict[str, int] = field(default_factory=dict)
-    """Attempt -> the checkpoint it was submitted with, until it runs."""
+    """Attempt -> the checkpoint of its own job that it was submitted with, until it runs."""
 
 
 class Restores:
@@ -90,7 +90,7 @@ class Restores:
         elif attempt.live and event.read(history.lost):
             yield f"{shown(attempt)} is of generation {generation}, whose progress was lost at {history.lost}"
         yield from self._right_one(event, history, restore)
-        if attempt.live and restore is not None:
+        if attempt.live and restore is not None and restore["generation"] >= 0:
             history.restoring[attempt.attempt_id] = restore["checkpoint_id"]
 
     def _all_over(self, event: Event, generation: int) -> Iterator[str]:
