@@ -14,15 +14,17 @@ from .checkpoints.pending import PendingCheckpoint
 
 
 class CreateChannels(Instruction, frozen=True):
-    """Create the topics of the job's channels, changelogs and output."""
+    """Create the topics of the job's channels, changelogs and output, as far as they are not there: in each generation
+    of the job, since a topic that is gone is why it goes back to a checkpoint."""
 
     job_id: str
     job_graph: JobGraph
+    generation: int
     cause: int
 
     @property
     def key(self) -> str:
-        return f"create channels/{self.job_id}/{self.cause}"
+        return f"create channels/{self.job_id}/{self.generation}/{self.cause}"
 
 
 class DeleteChannels(Instruction, frozen=True):
@@ -74,7 +76,7 @@ class DiscardCheckpoint(Instruction, frozen=True):
 
 class FindCheckpoint(Instruction, frozen=True):
     """Find the first of the candidates that is whole and fits the job: newest first. Answered by CheckpointRestored,
-    with the subtasks that had finished in it, or by RestoreFailed.
+    with the subtasks that had finished in it, or by RestoreFailed; not at all while storage can't be reached.
 
     A candidate of generation -1 was given by a person: its `uri` may be a directory or a `_metadata` file, its
     `checkpoint_id` 0 stands for whatever its metadata says; only such a one may have to be fitted to another graph.
@@ -85,6 +87,11 @@ class FindCheckpoint(Instruction, frozen=True):
     candidates: tuple[RestoredCheckpoint, ...]
     allow_non_restored_state: bool
     cause: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the job has not begun yet, and is to begin with what a person named."""
+        return all(each.checkpoint_id == 0 for each in self.candidates)
 
     @property
     def key(self) -> str:

@@ -79,7 +79,8 @@ class JobMaster:
             return ()
         of_checkpoints = tuple(coordinator.instructions(state))
         if state.channels is Progress.OWED:
-            return (CreateChannels(state.job_id, state.graph, state.started), *of_checkpoints)
+            create = CreateChannels(state.job_id, state.graph, state.generation, state.started)
+            return (create, *of_checkpoints)
         if state.deletion is Progress.OWED:
             return (DeleteChannels(state.job_id, state.graph, state.cause), *of_checkpoints)
         return of_checkpoints

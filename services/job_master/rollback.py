@@ -96,10 +96,16 @@ def is_wanted(state: JobMasterState) -> bool:
     )
 
 
+def wanted_since(state: JobMasterState) -> int:
+    """The offset of what demands the checkpoint that is looked for; answers to any other demand say nothing of it."""
+    restoring = state.checkpoints.restoring
+    return state.started if restoring is None else max(restoring.cause, state.started)
+
+
 def found(state: JobMasterState, record: Record, body: job_master.CheckpointRestored) -> JobMasterState:
     """A checkpoint is whole: tasks may begin with it."""
     restoring, cause = state.checkpoints.restoring, record.offset
-    if restoring is None or not is_wanted(state):
+    if restoring is None or not _is_answer(state, record):
         return state
     checkpoint = body.checkpoint
     checkpoints = state.checkpoints
@@ -127,12 +133,16 @@ def found(state: JobMasterState, record: Record, body: job_master.CheckpointRest
 
 
 def not_found(state: JobMasterState, record: Record, body: job_master.RestoreFailed) -> JobMasterState:
-    """There is nothing that tasks could begin with."""
+    """There is nothing that tasks could begin with: storage has said so of each candidate."""
     restoring = state.checkpoints.restoring
-    if restoring is None or not is_wanted(state):
+    if restoring is None or not _is_answer(state, record):
         return state
     why = f"{restoring.why}; {body.reason}" if restoring.why else body.reason
     return ending.failed(state, why, record.offset)
+
+
+def _is_answer(state: JobMasterState, record: Record) -> bool:
+    return is_wanted(state) and record.header.cause == wanted_since(state)
 
 
 def _finished(state: JobMasterState, body: job_master.CheckpointRestored) -> Map[VertexKey, None]:

@@ -74,7 +74,7 @@ def channels(
 def test_channels_that_can_not_be_created_fail_the_job(
     channels: JobMasterShell, said: queue.Queue[Owed]
 ) -> None:
-    channels.obey("job_master/j", [CreateChannels("j", GRAPH, 3)], None)
+    channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
     assert said.get(timeout=SOON_S).body == job_master.ChannelsFailed(job_id="j", reason="unheard of")
 
 

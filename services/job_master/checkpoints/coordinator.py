@@ -287,9 +287,8 @@ def instructions(state: JobMasterState) -> list[Instruction]:
     kept = retention.kept_directories(checkpoints)
     for number, each in sorted(checkpoints.discarding.items()):
         found.append(DiscardCheckpoint(job_id, number, each.directory, each.completed, kept, each.cause))
-    if rollback.is_wanted(state) and checkpoints.restoring is not None:
-        cause = max(checkpoints.restoring.cause, state.started)
-        allow = state.allow_non_restored_state
+    if rollback.is_wanted(state):
+        allow, cause = state.allow_non_restored_state, rollback.wanted_since(state)
         found.append(FindCheckpoint(job_id, graph, rollback.candidates(state), allow, cause))
     if checkpoints.removal is not None and not checkpoints.pending and not checkpoints.discarding:
         keep = retention.retained(checkpoints, state.options.checkpointing, state.status)

@@ -18,7 +18,7 @@ from tailrace.schemas.types import (
 )
 from tailrace.services.job_master.checkpoints.pending import PendingCheckpoint
 from tailrace.services.job_master.checkpoints.state import Checkpoints
-from tailrace.services.job_master.instructions import CreateChannels, WriteMetadata
+from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint, WriteMetadata
 from tailrace.services.job_master.state import Execution
 from tailrace.services.roles import Instruction, Owed
 
@@ -153,7 +153,7 @@ class Checkpointed(Job):
         body = job_master.CheckpointRestored(
             job_id="j", checkpoint=checkpoint, passed_over=passed_over or {}, finished=finished or {}
         )
-        self.tell(JOB, body)
+        self.answer_search(body)
         said = self.say()
         if self.state.generation and self.demands(CreateChannels):
             # What is gone is made anew; until then nothing is submitted.
@@ -161,6 +161,11 @@ class Checkpointed(Job):
             self.tell(JOB, job_master.ChannelsCreated(job_id="j"))
             said += self.say()
         return said
+
+    def answer_search(self, body: job_master.CheckpointRestored | job_master.RestoreFailed) -> int:
+        """What the shell says of the checkpoint that is looked for."""
+        causes = [each.cause for each in self.demands(FindCheckpoint)]
+        return self.tell(JOB, body, cause=causes[0] if causes else None)
 
     def demanded(self, kind: type[I]) -> I:
         """The one instruction of a kind."""

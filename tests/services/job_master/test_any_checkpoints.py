@@ -167,7 +167,8 @@ class Story(Checkpointed):
                 self.tell(JOB, job_master.CheckpointDiscarded(job_id="j", checkpoint_id=checkpoint_id))
             case FindCheckpoint(candidates=candidates):
                 assert not self.state.counts.unfinished, "nobody of the old generation runs"
-                self.tell(JOB, job_master.CheckpointRestored(job_id="j", checkpoint=found(candidates[0])))
+                body = job_master.CheckpointRestored(job_id="j", checkpoint=found(candidates[0]))
+                self.answer_search(body)
             case RemoveCheckpoints():
                 assert not self.checkpoints.pending
                 self.tell(JOB, job_master.CheckpointsRemoved(job_id="j"))
@@ -182,7 +183,7 @@ class Story(Checkpointed):
                 body = job_master.CheckpointRestored(
                     job_id="j", checkpoint=found(candidates[1]), passed_over=passed_over
                 )
-                self.tell(JOB, body)
+                self.answer_search(body)
         if how == "not written" and len(self.demands(WriteMetadata)) == 1:
             self.not_written()
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tailrace.schemas import client, job_master, task_executor
 from tailrace.schemas.types import ExecutionState, JobStatus, RestoredCheckpoint, SnapshotType
 from tailrace.services.job_master.checkpoints.state import restored
-from tailrace.services.job_master.instructions import FindCheckpoint, WriteMetadata
+from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint, WriteMetadata
 
 from .checkpointed import GRAPH, PERIODIC, Checkpointed, running
 from .driver import JOB, bodies
@@ -183,7 +183,7 @@ def test_none_that_can_be_read_fails_the_job_with_both_reasons() -> None:
     loses_progress(job)
     job.say()
     job.ends()
-    job.tell(JOB, job_master.RestoreFailed(job_id="j", reason="chk-1 is torn"))
+    job.answer_search(job_master.RestoreFailed(job_id="j", reason="chk-1 is torn"))
     assert job.state.status is JobStatus.FAILING
     assert "the changelog is gone; chk-1 is torn" in (job.state.reason or "")
 
@@ -352,8 +352,51 @@ def test_a_checkpoint_that_nobody_looks_for_changes_nothing() -> None:
     checkpoint = job.checkpoint()
     before = job.state
     job.restored(restored(checkpoint))
-    job.tell(JOB, job_master.RestoreFailed(job_id="j", reason="torn"))
+    job.answer_search(job_master.RestoreFailed(job_id="j", reason="torn"))
     assert job.state is before
+
+
+def test_what_is_said_of_another_search_changes_nothing() -> None:
+    job = running()
+    checkpoint = job.checkpoint()
+    loses_progress(job)
+    job.say()
+    job.ends()
+    asked = job.demanded(FindCheckpoint)
+    before = job.state
+    stale = job_master.RestoreFailed(job_id="j", reason="it could not be reached")
+    found = job_master.CheckpointRestored(job_id="j", checkpoint=restored(checkpoint))
+    for cause in (None, 0, asked.cause - 1):
+        job.tell(JOB, stale, cause=cause)
+        job.tell(JOB, found, cause=cause)
+    assert job.state is before
+    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.say()
+    job.tell("dispatcher", job_master.ResumeJob(job_id="j"))
+    job.say()
+    before = job.state
+    job.tell(JOB, stale, cause=asked.cause)
+    assert job.state is before, "it was suspended meanwhile, and looks anew"
+    assert job.demanded(FindCheckpoint).key != asked.key
+    job.restored(restored(checkpoint))
+    assert job.state.generation == 1
+
+
+def test_channels_are_demanded_anew_in_each_generation() -> None:
+    job = Checkpointed(GRAPH, PERIODIC)
+    first = job.demanded(CreateChannels)
+    job.assemble()
+    job.runs()
+    job.say()
+    checkpoint = job.checkpoint()
+    loses_progress(job)
+    job.say()
+    job.ends()
+    found = job_master.CheckpointRestored(job_id="j", checkpoint=restored(checkpoint))
+    job.answer_search(found)
+    again = job.demanded(CreateChannels)
+    assert (first.generation, again.generation) == (0, 1)
+    assert replace(again, cause=first.cause).key != first.key
 
 
 # A savepoint to begin with.
@@ -397,7 +440,7 @@ def test_its_first_checkpoint_does_without_the_files_of_the_savepoint() -> None:
 def test_a_savepoint_that_does_not_fit_fails_the_job() -> None:
     job = Checkpointed(GRAPH, PERIODIC, savepoint_path=SAVEPOINT.uri)
     job.say()
-    job.tell(JOB, job_master.RestoreFailed(job_id="j", reason="it has state of operator x"))
+    job.answer_search(job_master.RestoreFailed(job_id="j", reason="it has state of operator x"))
     assert (job.state.status, job.state.reason) == (JobStatus.FAILING, "it has state of operator x")
 
 
