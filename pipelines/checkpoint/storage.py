@@ -78,6 +78,11 @@ class Storage:
         """Whether what is written to a new file below the base is seen before the file is closed."""
         return _files_of(self.uri).can_append
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the base is of this machine's file system, or mounted in it."""
+        return _is_local(self.uri)
+
     def absolute(self, path: str) -> str:
         """The path or URI of a file, from one relative to the base or already absolute."""
         if path.startswith("/") or _scheme(path) is not None:
@@ -181,8 +186,12 @@ _LOCAL: Final = LocalFiles()
 _REMOTE: Final = RemoteFiles()
 
 
+def _is_local(uri: str) -> bool:
+    return uri.startswith("/")
+
+
 def _files_of(uri: str) -> LocalFiles | RemoteFiles:
-    return _LOCAL if uri.startswith("/") else _REMOTE
+    return _LOCAL if _is_local(uri) else _REMOTE
 
 
 def _told(what: str, uri: str, act: Callable[[], _T]) -> _T:

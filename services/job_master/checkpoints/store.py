@@ -37,8 +37,9 @@ _REMEMBERED: Final = 128
 """Checkpoints whose metadata need not be read to discard them or others."""
 _FAULTS_TOLD: Final = 3
 _READ_WHOLE: Final = 256 << 20
-"""Bytes of a checkpoint up to which it is read before tasks begin with it. Of a larger one lengths have to do: its
-tasks read it at the same time, and find what else is wrong."""
+"""Bytes of a checkpoint up to which it is read from remote storage before tasks begin with it. Of a larger one lengths
+have to do: its tasks read it at the same time, and find what else is wrong. Local files are always read: a machine that
+went down leaves them in their full lengths, with other bytes."""
 
 GIVEN: Final = -1
 """The generation of a candidate that a person named."""
@@ -115,7 +116,7 @@ class CompletedCheckpointStore:
         for candidate in candidates:
             try:
                 metadata = read_metadata(candidate.uri)
-                faults = verify(metadata, checksums=_size(metadata) <= _READ_WHOLE)
+                faults = verify(metadata, checksums=_is_read_whole(metadata))
             except StorageError:
                 raise
             except CheckpointError as error:
@@ -193,8 +194,9 @@ def _absolute_files(metadata: CheckpointMetadata) -> set[str]:
     return {storage.absolute(file.path) for file in files_of(metadata)}
 
 
-def _size(metadata: CheckpointMetadata) -> int:
-    return sum(file.length for file in files_of(metadata))
+def _is_read_whole(metadata: CheckpointMetadata) -> bool:
+    is_local = Storage.open(metadata.checkpoint.uri).is_local
+    return is_local or sum(file.length for file in files_of(metadata)) <= _READ_WHOLE
 
 
 def _restored(candidate: RestoredCheckpoint, metadata: CheckpointMetadata) -> RestoredCheckpoint:

@@ -28,6 +28,7 @@ from tailrace.schemas.types import (
     SubtaskState,
 )
 from tailrace.services.job_master.checkpoints import shell as module
+from tailrace.services.job_master.checkpoints import store as stores
 from tailrace.services.job_master.checkpoints.pending import Acknowledgement, PendingCheckpoint
 from tailrace.services.job_master.checkpoints.shell import CheckpointShell, Demand
 from tailrace.services.job_master.checkpoints.store import CompletedCheckpointStore, Unusable
@@ -155,6 +156,20 @@ def test_what_is_missing_or_torn_is_passed_over_and_said(store: CompletedCheckpo
         store.recover(GRAPH, to_go_back_to(*completed))
     with pytest.raises(Unusable, match="there is no completed checkpoint to go back to"):
         store.recover(GRAPH, ())
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_a_large_checkpoint_with_other_bytes_is_passed_over_where_its_storage_is_near(
+    store: CompletedCheckpointStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local: bool
+) -> None:
+    job = str(tmp_path / "job") if local else f"memory://checkpoints/{tmp_path.name}/job"
+    completed = [add(store, job, number) for number in (1, 2)]
+    storage = Storage.open(job)
+    own = storage.read("chk-2/own")
+    storage.write_atomically("chk-2/own", own[:-1] + b"?")
+    monkeypatch.setattr(stores, "_READ_WHOLE", 0)
+    found = store.recover(GRAPH, to_go_back_to(*completed))
+    assert found.checkpoint.checkpoint_id == (1 if local else 2)
 
 
 def test_storage_that_can_not_be_reached_passes_over_nothing(
