@@ -59,6 +59,7 @@ class JobMasterShell:
         self._deleters = ThreadPoolExecutor(4, thread_name_prefix="delete channels")
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self._checkpoints.still_demanded(role_address, instructions)
         for instruction in self._begun.new(role_address, instructions):
             match instruction:
                 case CreateChannels():

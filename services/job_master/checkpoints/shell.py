@@ -1,14 +1,18 @@
 """What JobMasters demand of storage, done: metadata written and found, checkpoints deleted.
 
-What can't be written is said, and aborts the checkpoint; where storage can't be reached, a restore waits for a while. A
+What can't be written is said, and aborts the checkpoint. A job that is to go back to a checkpoint waits for storage
+that can't be reached, for as long as it takes: if it failed instead, its checkpoints, which may be whole, would be
+deleted with it. One that has not begun yet, and was given a savepoint, has nothing to lose, and is soon told. A
 deletion is tried several times and then left: it is said either way, so that no job hangs on a file that can't be
 deleted. What a closed shell has left, the next leader's takes up.
 """
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -18,24 +22,29 @@ from ....pipelines.checkpoint.errors import CheckpointError, StorageError
 from ....schemas import job_master
 from ....schemas.body import Body
 from ....schemas.types import CheckpointFailureReason
-from ...roles import Owed, Say
+from ...roles import Instruction, Owed, Say
 from ..instructions import DiscardCheckpoint, FindCheckpoint, RemoveCheckpoints, WriteMetadata
-from .store import CompletedCheckpointStore, Unusable
+from .store import CompletedCheckpointStore, Recovered, Unusable
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 60.0
+_SILENCE_S: Final = 60.0
+"""Between two words in the log about the same storage that can't be reached."""
 _TRIES_TO_WRITE: Final = 4
-_TRIES_TO_FIND: Final = 8
+_TRIES_TO_BEGIN: Final = 8
 _TRIES_TO_DELETE: Final = 8
 """Each pause is twice as long as the one before it: 8 tries take 25 s."""
+_SEARCHES: Final = 64
+"""At once; most of the time of one that takes long is spent waiting."""
 
 Demand = WriteMetadata | DiscardCheckpoint | FindCheckpoint | RemoveCheckpoints
 
 
 class _Closed(Exception):
-    """The shell was closed meanwhile: nothing is said."""
+    """The shell was closed, or nobody demands it any more: nothing is said."""
 
 
 class CheckpointShell:
@@ -48,6 +57,9 @@ class CheckpointShell:
         # A restore and the end of a checkpoint must not wait for deletions.
         self._writers = ThreadPoolExecutor(4, thread_name_prefix="checkpoints")
         self._deleters = ThreadPoolExecutor(2, thread_name_prefix="discard checkpoints")
+        self._finders = ThreadPoolExecutor(_SEARCHES, thread_name_prefix="find checkpoint")
+        self._searches: dict[str, tuple[str, threading.Event]] = {}
+        """By the address of who looks for a checkpoint: the demand's key, and what ends it. For the host's thread."""
 
     def obey(self, role_address: str, demand: Demand) -> None:
         """Begins with it; what came of it is said as an event."""
@@ -55,15 +67,31 @@ class CheckpointShell:
             case WriteMetadata():
                 self._writers.submit(self._answer, role_address, demand.cause, lambda: self._write(demand))
             case FindCheckpoint():
-                self._writers.submit(self._answer, role_address, demand.cause, lambda: self._find(demand))
+                over = threading.Event()
+                self._searches[role_address] = demand.key, over
+                if self._closed.is_set():
+                    return
+                self._finders.submit(
+                    self._answer, role_address, demand.cause, lambda: self._find(demand, over)
+                )
             case DiscardCheckpoint():
                 self._deleters.submit(self._answer, role_address, demand.cause, lambda: self._discard(demand))
             case RemoveCheckpoints():
                 self._deleters.submit(self._answer, role_address, demand.cause, lambda: self._remove(demand))
 
+    def still_demanded(self, role_address: str, instructions: Sequence[Instruction]) -> None:
+        """All that the address demands now: a search that is not among it ends, and says nothing."""
+        search = self._searches.get(role_address)
+        if search is not None and all(each.key != search[0] for each in instructions):
+            del self._searches[role_address]
+            search[1].set()
+
     def close(self) -> None:
         """Waits for what is being done; what would have to be tried again is left."""
         self._closed.set()
+        for _, over in tuple(self._searches.values()):
+            over.set()
+        self._finders.shutdown(cancel_futures=True)
         self._writers.shutdown(cancel_futures=True)
         self._deleters.shutdown(cancel_futures=True)
 
@@ -93,16 +121,19 @@ class CheckpointShell:
             )
         return job_master.CheckpointCompleted(job_id=job_id, checkpoint=checkpoint)
 
-    def _find(self, demand: FindCheckpoint) -> Body:
-        try:
-            found = self._retried(
-                _TRIES_TO_FIND,
-                lambda: self._store.recover(
-                    demand.job_graph,
-                    demand.candidates,
-                    allow_non_restored_state=demand.allow_non_restored_state,
-                ),
+    def _find(self, demand: FindCheckpoint, over: threading.Event) -> Body:
+        def recover() -> Recovered:
+            return self._store.recover(
+                demand.job_graph,
+                demand.candidates,
+                allow_non_restored_state=demand.allow_non_restored_state,
             )
+
+        try:
+            if demand.is_first:
+                found = self._retried(_TRIES_TO_BEGIN, recover)
+            else:
+                found = _insisted(demand.job_id, over, recover)
         except _Closed:
             raise
         except Exception as error:
@@ -148,6 +179,26 @@ class CheckpointShell:
                 raise _Closed
             pause *= 2
         return act()
+
+
+def _insisted(job_id: str, over: threading.Event, act: Callable[[], _T]) -> _T:
+    """What `act` gives when storage can be reached again. Raises _Closed when it is over, and what `act` does."""
+    pause, silent_until = _FIRST_PAUSE_S, -math.inf
+    while not over.is_set():
+        try:
+            return act()
+        except StorageError as error:
+            now = time.monotonic()
+            if now >= silent_until:
+                silent_until = now + _SILENCE_S
+                _log.warning(
+                    "job waits for the storage of its checkpoints; tries again",
+                    job=job_id,
+                    error=_said(error),
+                )
+        over.wait(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+    raise _Closed
 
 
 def _said(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -325,11 +326,11 @@ def test_whatever_goes_wrong_is_said(
     assert isinstance(body, job_master.CheckpointsRemoved)
 
 
-def test_storage_that_comes_back_is_used(
+def test_a_job_goes_back_when_its_storage_can_be_reached_again_however_long_that_takes(
     shell: CheckpointShell, said: queue.Queue[Owed], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     completed = answer(shell, said, WriteMetadata("job", GRAPH, acknowledged(job, 1), 7)).checkpoint
-    failures = [StorageError("it can't be reached")] * 3
+    failures = [StorageError("it can't be reached")] * 20
     recover = CompletedCheckpointStore.recover
 
     def at_first_not(store: CompletedCheckpointStore, *args: Any, **settings: Any) -> Any:
@@ -337,17 +338,62 @@ def test_storage_that_comes_back_is_used(
             raise failures.pop()
         return recover(store, *args, **settings)
 
+    monkeypatch.setattr(module, "_LONGEST_PAUSE_S", 0.01)
     monkeypatch.setattr(CompletedCheckpointStore, "recover", at_first_not)
     body = answer(shell, said, FindCheckpoint("job", GRAPH, to_go_back_to(completed), False, 7))
     assert isinstance(body, job_master.CheckpointRestored)
+    assert not failures
+
+
+def unreachable(*_: object, **__: object) -> Any:
+    raise StorageError("it can't be reached")
+
+
+@pytest.mark.parametrize("how", ["not demanded any more", "another is", "closed"])
+def test_a_search_ends_with_its_demand_and_nothing_is_said(
+    shell: CheckpointShell, said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    asked = threading.Event()
+
+    def recover(*_: object, **__: object) -> Any:
+        asked.set()
+        unreachable()
+
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", 3600.0)
+    monkeypatch.setattr(module, "_LONGEST_PAUSE_S", 3600.0)
+    monkeypatch.setattr(CompletedCheckpointStore, "recover", recover)
+    candidate = RestoredCheckpoint(checkpoint_id=1, uri="file:///c/j/chk-1", generation=0)
+    first, second = (FindCheckpoint("job", GRAPH, (candidate,), False, cause) for cause in (7, 8))
+    shell.still_demanded("job_master/job", [first])
+    shell.obey("job_master/job", first)
+    assert asked.wait(SOON_S)
+    shell.still_demanded("job_master/job", [first])
+    shell.still_demanded("job_master/other", [])
+    (_, over) = shell._searches["job_master/job"]
+    assert not over.is_set()
+    match how:
+        case "not demanded any more":
+            shell.still_demanded("job_master/job", [])
+        case "another is":
+            shell.still_demanded("job_master/job", [second])
+            shell.obey("job_master/job", second)
+    shell.close()
+    assert over.is_set()
+    assert said.empty()
+
+
+def test_a_job_that_has_not_begun_is_told_that_its_savepoint_can_not_be_reached(
+    shell: CheckpointShell, said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CompletedCheckpointStore, "recover", unreachable)
+    given = RestoredCheckpoint(checkpoint_id=0, uri="s3://nowhere/savepoint", generation=-1)
+    body = answer(shell, said, FindCheckpoint("job", GRAPH, (given,), False, 7))
+    assert body == job_master.RestoreFailed(job_id="job", reason="it can't be reached")
 
 
 def test_a_shell_that_is_closed_leaves_the_rest_to_its_successor(
     shell: CheckpointShell, said: queue.Queue[Owed], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unreachable(*_: object, **__: object) -> None:
-        raise StorageError("it can't be reached")
-
     monkeypatch.setattr(module, "_FIRST_PAUSE_S", SOON_S)
     monkeypatch.setattr(CompletedCheckpointStore, "discard", unreachable)
     shell.obey("job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (), 7))
