@@ -2,16 +2,17 @@
 
 Files that several checkpoints may refer to lie in the job's shared directory. One of them is deleted only if it is
 known of every checkpoint that stays that it does not refer to it: where the metadata of one can't be read, all shared
-files stay. Deleting twice does no more than deleting once, so that whoever was interrupted begins again.
+files stay. A savepoint may lie where people have put other things, and takes only its own files with it. Deleting twice
+does no more than deleting once, so that whoever was interrupted begins again.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from .errors import NoCheckpoint, TornFile
-from .layout import SHARED, base_of, checkpoint_id_of, metadata_path
+from .layout import METADATA, SHARED, base_of, checkpoint_id_of, metadata_path
 from .metadata import CheckpointMetadata, files_of, read_metadata
 from .storage import Storage, canonical
 
@@ -87,6 +88,30 @@ def remove_all(job_directory: str, retained: Iterable[str] = (), *, read: Read =
             storage.delete(path)
 
 
+def dispose(savepoint: CheckpointMetadata) -> list[str]:
+    """Deletes the files that a savepoint names and that lie in its directory, then its `_metadata`, and then the
+    directory, if nothing else is in it. Raises StorageError.
+
+    What else there is: names of files, and of directories with a slash behind.
+    """
+    storage = Storage.open(savepoint.checkpoint.uri)
+    own = sorted(path for path in _paths(savepoint, storage) if storage.absolute(path) != path)
+    for path in own:
+        storage.delete(path)
+    # As long as its metadata is there, what is left can be found.
+    storage.delete(METADATA)
+    for directory in sorted({parent for path in own for parent in _parents(path)}, key=len, reverse=True):
+        storage.delete_if_empty(directory)
+    storage.delete_if_empty("")
+    return [*sorted(storage.sizes()), *(f"{name}/" for name in storage.directories())]
+
+
+def _parents(path: str) -> Iterator[str]:
+    """The directories that a relative path goes through, but for its base."""
+    while path := posixpath.dirname(path):
+        yield path
+
+
 def _kept(retained: Iterable[str], storage: Storage, read: Read) -> set[str] | None:
     """The files that these checkpoints refer to, relative to the job's directory; None where that is not known."""
     found: set[str] = set()
@@ -109,4 +134,4 @@ def _shared_by(uri: str, storage: Storage, read: Read) -> set[str]:
 def _paths(metadata: CheckpointMetadata, storage: Storage) -> set[str]:
     """Of its files, relative to the job's directory."""
     own = Storage.open(base_of(metadata.checkpoint.uri))
-    return {storage.relative(own.absolute(file.path)) for file in files_of(metadata)}
+    return {storage.relative(canonical(own.absolute(file.path))) for file in files_of(metadata)}

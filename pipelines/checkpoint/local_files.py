@@ -6,6 +6,7 @@ machine's crash tears is found by length and checksum.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import shutil
@@ -102,6 +103,13 @@ class LocalFiles:
                 # Somebody else deletes too: what is left is still to go.
                 if not os.path.lexists(directory):
                     raise
+
+    def delete_if_empty(self, directory: str) -> None:
+        try:
+            os.rmdir(directory)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
 
 
 def write_all(file: int, data: bytes) -> None:

@@ -105,6 +105,11 @@ class RemoteFiles:
         system.invalidate_cache()
         system.rm(path, recursive=True)
 
+    def delete_if_empty(self, url: str) -> None:
+        # Object stores have no directories, and some take `rmdir` for something else.
+        if not self._entries(url):
+            self.delete_tree(url)
+
     def _write(self, system: Any, path: str, data: bytes) -> None:
         try:
             system.pipe_file(path, data)

@@ -159,6 +159,14 @@ class Storage:
         except MissingFile:
             return
 
+    def delete_if_empty(self, directory: str) -> None:
+        """Deletes a directory, if it is there and nothing is in it. Raises StorageError."""
+        uri = self.absolute(directory)
+        try:
+            _told("deleted", uri, lambda: _files_of(uri).delete_if_empty(uri))
+        except MissingFile:
+            return
+
 
 @functools.lru_cache(maxsize=1 << 12)
 def canonical(uri: str) -> str:

@@ -104,3 +104,5 @@ class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):
     """Its directory."""
     failure: str | None = None
     """Why it is still there; null: it is gone."""
+    left: tuple[str, ...] = ()
+    """What else lies in its directory, which therefore stays: names, the first few."""

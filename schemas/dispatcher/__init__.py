@@ -86,6 +86,8 @@ class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):
     """Why it is still there; null: it is gone."""
     request: int
     """The offset of the request."""
+    left: tuple[str, ...] = ()
+    """What else lies in its directory, which therefore stays: names, the first few."""
 
 
 class ShutDownCluster(Body, frozen=True, gc=False, kw_only=True):

@@ -26,18 +26,19 @@ def dispose(
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Delete a savepoint, by the cluster. What is no savepoint of tailrace stays."""
+    """Delete a savepoint, by the cluster. What is no savepoint of tailrace, or no file of it, stays."""
     uri = location(path)
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     from ..client.checkpoints import dispose as ask
 
-    ask(configuration, uri)
+    left = ask(configuration, uri)
     if output is Format.JSON:
         import msgspec
 
-        result(msgspec.json.encode({"uri": uri, "disposed": True}).decode())
+        result(msgspec.json.encode({"uri": uri, "disposed": True, "left": left}).decode())
     else:
-        tell(f"savepoint {uri} is deleted")
+        more = f"; its directory stays, with what is not of the savepoint: {', '.join(left)}" if left else ""
+        tell(f"savepoint {uri} is deleted{more}")
     return ExitCode.OK
 
 

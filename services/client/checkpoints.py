@@ -7,7 +7,7 @@ takes an address of its own for each (a `Client`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -142,8 +142,11 @@ def ask(configuration: Configuration, job_id: str, what: Callable[[Client], None
         return Request(job_id, asker.address).wait(conversation)
 
 
-def dispose(configuration: Configuration, path: str, *, timeout: float = 60.0) -> None:
-    """Has a savepoint deleted and waits for it. Raises SavepointKeptError, NoAnswer, LogUnavailable."""
+def dispose(configuration: Configuration, path: str, *, timeout: float = 60.0) -> Sequence[str]:
+    """Has a savepoint deleted and waits for it. Raises SavepointKeptError, NoAnswer, LogUnavailable.
+
+    The names of what else lies in its directory, which therefore stays: the first few.
+    """
 
     def answer(record: Record) -> client.SavepointDisposed | None:
         body = record.body
@@ -160,3 +163,4 @@ def dispose(configuration: Configuration, path: str, *, timeout: float = 60.0) -
         )
     if said.failure is not None:
         raise SavepointKeptError(said.failure)
+    return said.left

@@ -28,7 +28,7 @@ _SNAPSHOT_REQUEST = dispatcher.TriggerCheckpoint | dispatcher.TriggerSavepoint |
 
 
 class DisposeSavepoint(Instruction, frozen=True):
-    """Delete the directory of a savepoint; `request` is the offset of who asked."""
+    """Delete a savepoint; `request` is the offset of who asked."""
 
     path: str
     request: int
@@ -157,7 +157,7 @@ def _disposed(state: DispatcherState, record: Record, body: dispatcher.Savepoint
         raise IllegalEvent(
             record, "any", f"nobody waits for an answer to the request at offset {body.request}"
         )
-    done = replace(disposal, failure=body.failure, done=True)
+    done = replace(disposal, failure=body.failure, left=body.left, done=True)
     return replace(state, disposals=state.disposals.set(body.request, done))
 
 
@@ -183,7 +183,9 @@ def messages(state: DispatcherState) -> list[tuple[tuple[int, str], Owed]]:
         owed.append(((offset, ""), Owed(address(JOB_MASTER, each.job_id), trigger, offset)))
     for offset, disposal in state.disposals.items():
         if disposal.done:
-            answer = client.SavepointDisposed(path=disposal.path, failure=disposal.failure)
+            answer = client.SavepointDisposed(
+                path=disposal.path, failure=disposal.failure, left=disposal.left
+            )
             owed.append(((offset, ""), Owed(disposal.requester, answer, offset)))
     return owed
 

@@ -1,34 +1,40 @@
-"""Deletes savepoints: a directory goes only if it is one, as its `_metadata` says.
+"""Deletes savepoints: a directory is touched only if it is one, as its `_metadata` says, and only its own files go.
 
 `_metadata` goes last: whoever dies on the way leaves a directory that still is a savepoint, and can be deleted again.
 """
 
 from __future__ import annotations
 
+import msgspec
+
+from ...pipelines.checkpoint import disposal
 from ...pipelines.checkpoint.errors import CheckpointError
-from ...pipelines.checkpoint.layout import METADATA
 from ...pipelines.checkpoint.metadata import read_metadata
-from ...pipelines.checkpoint.storage import Storage
 from ...schemas.types import SnapshotType
+from ..text import printable
+
+_NAMED = 10
 
 
-def dispose(path: str) -> str | None:
-    """Deletes the savepoint of a directory. Why not, in a line; None: it is gone."""
+class Disposed(msgspec.Struct, frozen=True):
+    """What came of it: why the savepoint is still there, in a line, or None."""
+
+    failure: str | None = None
+    left: tuple[str, ...] = ()
+    """The first few of what else lies in its directory, which therefore stays."""
+
+
+def dispose(path: str) -> Disposed:
+    """Deletes the savepoint of a directory."""
     try:
         metadata = read_metadata(path)
         directory = metadata.checkpoint.uri
         if metadata.checkpoint.snapshot_type is not SnapshotType.SAVEPOINT:
-            return (
+            return Disposed(
                 f"{directory} is a checkpoint of job {metadata.job_id}, no savepoint: others may share its files; "
                 "what is kept of a job that has ended goes with the job's directory"
             )
-        storage = Storage.open(directory)
-        for name in storage.directories():
-            storage.delete_tree(name)
-        for name in storage.sizes():
-            if name != METADATA:
-                storage.delete(name)
-        storage.delete_tree("")
+        left = disposal.dispose(metadata)[:_NAMED]
+        return Disposed(left=tuple(printable(name) for name in left))
     except CheckpointError as error:
-        return str(error)
-    return None
+        return Disposed(str(error))

@@ -18,7 +18,7 @@ from ..log.topics import LARGEST_SUBMISSION
 from ..roles import DISPATCHER, Instruction, Owed, Say
 from .checkpoints import DisposeSavepoint
 from .role import BuildJobGraph
-from .savepoints import dispose
+from .savepoints import Disposed, dispose
 from .state import DispatcherState
 from .submissions import SubmissionsReader
 
@@ -97,11 +97,11 @@ class DispatcherShell:
 
     def _dispose(self, instruction: DisposeSavepoint) -> None:
         try:
-            failure = dispose(instruction.path)
+            done = dispose(instruction.path)
         except Exception as error:
             # As above.
-            failure = f"{instruction.path} could not be deleted: {type(error).__name__}: {error}"
+            done = Disposed(f"{instruction.path} could not be deleted: {type(error).__name__}: {error}")
         body = dispatcher.SavepointDisposed(
-            path=instruction.path, failure=failure, request=instruction.request
+            path=instruction.path, failure=done.failure, request=instruction.request, left=done.left
         )
         self._say(DISPATCHER, Owed(DISPATCHER, body, instruction.request))

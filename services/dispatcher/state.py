@@ -131,6 +131,7 @@ class Disposal(msgspec.Struct, frozen=True):
     requester: str
     path: str
     failure: str | None = None
+    left: tuple[str, ...] = ()
     done: bool = False
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from checkpoint_files import plain, write_checkpoint
+from checkpoint_files import metadata_of, pipeline, plain, write_checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.checkpoint import disposal
 from tailrace.pipelines.checkpoint.layout import METADATA
-from tailrace.pipelines.checkpoint.metadata import verify
+from tailrace.pipelines.checkpoint.metadata import verify, write_metadata
 from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.schemas.types import OperatorState, StateFile, SubtaskState
 
 NAMES = st.sets(st.sampled_from("abcdef"), max_size=4)
 
@@ -89,3 +90,25 @@ def test_a_savepoint_goes_with_its_directory_and_no_other(storage: Storage) -> N
     storage.write_atomically("savepoint-2/state", b"")
     disposal.discard(f"{storage.uri}/savepoint-1")
     assert storage.directories() == ["savepoint-2"]
+
+
+def test_of_a_savepoint_only_what_it_names_below_its_directory_goes(storage: Storage) -> None:
+    own = Storage.open(f"{storage.uri}/savepoint-1")
+    for name in ("a", "deep/er/b", "deep/c", "deep/er/of-somebody"):
+        plain(own, name, "reduce", b"x")
+    for name in ("outside", "elsewhere", "too"):
+        plain(storage, name, "reduce", b"x")
+    names = ["a", "deep/er/b", "deep/c", "../outside", f"{storage.uri}/elsewhere", "deep/../../too"]
+    files = tuple(StateFile(path=name, length=0, crc=0) for name in names)
+    state = SubtaskState(operators={"reduce": OperatorState(files=files)})
+    savepoint = metadata_of(pipeline(), {("reduce", 0): state}, own.uri)
+    write_metadata(savepoint)
+    assert disposal.dispose(savepoint) == ["deep/"]
+    assert (own.directories("deep"), own.sizes("deep")) == (["er"], {})
+    assert own.sizes("deep/er").keys() == {"of-somebody"}
+    for name in ("outside", "elsewhere", "too"):
+        assert storage.exists(name), name
+    own.delete("deep/er/of-somebody")
+    write_metadata(savepoint)
+    assert disposal.dispose(savepoint) == []
+    assert not own.exists("")

@@ -167,7 +167,9 @@ def test_a_job_starts_with_its_savepoint_given_or_configured() -> None:
 
 
 def disposed(talk: Talk, request: int, failure: str | None = None) -> None:
-    talk.hear(dispatcher.SavepointDisposed(path="file:///s", request=request, failure=failure), OWN)
+    talk.hear(
+        dispatcher.SavepointDisposed(path="file:///s", request=request, failure=failure, left=("x",)), OWN
+    )
 
 
 @pytest.mark.parametrize("failure", [None, "it is no savepoint"])
@@ -183,7 +185,7 @@ def test_a_savepoint_is_deleted_by_the_shell_of_whoever_leads_and_the_client_is_
     assert talk.role.instructions(talk.state) == [instruction]
     disposed(talk, asked, failure)
     assert talk.role.instructions(talk.state) == []
-    answer = client.SavepointDisposed(path="file:///s", failure=failure)
+    answer = client.SavepointDisposed(path="file:///s", failure=failure, left=("x",))
     assert talk.owed() == [Owed(CLIENT, answer, asked)]
     with pytest.raises(IllegalEvent):
         disposed(talk, asked)

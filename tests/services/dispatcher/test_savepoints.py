@@ -11,7 +11,7 @@ import pytest
 from tailrace.schemas import dispatcher
 from tailrace.schemas.types import SnapshotType
 from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
-from tailrace.services.dispatcher.savepoints import dispose
+from tailrace.services.dispatcher.savepoints import Disposed, dispose
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.roles import Owed
@@ -21,14 +21,31 @@ from .test_shell import Submissions
 
 
 @pytest.mark.parametrize("as_uri", [True, False])
-def test_a_savepoint_goes_with_all_that_is_in_it(tmp_path: Path, as_uri: bool) -> None:
+def test_a_savepoint_goes_with_its_directory(tmp_path: Path, as_uri: bool) -> None:
     directory = tmp_path / "savepoint-clicks-1"
     save(str(directory))
-    (directory / "more").mkdir()
-    (directory / "more" / "file").touch()
-    assert dispose(f"file://{directory}" if as_uri else str(directory)) is None
+    assert dispose(f"file://{directory}" if as_uri else str(directory)) == Disposed()
     assert not directory.exists()
     assert tmp_path.exists()
+
+
+def test_what_else_lies_in_its_directory_stays_and_is_named(tmp_path: Path) -> None:
+    directory = tmp_path / "home"
+    save(str(directory))
+    (directory / "thesis.txt").write_text("years")
+    (directory / "photos").mkdir()
+    for number in range(20):
+        (directory / "photos" / f"{number}.jpg").touch()
+    assert dispose(str(directory)) == Disposed(left=("thesis.txt", "photos/"))
+    assert sorted(each.name for each in directory.iterdir()) == ["photos", "thesis.txt"]
+    assert len(list((directory / "photos").iterdir())) == 20
+    failure = dispose(str(directory)).failure
+    assert failure is not None
+    assert "it has no _metadata" in failure
+    for number in range(20):
+        (directory / f"{number}").touch()
+    save(str(directory))
+    assert len(dispose(str(directory)).left) == 10
 
 
 def test_what_is_no_savepoint_stays(tmp_path: Path) -> None:
@@ -49,7 +66,7 @@ def test_what_is_no_savepoint_stays(tmp_path: Path) -> None:
         "torn": "is torn",
         "job/chk-3": "is a checkpoint of job clicks-1a2b3c, no savepoint",
     }.items():
-        failure = dispose(str(tmp_path / name))
+        failure = dispose(str(tmp_path / name)).failure
         assert failure is not None
         assert why in failure
         assert str(tmp_path / name) in failure
@@ -61,12 +78,13 @@ def test_one_that_died_on_the_way_left_a_savepoint_which_can_be_deleted_again(tm
     directory = tmp_path / "s"
     save(str(directory))
     (directory / "count-0").unlink()
-    assert dispose(str(directory)) is None
+    assert dispose(str(directory)) == Disposed()
     assert not directory.exists()
 
 
 def test_the_shell_says_what_came_of_each_request_once(tmp_path: Path) -> None:
     save(str(tmp_path / "s"))
+    (tmp_path / "s" / "note").touch()
     heard: queue.Queue[tuple[str, Owed]] = queue.Queue()
     submissions: Any = Submissions()
     shell = DispatcherShell(lambda who, owed: heard.put((who, owed)), submissions)
@@ -80,7 +98,7 @@ def test_the_shell_says_what_came_of_each_request_once(tmp_path: Path) -> None:
     assert heard.empty()
     assert [who for who, _ in said] == ["dispatcher"] * 2
     bodies = [owed.body for _, owed in said]
-    assert bodies[0] == dispatcher.SavepointDisposed(path=f"file://{tmp_path}/s", request=7)
+    assert bodies[0] == dispatcher.SavepointDisposed(path=f"file://{tmp_path}/s", request=7, left=("note",))
     assert isinstance(bodies[1], dispatcher.SavepointDisposed)
     assert bodies[1].failure == f"{tmp_path}/x is no checkpoint or savepoint: it is not there"
     assert [(owed.recipient, owed.cause) for _, owed in said] == [("dispatcher", 7), ("dispatcher", 8)]
