@@ -44,25 +44,35 @@ class Child:
         self._silence = silence_s
         self.result: Final[Future[bytes]] = Future()
         """What the work gave; or TaskError: it failed, died, or hung and was killed."""
-        reader, writer = os.pipe()
+        self._pid = -1
+        ends: tuple[int, ...] = ()
         try:
+            ends = reader, writer = os.pipe()
             self._pid = _fork()
-        except OSError as error:
-            os.close(reader)
+            if self._pid == 0:
+                _be_child(work, writer, silence_s)
+            ends = (reader,)
             os.close(writer)
-            self._pid = -1
-            self.result.set_exception(TaskError(f"state could not be written: no process: {error.strerror}"))
-            return
-        if self._pid == 0:
-            _be_child(work, writer, silence_s)
-        os.close(writer)
-        threading.Thread(target=self._wait, args=(reader,), name="forked-child", daemon=True).start()
+            threading.Thread(target=self._wait, args=(reader,), name="forked-child", daemon=True).start()
+        except (OSError, RuntimeError) as error:
+            # No descriptor, no process, no memory, or no thread.
+            for each in ends:
+                os.close(each)
+            self._give_up(error)
 
     def kill(self) -> None:
         """Ends it, if it is still at work."""
         if not self.result.done():
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
+
+    def _give_up(self, error: Exception) -> None:
+        if self._pid > 0:
+            os.kill(self._pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(self._pid, 0)
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        self.result.set_exception(TaskError(f"state could not be written: no process: {said}"))
 
     def _wait(self, reader: int) -> None:
         said = bytearray()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -159,6 +161,42 @@ def test_a_child_that_is_killed_ends() -> None:
     child.kill()
     with pytest.raises(TaskError, match="the writer ended with -9"):
         child.result.result(timeout=60)
+
+
+def test_a_fork_that_the_machine_refuses_is_said_so_and_leaves_nothing_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fork() -> int:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    pipe, pipes = os.pipe, list[tuple[int, int]]()
+
+    def noted() -> tuple[int, int]:
+        pipes.append(pipe())
+        return pipes[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", fork)
+        patch.setattr(os, "pipe", noted)
+        refused = Child(lambda progress: b"")
+    refused.kill()
+    with pytest.raises(TaskError, match="no process: Resource temporarily unavailable"):
+        refused.result.result(timeout=60)
+    for end in pipes[0]:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(end)
+
+
+def test_without_descriptors_there_is_no_child_and_the_task_goes_on() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        refused = Child(lambda progress: b"")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with pytest.raises(TaskError, match="no process: Too many open files"):
+        refused.result.result(timeout=60)
+    assert Child(lambda progress: b"done").result.result(timeout=60) == b"done"
 
 
 def test_a_child_holds_no_connection_of_its_parent_open(tmp_path: Path) -> None:
