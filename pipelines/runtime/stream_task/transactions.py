@@ -21,18 +21,32 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from ..failures import TaskError
 from .kafka import connected, group_consumer, plain_producer, transactional_producer
 from .transaction import ConsumedOffset
+from .watchdog import Watchdog
 
 _TOPIC_APPEARS_S: Final = 3.0
 """A topic that was made a moment ago may not be known to all brokers yet."""
 _REPORTS_S: Final = 10.0
 _PATIENCE_S: Final = 60.0
 """How long retriable errors are retried: longer than a broker takes to come back."""
+_TIMEOUT_S: Final = 10.0
+"""Of a single call."""
+_HANGS_S: Final = 25.0
+"""A call that takes so much longer than its timeout will never return."""
 
 
 class Transactions:
-    """Begins, fills and ends transactions. Raises TaskError where the attempt cannot go on."""
+    """Begins, fills and ends transactions. Raises TaskError where the attempt cannot go on.
 
-    def __init__(self, bootstrap_servers: str, transactional_id: str, group_metadata: Any) -> None:
+    `hangs` is told, from another thread, of a call that will never return: nobody but the process's end ends it.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        transactional_id: str,
+        group_metadata: Any,
+        hangs: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._id = transactional_id
         self._group_metadata = group_metadata
@@ -46,11 +60,12 @@ class Transactions:
         """Committed where there is no offset; with others or alone, to the subtask's own group only."""
         self._producer = transactional_producer(bootstrap_servers, transactional_id)
         self._teller: Producer | None = None
+        self._watchdog = Watchdog(_HANGS_S, lambda what: hangs(self._hanging(what)))
 
     def open(self, topic: str) -> None:
         """Fences older attempts; what they had open is aborted. `topic` is any that exists."""
         connected(self._producer, topic)
-        self._persist("init_transactions", lambda: self._producer.init_transactions(10))
+        self._persist("init_transactions", lambda: self._producer.init_transactions(_TIMEOUT_S))
 
     def share_progress(self, group: str, topics: Iterable[str]) -> None:
         """From now on offsets of these topics are committed to this group too, in the same transactions."""
@@ -132,7 +147,7 @@ class Transactions:
                     [TopicPartition(each.topic, each.partition, each.offset) for each in shared],
                     self._sharing,
                 )
-        self._persist("commit_transaction", lambda: self._producer.commit_transaction(10))
+        self._persist("commit_transaction", lambda: self._producer.commit_transaction(_TIMEOUT_S))
         if self._awaited:
             # The commit has delivered everything; what is left is to hear of it.
             self._producer.flush(_REPORTS_S)
@@ -146,7 +161,8 @@ class Transactions:
             self._active = False
             try:
                 self._producer.purge()
-                self._producer.abort_transaction(timeout_s)
+                with self._watchdog.watching("abort_transaction"):
+                    self._producer.abort_transaction(timeout_s)
             except KafkaException:
                 return
 
@@ -158,7 +174,7 @@ class Transactions:
     def _send_offsets(self, offsets: list[TopicPartition], group_metadata: Any) -> None:
         self._persist(
             "send_offsets_to_transaction",
-            lambda: self._producer.send_offsets_to_transaction(offsets, group_metadata, 10),
+            lambda: self._producer.send_offsets_to_transaction(offsets, group_metadata, _TIMEOUT_S),
         )
 
     def _begin(self) -> None:
@@ -189,11 +205,18 @@ class Transactions:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                call()
+                with self._watchdog.watching(what):
+                    call()
                 return
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise self._explained(what, error) from error
+
+    def _hanging(self, what: str) -> str:
+        return (
+            f"{what} of {self._id} has not returned for {_HANGS_S:.0f} s, which is longer than it was given:"
+            " the process ends, and the next attempt goes on from what was committed"
+        )
 
     def _explained(self, what: str, error: KafkaException) -> TaskError:
         reason: KafkaError = error.args[0]
