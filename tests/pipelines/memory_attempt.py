@@ -148,16 +148,16 @@ class MemoryAttempt:
         if beginning.storage is not None:
             parallelism = self.assembly.vertex.parallelism
             for each in restored_state(beginning.storage, beginning.pieces, self._index, parallelism):
-                self.task.restore(*each)
-        if beginning.continued is not None and self.task.state_writer is not None:
-            self.task.state_writer.continue_from(beginning.continued, self._restored)
+                self.task.kept.restore(*each)
+        if beginning.continued is not None and self.task.kept.writer is not None:
+            self.task.kept.writer.continue_from(beginning.continued, self._restored)
         if beginning.changelog_from is not None:
             kafka = self._cluster.kafka
             if beginning.changelog_from < kafka.starts.get((changelog, self._index), 0):
                 raise ProgressLost(f"{changelog} begins behind {beginning.changelog_from}")
             log = kafka.log(changelog, self._index)
             for message in log[beginning.changelog_from :]:
-                self.task.replay(message.key or b"", message.value)
+                self.task.kept.replay(message.key or b"", message.value)
 
     def _standing(self) -> list[ConsumedOffset]:
         changelog = self.assembly.changelog
@@ -173,7 +173,7 @@ class MemoryAttempt:
 
     def trigger(self, checkpoint: Checkpoint) -> None:
         """The subtask is told to begin."""
-        self.task.trigger(checkpoint)
+        self.task.cuts.trigger(checkpoint)
 
     def confirm(self, checkpoint_id: int) -> None:
         """The checkpoint is complete: what the changelog holds below it is nobody's, and goes now or later."""
@@ -192,17 +192,18 @@ class MemoryAttempt:
         tell, task = self._tell, self.task
         if tell is None:
             return
-        cut = task._cut
+        cuts = task.cuts
+        cut = cuts._cut
 
         def watched(pending: Pending) -> None:
             cut(pending)
             tell.cut(pending.number, self._transaction.sent)
 
-        task._cut = watched  # type: ignore[method-assign]
+        cuts._cut = watched  # type: ignore[method-assign]
 
     def _write_here(self) -> None:
         """Has state written in this thread instead of another, and as if by a child that takes its time."""
-        writer = self.task.state_writer
+        writer = self.task.kept.writer
         if writer is None:
             return
 
@@ -217,10 +218,10 @@ class MemoryAttempt:
     def _write_parts(self, rng: random.Random | None) -> None:
         """Brings parts to storage, sooner or later, or all of them at once."""
         assert self._tell is not None
-        self._parts += self.task.take_parts()
+        self._parts += self.task.cuts.take_parts()
         if self._writing and rng is not None and rng.random() < 0.2:
             self._writing.pop(0).release()
-        for declined in self.task.take_declined():
+        for declined in self.task.cuts.take_declined():
             self._tell.declined(declined.checkpoint_id, declined.reason)
         while self._parts and (rng is None or rng.random() < 0.4):
             part = self._parts.pop(0)
@@ -283,12 +284,12 @@ class MemoryAttempt:
         return self.task.poll(_MANY if rng is None else rng.randint(1, 5)).batch is not None
 
     def _commit(self, rng: random.Random | None) -> bool:
-        if self.task.dirty:
+        if self.task.output.dirty:
             return self.task.commit(tell_all=rng is None or rng.random() < 0.3)
-        if self.task.is_behind:
-            return self.task.tell_time() or self.task.commit(tell_all=True)
-        if self.task.repeats and self._cluster.repeats_now(rng):
-            self.task.tell_time(again=True)
+        if self.task.output.is_behind:
+            return self.task.output.tell_time() or self.task.commit(tell_all=True)
+        if self.task.output.repeats and self._cluster.repeats_now(rng):
+            self.task.output.tell_time(again=True)
         return False
 
     def _hand_over(self, rng: random.Random | None) -> bool:

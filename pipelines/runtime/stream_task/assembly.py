@@ -32,7 +32,7 @@ from .record_writer import ChannelWriter, RecordWriter
 from .sources.build import build_source
 from .sources.source import Source, SourceSetup
 from .state_writer import StateWriter
-from .subtask import Clock, Subtask
+from .subtask import Subtask
 from .transaction import Transaction
 
 
@@ -56,7 +56,7 @@ class Assembly:
         subtask: int,
         attempt: int,
         transaction: Transaction,
-        wall_clock: Clock,
+        wall_clock: Callable[[], int],
         *,
         generation: int = 0,
         restore: RestoredCheckpoint | None = None,
@@ -143,8 +143,8 @@ class Assembly:
             checkpoints_over=self._checkpoints_over,
         )
         if self.changelog is not None:
-            subtask.state_writer = StateWriter(
-                subtask.stateful,
+            subtask.kept.writer = StateWriter(
+                subtask.kept.by_id,
                 key_groups_of_subtask(self._subtask, self.vertex.max_parallelism, self.vertex.parallelism),
                 incremental=Settings.of(self._graph.configuration).periodic_checkpoints,
                 name=name,
@@ -159,7 +159,7 @@ class Assembly:
         return RecordWriter(channels)
 
     def source_setup(
-        self, wall_clock: Clock, wake: Callable[[], None], pause: Callable[[float], None]
+        self, wall_clock: Callable[[], int], wake: Callable[[], None], pause: Callable[[float], None]
     ) -> SourceSetup:
         """For a source that the subtask reads itself."""
         source = self.parts.source

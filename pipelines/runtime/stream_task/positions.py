@@ -6,7 +6,7 @@ below and ends above would have been cut somewhere else the first time, which no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ..failures import TaskError
 
@@ -57,3 +57,10 @@ class InputPositions:
         for (input_index, partition), offset in self._next.items():
             found.setdefault(input_index, {})[partition] = offset
         return found
+
+    def by_topic(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Topic -> partition, in digits -> next offset; `topics` are those of the inputs, in their order."""
+        return {
+            topics[i]: {str(partition): offset for partition, offset in those.items()}
+            for i, those in self.by_input().items()
+        }

@@ -29,7 +29,7 @@ _TRIM_TIMEOUT_S: Final = 10.0
 def restored_state(
     storage: Storage, operators: Mapping[str, Sequence[Piece]], subtask_index: int, parallelism: int
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Key and message of all state that a subtask takes from a checkpoint, for Subtask.restore.
+    """Key and message of all state that a subtask takes from a checkpoint, for KeptState.restore.
 
     `operators`: by operator id, what is to be taken of each old subtask. What the subtask's own predecessor wrote comes
     as it is; else each origin is named before its messages (state/stateful.py). Raises ProgressLost where a file is

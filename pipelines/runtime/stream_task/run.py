@@ -147,7 +147,11 @@ class Run:
         due = time.monotonic() + self._pacing.pause_under_load
         for letter in letters:
             self._handle(letter)
-            if task.commit_due or task.pending >= MUCH or (time.monotonic() >= due and task.dirty):
+            if (
+                task.cuts.commit_due
+                or task.output.pending >= MUCH
+                or (time.monotonic() >= due and task.output.dirty)
+            ):
                 self._commit()
                 due = time.monotonic() + self._pacing.pause_under_load
 
@@ -161,7 +165,7 @@ class Run:
                     self._query = query
                 self._notify(Switched(query, self._task.positions))
             case TriggerCheckpoint(checkpoint):
-                self._task.trigger(checkpoint)
+                self._task.cuts.trigger(checkpoint)
             case ConfirmCheckpoint(checkpoint_id):
                 self._task.confirm(checkpoint_id)
                 self._trim_changelog(checkpoint_id)
@@ -191,7 +195,7 @@ class Run:
         if now >= self._poll_at:
             polled = self._task.poll(POLL_LIMIT)
             self._poll_at = now + polled.wait_s
-            if self._task.pending >= MUCH:
+            if self._task.output.pending >= MUCH:
                 self._commit()
 
     def _keep_time(self) -> None:
@@ -202,11 +206,11 @@ class Run:
         if now >= self._recommitted_at + RECOMMIT_S:
             self._recommitted_at = now
             task.recommit()
-        self._dirty_since = (self._dirty_since or now) if task.dirty else None
-        self._moved_since = (self._moved_since or now) if task.moved else None
-        self._aligning_since = None if task.may_commit else self._aligning_since or now
+        self._dirty_since = (self._dirty_since or now) if task.output.dirty else None
+        self._moved_since = (self._moved_since or now) if task.output.moved else None
+        self._aligning_since = None if task.cuts.may_commit else self._aligning_since or now
         if self._aligning_since is not None and now >= self._aligning_since + ALIGNS_S:
-            task.give_up_aligning(
+            task.cuts.give_up_aligning(
                 f"it has waited {ALIGNS_S:.0f} s for barriers, while nothing could be committed"
             )
             self._aligning_since = None
@@ -218,11 +222,11 @@ class Run:
             self._commit()
 
     def _report_checkpoints(self) -> None:
-        for part in self._task.take_parts():
+        for part in self._task.cuts.take_parts():
             if not part.pending.aligned:
                 self._changelog_offsets[part.checkpoint_id] = part.changelog_offset
             self._checkpoints.finish(part)
-        for declined in self._task.take_declined():
+        for declined in self._task.cuts.take_declined():
             self._notify(Declined(declined.checkpoint_id, declined.reason))
 
     def _trim_changelog(self, checkpoint_id: int) -> None:
@@ -239,7 +243,7 @@ class Run:
         again = now >= self._next_repeat()
         if again:
             self._repeated_at = now
-        if (again or self._task.is_behind) and not self._task.tell_time(again=again):
+        if (again or self._task.output.is_behind) and not self._task.output.tell_time(again=again):
             self._commit(tell_all=True)
 
     def _read_clock(self) -> None:
@@ -267,7 +271,7 @@ class Run:
 
     def _next_tick(self) -> float:
         due = self._next_repeat()
-        if self._demand.always or self._task.is_behind:
+        if self._demand.always or self._task.output.is_behind:
             return min(due, self._told_at + self._tick_interval)
         awaited = self._demand.next_after(self._clock_read)
         if awaited is None:
@@ -276,7 +280,7 @@ class Run:
         return min(due, time.monotonic() + missing_ms / 1000) if missing_ms > 0 else 0.0
 
     def _next_repeat(self) -> float:
-        return self._repeated_at + self._repeat_interval if self._task.repeats else float("inf")
+        return self._repeated_at + self._repeat_interval if self._task.output.repeats else float("inf")
 
     def _commit(self, *, tell_all: bool = False, ends: bool = False) -> None:
         began = time.monotonic()
@@ -307,7 +311,7 @@ class Run:
         self._notify(
             Counted(
                 self._task.records_in,
-                self._task.records_out,
+                self._task.output.records_out,
                 self._commits,
                 self._assembly.accumulators.committed(),
                 self._assembly.metrics(),

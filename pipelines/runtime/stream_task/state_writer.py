@@ -83,7 +83,7 @@ class StateWriter:
         name: str,
         fork: Callable[[Work], Writing] = Child,
     ) -> None:
-        """`stateful`: by operator id (Subtask.stateful); `key_groups`: the subtask's own.
+        """`stateful`: by operator id (KeptState.by_id); `key_groups`: the subtask's own.
 
         `incremental`: whether changes are written as they come: checkpoints are taken at intervals. `name` begins the
         names of all files: no other attempt may have the same. `fork` does work on the state as it is when called.

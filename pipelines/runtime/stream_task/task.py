@@ -40,7 +40,7 @@ from .trimming import Trimming
 
 
 class StreamTask:
-    """Call `invoke` once. `notify` is called from the same thread."""
+    """Call `invoke` once. `notify` is called from the same thread, or from another while that one hangs."""
 
     def __init__(self, opening: Open, mailbox: Mailbox, notify: Callable[[Notice], None]) -> None:
         self._bootstrap_servers = opening.bootstrap_servers
@@ -96,6 +96,10 @@ class StreamTask:
         finally:
             subtask.close()
 
+    def _hangs(self, reason: str) -> None:
+        self._notify(Failed(reason))
+        os._exit(1)
+
     def _end_again(self) -> None:
         """The subtask had finished in the checkpoint that the job went back to: all that is left is to say so."""
         assembly, transactions, consumer = self._assemble()
@@ -115,6 +119,7 @@ class StreamTask:
             self._bootstrap_servers,
             transactional_id(*names, deployment.vertex_id, self._subtask),
             consumer.consumer_group_metadata(),
+            self._hangs,
         )
         assembly = Assembly(
             deployment,
@@ -203,15 +208,15 @@ class StreamTask:
         if storage is not None:
             parallelism = assembly.vertex.parallelism
             for key, message in restored_state(storage, beginning.pieces, self._subtask, parallelism):
-                subtask.restore(key, message)
-        if beginning.continued is not None and subtask.state_writer is not None:
+                subtask.kept.restore(key, message)
+        if beginning.continued is not None and subtask.kept.writer is not None:
             restored = 0 if self._restore is None else self._restore.checkpoint_id
-            subtask.state_writer.continue_from(beginning.continued, restored)
+            subtask.kept.writer.continue_from(beginning.continued, restored)
         if beginning.changelog_from is not None:
             for key, message in read_changelog(
                 consumer, assembly.changelog, self._subtask, beginning.changelog_from
             ):
-                subtask.replay(key, message)
+                subtask.kept.replay(key, message)
 
     def _kafka_subtask(
         self,

@@ -24,8 +24,8 @@ from tailrace.pipelines.runtime.protocol import (
     TriggerCheckpoint,
 )
 from tailrace.pipelines.runtime.stream_task import run as running
+from tailrace.pipelines.runtime.stream_task.kept_state import MARKER
 from tailrace.pipelines.runtime.stream_task.mailbox import HandedOver
-from tailrace.pipelines.runtime.stream_task.subtask import MARKER
 from tailrace.pipelines.types import Types
 from tailrace.schemas.types import CheckpointOptions, JobGraph, SnapshotType
 

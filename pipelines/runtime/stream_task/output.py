@@ -1,0 +1,161 @@
+"""What a subtask has sent, and is to send, in the open transaction: records, times, changes of state, positions.
+
+Nothing of it counts before the commit, and then all of it: a successor begins exactly where the last commit was. What
+was flushed stays in the transaction, so a barrier or a marker that follows it lies behind it for every reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..buffers import NO_WATERMARK
+from ..deployment import Checkpoint
+from ..operators.chain import OperatorChain
+from .input_gate import InputGate
+from .kept_state import MARKER, KeptState
+from .positions import InputPositions
+from .progress import moved_offsets
+from .record_writer import RecordWriter
+from .stop import Stop
+from .transaction import ConsumedOffset, Transaction
+
+
+class Output:
+    """Of one attempt. Whoever takes something in says what follows from it for the channels: `clock`, `dirty`."""
+
+    def __init__(
+        self,
+        *,
+        chain: OperatorChain,
+        writer: RecordWriter,
+        transaction: Transaction,
+        kept: KeptState,
+        stop: Stop,
+        subtask_index: int,
+        generation: int,
+        changelog: str | None,
+        input_topics: list[str],
+        positions: InputPositions,
+        gate: InputGate | None,
+        ends: Mapping[tuple[int, int], int] | None,
+    ) -> None:
+        """Parameters are as Subtask has them."""
+        self._chain = chain
+        self._writer = writer
+        self._transaction = transaction
+        self._kept = kept
+        self._stop = stop
+        self._subtask = subtask_index
+        self._generation = generation
+        self._changelog = changelog
+        self._input_topics = input_topics
+        self._positions = positions
+        self._gate = gate
+        self._input_ends = ends
+        self._flushed = 0
+        self.clock = NO_WATERMARK
+        """Processing time, as channels are to be told it (ms)."""
+        self.ends = False
+        """Whether nothing follows what is to be flushed."""
+        self.dirty = False
+        """Whether records were taken, or anything was made due by time, since the last commit."""
+        self.records_out = 0
+        """Of those that are committed."""
+
+    @property
+    def pending(self) -> int:
+        """Records that wait to be sent."""
+        return self._writer.pending
+
+    @property
+    def moved(self) -> bool:
+        """Whether positions are to be committed."""
+        return bool(self._positions.moved())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether channels are to be told the time."""
+        return self._writer.is_behind(self.clock)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether channels are to be told event time again, now and then."""
+        return self._writer.repeats
+
+    @property
+    def has_changelog(self) -> bool:
+        """Whether the vertex keeps state."""
+        return self._changelog is not None
+
+    def note_pending(self) -> None:
+        """Looks whether what time has brought is to be committed."""
+        wanted = any(operator.wants_commit for operator in self._chain.operators)
+        if wanted or self._writer.pending or self._transaction.active:
+            self.dirty = True
+
+    def tell_time(self, *, again: bool = False) -> bool:
+        """Tells the channels the time if nothing else is to be sent; False where that takes a commit.
+
+        `again`: also what they have been told already.
+        """
+        if self.dirty:
+            return False
+        self._writer.tell(self.clock, self._transaction.tell, self._send, again=again)
+        return not self._transaction.active
+
+    def flush(self, *, tell_all: bool = False) -> None:
+        """Puts output and changes of state into the transaction."""
+        self._chain.before_commit()
+        ends = self.ends
+        self._flushed += self._writer.pending
+        for each in self._writer.flush(
+            self.clock, ends=ends, stops=self._stop.stopped, tell_all=ends or tell_all
+        ):
+            self._send(each.topic, each.partition, each.data)
+        if self._changelog is None:
+            return
+        state_writer = self._kept.writer
+        for key, changes in self._kept.changes():
+            for change in changes:
+                self._transaction.send(self._changelog, change, key=key, partition=self._subtask)
+                if state_writer is not None:
+                    state_writer.add(key, change)
+
+    def barrier(self, checkpoint: Checkpoint) -> None:
+        """What was flushed lies before it, on every channel."""
+        for each in self._writer.barrier(self.clock, checkpoint):
+            self._send(each.topic, each.partition, each.data)
+
+    def mark(self, checkpoint_id: int, delivered: Callable[[int], None]) -> None:
+        """What was flushed lies before it in the changelog; `delivered` is told where it lies."""
+        if self._changelog is not None:
+            number = str(checkpoint_id).encode()
+            self._transaction.send(
+                self._changelog, number, key=MARKER, partition=self._subtask, delivered=delivered
+            )
+
+    def commit(self, *, tell_all: bool = False, standing: Sequence[ConsumedOffset] = ()) -> bool:
+        """One transaction: output, changes of state, consumed offsets. Whether there was anything to commit."""
+        self.flush(tell_all=tell_all)
+        offsets = [
+            *moved_offsets(
+                self._input_topics, self._positions, self._gate, self._input_ends, self._generation
+            ),
+            *standing,
+        ]
+        committed = bool(offsets) or self._transaction.active
+        if committed:
+            self._transaction.commit(offsets)
+            self._positions.settle()
+            self.records_out += self._flushed
+            self._flushed = 0
+        self.dirty = False
+        return committed
+
+    def commit_nothing(self) -> None:
+        """An empty transaction, if none is open: brokers forget a transactional id that has none for long."""
+        if not self._transaction.active:
+            self._transaction.commit(())
+
+    def _send(self, topic: str, partition: int, data: bytes) -> None:
+        self._transaction.send(topic, data, partition=partition)
