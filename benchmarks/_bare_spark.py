@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from tailrace.infra.class_archives import reading, spark_archive
 from tailrace.infra.jars import spark_jars
@@ -20,6 +20,7 @@ from tailrace.pipelines.runtime.lobby import Lobby
 from tailrace.pipelines.runtime.query import start_query
 from tailrace.pipelines.runtime.session import start_session
 from tailrace.pipelines.runtime.settings import ExecutionMode
+from tailrace.pipelines.runtime.stream_task.kafka import admin_client
 from tailrace.services.log.topics import create_topics
 
 HEAP_MIB = 640
@@ -29,9 +30,7 @@ PATIENCE_S = 60.0
 
 def query_starts(bootstrap_servers: str, subtasks: int, rounds: int) -> list[float]:
     """Milliseconds from the call that builds the query to the last worker's greeting, a figure a round."""
-    create_topics(
-        AdminClient({"bootstrap.servers": bootstrap_servers}), [NewTopic(f"{TOPIC}-{subtasks}", subtasks)]
-    )
+    create_topics(admin_client(bootstrap_servers), [NewTopic(f"{TOPIC}-{subtasks}", subtasks)])
     with tempfile.TemporaryDirectory(prefix="tailrace-bare-") as folder:
         scratch = Path(folder)
         spark = start_session(

@@ -13,8 +13,9 @@ from functools import cache
 from itertools import accumulate
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
+from tailrace.pipelines.runtime.stream_task.kafka import admin_client
 from tailrace.services.log.topics import create_topics
 
 WORDS = 10
@@ -34,7 +35,7 @@ def _block() -> list[str]:
 
 def create_topic(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS) -> str:
     """An empty topic; returns its name."""
-    create_topics(AdminClient({"bootstrap.servers": bootstrap_servers}), [NewTopic(topic, partitions)])
+    create_topics(admin_client(bootstrap_servers), [NewTopic(topic, partitions)])
     return topic
 
 

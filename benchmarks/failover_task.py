@@ -21,10 +21,11 @@ import msgspec
 import psutil
 from _report import conditions, median, report
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from tailrace.pipelines.api import Formats, KafkaSink, StreamExecutionEnvironment
 from tailrace.pipelines.functions import MapFunction, RuntimeContext
+from tailrace.pipelines.runtime.stream_task.kafka import admin_client
 from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import TaskExecutorLost
 from tailrace.schemas.job_master import UpdateTaskExecutionState
@@ -174,7 +175,7 @@ def measured(cluster: LocalCluster, client: Client) -> tuple[float, float, float
     """(RUNNING elsewhere after the detection, detection, longest pause of the others, and as long before)."""
     servers = cluster.configuration.bootstrap_servers
     topic = f"counts-{uuid.uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": servers})
+    admin = admin_client(servers)
     for created in admin.create_topics([NewTopic(topic, 2, 1)]).values():
         created.result(30)
     log = event_log(cluster.configuration)

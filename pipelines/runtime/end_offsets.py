@@ -9,6 +9,8 @@ from typing import Final
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from .stream_task.kafka import admin_client
+
 _TIMEOUT_S: Final = 10.0
 
 
@@ -36,5 +38,5 @@ class EndOffsets:
     def _client(self) -> AdminClient:
         with self._lock:
             if self._admin is None:
-                self._admin = AdminClient({"bootstrap.servers": self._bootstrap_servers})
+                self._admin = admin_client(self._bootstrap_servers)
             return self._admin

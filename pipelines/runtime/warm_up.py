@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from .channel_hand_over import ChannelPlan
 from .hand_over import HandOver
 from .query import Pace, start_query
+from .stream_task.kafka import admin_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +71,7 @@ def _round(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, path: 
 
 
 def _ensure_topic(bootstrap_servers: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = admin_client(bootstrap_servers)
     for future in admin.create_topics([NewTopic(TOPIC, 1)]).values():
         try:
             future.result(_TIMEOUT_S)

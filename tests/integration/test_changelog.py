@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.runtime.failures import ProgressLost
-from tailrace.pipelines.runtime.stream_task.kafka import group_consumer
-from tailrace.pipelines.runtime.stream_task.restore import changelog_end, read_changelog, trim_changelog
+from tailrace.pipelines.runtime.stream_task.kafka import admin_client, group_consumer
+from tailrace.pipelines.runtime.stream_task.restore import changelog_end, read_changelog
 from tailrace.pipelines.runtime.stream_task.transactions import Transactions
+from tailrace.pipelines.runtime.stream_task.trimming import Trimming, trim_changelog
 
 
 @pytest.fixture
@@ -63,16 +65,36 @@ def test_what_was_trimmed_is_not_read_and_missed_where_it_is_needed(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str
 ) -> None:
     write(kafka, changelog, 5)
-    assert trim_changelog(kafka.bootstrap_servers, changelog, 1, 4)
+    assert trim_changelog(admin_client(kafka.bootstrap_servers), changelog, 1, 4)
     with consumer(kafka, cluster_id) as made:
         assert [value for _, value in read_changelog(made, changelog, 1, 4)] == [b"2", b"3", b"4"]
         for begin in (0, 3):
             with pytest.raises(ProgressLost, match=f"offsets 4 to .* needed from {begin}"):
                 list(read_changelog(made, changelog, 1, begin))
-    assert trim_changelog(kafka.bootstrap_servers, changelog, 1, 2), "it is trimmed further already"
+    assert trim_changelog(admin_client(kafka.bootstrap_servers), changelog, 1, 2), (
+        "it is trimmed further already"
+    )
 
 
 def test_one_that_is_gone_is_lost_progress(kafka: EmbeddedKafka, cluster_id: str) -> None:
     with consumer(kafka, cluster_id) as made, pytest.raises(ProgressLost, match=f"{cluster_id}.nowhere"):
         list(read_changelog(made, f"{cluster_id}.nowhere", 0))
-    assert not trim_changelog(kafka.bootstrap_servers, f"{cluster_id}.nowhere", 0, 1)
+    assert not trim_changelog(admin_client(kafka.bootstrap_servers), f"{cluster_id}.nowhere", 0, 1)
+
+
+def test_the_newest_offset_is_trimmed_to_in_time_and_nobody_waits_for_it(
+    kafka: EmbeddedKafka, changelog: str, cluster_id: str
+) -> None:
+    write(kafka, changelog, 5)
+    trimming = Trimming(kafka.bootstrap_servers, changelog, 1, interval_s=0.01)
+    try:
+        with consumer(kafka, cluster_id) as made:
+            for offset in (2, 4, 6):
+                trimming(offset)
+            partition = TopicPartition(changelog, 1)
+            deadline = time.monotonic() + 30
+            while made.get_watermark_offsets(partition)[0] < 6:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+    finally:
+        trimming.close()

@@ -21,19 +21,15 @@ class CheckpointIO:
 
     def __init__(self, notify: Callable[[Notice], None]) -> None:
         self._notify = notify
-        self._parts: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._parts: queue.SimpleQueue[Part | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def finish(self, part: Part) -> None:
         """Writes a part, and acknowledges or declines it; returns at once."""
-        self.run(lambda: self._notify(_finished(part)))
-
-    def run(self, action: Callable[[], None]) -> None:
-        """Does something else behind what is under way, and returns at once; what it raises is nobody's."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="checkpoint-io", daemon=True)
             self._thread.start()
-        self._parts.put(action)
+        self._parts.put(part)
 
     def drain(self) -> None:
         """Returns when everything is told; nothing may follow."""
@@ -42,8 +38,8 @@ class CheckpointIO:
             self._thread.join()
 
     def _work(self) -> None:
-        while (action := self._parts.get()) is not None:
-            action()
+        while (part := self._parts.get()) is not None:
+            self._notify(_finished(part))
 
 
 def _finished(part: Part) -> Notice:

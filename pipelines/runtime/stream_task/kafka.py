@@ -5,6 +5,9 @@ with offsets 100 ms -> 10 ms. Nothing of it is work: librdkafka retries on timer
 A commit meets CONCURRENT_TRANSACTIONS while the broker still ends the one before, which is a matter of
 milliseconds; and `connected` makes a client know its broker before it asks for a coordinator, or else it asks
 again half a second later.
+
+librdkafka's own log goes to stderr. An AdminClient, which is the only client with a background queue, says there when
+it is closed that answers were still in it: nobody waits for those. What goes wrong its futures say.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from ..failures import TaskError
 
@@ -21,6 +25,8 @@ TRANSACTION_TIMEOUT_MS: Final = 30_000
 _QUEUED_MESSAGES: Final = 1_000_000
 _TIMEOUT_S: Final = 30.0
 
+_CRITICAL: Final = 2
+"""Of syslog's levels."""
 _COMMON: Final[dict[str, Any]] = {
     "retry.backoff.ms": 5,
     "retry.backoff.max.ms": 200,
@@ -77,6 +83,11 @@ def group_consumer(bootstrap_servers: str, group: str) -> Consumer:
             "fetch.wait.max.ms": 5,
         }
     )
+
+
+def admin_client(bootstrap_servers: str) -> AdminClient:
+    """A client for topics, their ends, and what is to be deleted of them."""
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": _CRITICAL})
 
 
 def connected(client: Consumer | Producer, topic: str) -> None:

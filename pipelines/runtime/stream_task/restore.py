@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from ...checkpoint.errors import CheckpointError, StorageError
 from ...checkpoint.redistribution import Piece
@@ -23,7 +22,6 @@ from .reach import GONE, bounds
 from .transaction import ConsumedOffset
 
 _TIMEOUT_S: Final = 30.0
-_TRIM_TIMEOUT_S: Final = 10.0
 
 
 def restored_state(
@@ -115,22 +113,3 @@ def changelog_end(consumer: Consumer, topic: str, partition: int, begin: int = 0
             f"the changelog {topic} [{partition}] holds offsets {start} to {end}, and is needed from {begin}"
         )
     return end
-
-
-def trim_changelog(bootstrap_servers: str, topic: str, partition: int, offset: int) -> bool:
-    """Has what lies before the offset deleted (KIP-107); whether the broker says that it was.
-
-    Best effort: what is left is deleted with what comes later, or with the topic.
-    """
-    try:
-        admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-        asked = admin.delete_records(
-            [TopicPartition(topic, partition, offset)],
-            request_timeout=_TRIM_TIMEOUT_S,
-            operation_timeout=_TRIM_TIMEOUT_S,
-        )
-        for future in asked.values():
-            future.result(_TRIM_TIMEOUT_S)
-    except Exception:
-        return False
-    return True

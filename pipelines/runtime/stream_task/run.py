@@ -68,7 +68,7 @@ class WallClock:
 class Run:
     """Of a restored subtask. Call `open`, then `until_ended`; `notify` is called from the same thread, and another.
 
-    `trim` is called from that other thread, with the offset below which no attempt reads the changelog any more.
+    `trim` is told the offset below which no attempt reads the changelog any more, and returns at once.
     """
 
     def __init__(
@@ -233,9 +233,8 @@ class Run:
         """A savepoint is nobody's to go on from: only checkpoints let the changelog be forgotten."""
         offset = self._changelog_offsets.get(checkpoint_id, -1)
         self._changelog_offsets = {i: o for i, o in self._changelog_offsets.items() if i > checkpoint_id}
-        trim = self._trim
-        if trim is not None and offset > 0:
-            self._checkpoints.run(lambda: trim(offset))
+        if self._trim is not None and offset > 0:
+            self._trim(offset)
 
     def _tick(self, now: float) -> None:
         self._told_at = now

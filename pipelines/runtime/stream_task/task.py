@@ -77,6 +77,7 @@ class StreamTask:
     def _work(self) -> None:
         assembly, subtask, beginning, standing = self._prepare()
         changelog = assembly.changelog
+        trimming = None if changelog is None else Trimming(self._bootstrap_servers, changelog, self._subtask)
         run = Run(
             subtask,
             assembly,
@@ -84,7 +85,7 @@ class StreamTask:
             Settings.of(self._deployment.job_graph.configuration),
             self._wall_clock,
             self._notify,
-            None if changelog is None else Trimming(self._bootstrap_servers, changelog, self._subtask),
+            trimming,
         )
         try:
             run.open()
@@ -94,6 +95,8 @@ class StreamTask:
             self._notify(Opened())
             run.until_ended()
         finally:
+            if trimming is not None:
+                trimming.close()
             subtask.close()
 
     def _hangs(self, reason: str) -> None:
