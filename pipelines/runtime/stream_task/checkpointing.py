@@ -9,8 +9,9 @@ complete with the last barrier; a sender that has ended counts as if it had give
 
 Ids ascend on each channel. So a barrier says that its sender gives none of an older checkpoint any more: one that still
 waits for it is dropped and declined. What is not pending and not newer than all that began here is late, aborted or
-dropped, and counts for nothing. At most one savepoint is aligned at a time: a second one's barrier is held back behind
-the first one's, or drops it.
+dropped: nothing begins by it, and it is declined, for a subtask that ends without a word counts as one that had
+finished before. At most one savepoint is aligned at a time: a second one's barrier is held back behind the first one's,
+or drops it.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class Checkpointing:
     """Of one attempt. `before`: the newest checkpoint that is known to be over. All times in microseconds."""
 
     def __init__(self, before: int = 0, limit: int = LIMIT) -> None:
-        self._latest = before
+        self._latest = self._before = before
         self._limit = limit
         self._pending: dict[int, Pending] = {}
         self._aborted: set[int] = set()
@@ -142,6 +143,11 @@ class Checkpointing:
             actions += self._heard(pending, channel, now)
         elif self._is_new(checkpoint):
             actions += self._begin(checkpoint, unended - {channel}, now)
+        elif self._before < checkpoint.checkpoint_id < self._latest:
+            # A later one was triggered here while this barrier was still unread: ending in silence would tell that the
+            # subtask had finished before this one. Whose matter is over is not hurt by hearing so.
+            reason = f"checkpoint {self._latest} has overtaken it"
+            actions.append(Decline(checkpoint.checkpoint_id, reason))
         return _with_released(actions, released)
 
     def ended(self, channel: Channel, now: int) -> list[Action]:

@@ -240,6 +240,20 @@ def test_a_newer_barrier_declines_what_its_sender_will_not_give_any_more() -> No
         assert 1 not in subject.complete, "a late barrier changes nothing"
 
 
+@pytest.mark.parametrize("aligned", [False, True])
+def test_a_barrier_that_is_read_after_a_newer_checkpoint_was_triggered_declines_its_own(
+    aligned: bool,
+) -> None:
+    subject = Subject()
+    subject.do(subject.machine.trigger(checkpoint(2), subject.unended, 0))
+    subject.take(0, checkpoint(1, aligned=aligned))
+    assert "2" in subject.declined[1], "else it would count as a subtask that had finished before"
+    for sender in range(SENDERS):
+        subject.take(sender, END)
+    assert 2 in subject.complete
+    assert 1 not in subject.complete
+
+
 def test_an_aborted_checkpoint_does_not_begin_when_its_barriers_come() -> None:
     subject = Subject()
     subject.do(subject.machine.abort(1))
