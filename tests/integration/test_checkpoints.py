@@ -29,7 +29,7 @@ from ..torture.jobs import Shape
 from ..torture.running import OPTIONS, RunningJob
 from ..torture.victims import TorturedCluster
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 # Slow enough for some checkpoints to be completed meanwhile, also on a machine that has much else to do.
 SHAPE = Shape(records=60_000, rate=1_500)

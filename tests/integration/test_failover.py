@@ -21,7 +21,7 @@ from ..torture.lag import describe
 from ..torture.running import RunningJob
 from ..torture.victims import TorturedCluster
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 SHAPE = Shape(records=60_000, rate=4_000)
 

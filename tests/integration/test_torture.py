@@ -37,7 +37,7 @@ FEW_FAULTS = (
     Fault("taskexecutor", "killed", late=True),
 )
 
-pytestmark = pytest.mark.timeout(300 + 120 * FAULTS)
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(300 + 120 * FAULTS)]
 
 
 @pytest.fixture(scope="module")
