@@ -1,14 +1,18 @@
-"""What all tests share: the marker of those that need real parts, how transcripts are written anew, and Hypothesis
-without deadlines, since the machine that runs the tests may be busy."""
+"""What all tests share: the marker of those that need real parts, how transcripts are written anew, and Hypothesis.
+
+Hypothesis has no deadlines, since the machine that runs the tests may be busy. It draws the same examples each time,
+so that a change is judged by what it changes; with EXAMPLES set, as `make soak` does, it draws others.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("tailrace", deadline=None)
+settings.register_profile("tailrace", deadline=None, derandomize="EXAMPLES" not in os.environ)
 settings.load_profile("tailrace")
 
 _INTEGRATION = Path(__file__).parent / "integration"
