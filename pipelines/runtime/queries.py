@@ -32,6 +32,11 @@ class QueryRun:
         self.predecessor: QueryRun | None = None
         """The one before it, which may be stopping still."""
 
+    @property
+    def running(self) -> Query | None:
+        """Its query, if it has started and nobody stops it."""
+        return self.query if self.stopping is None else None
+
 
 class Queries:
     """Whoever starts a query waits until `ready` or `failed` was called. `post` takes what the loop is to do."""

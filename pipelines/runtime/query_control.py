@@ -245,7 +245,7 @@ class QueryControl:
 
     def _stop_predecessor(self, run: QueryRun) -> None:
         before = run.predecessor
-        if before is not None and before.query is not None and before.stopping is None:
+        if before is not None and before.running is not None:
             self._queries.stop(before)
 
     def close(self, deployment: Deployment) -> None:
@@ -253,8 +253,9 @@ class QueryControl:
         deployment.over.set()
         run = deployment.run
         for each in (run, None if run is None else run.predecessor):
-            if not self.refuses and each is not None and each.query is not None and each.stopping is None:
-                each.query.stop()
+            query = None if each is None else each.running
+            if query is not None and not self.refuses:
+                query.stop()
 
 
 def _lag(

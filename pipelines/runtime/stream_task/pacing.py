@@ -22,7 +22,7 @@ class Pacing:
     """Of one task; times in seconds. `interval_s`: how long records gather under load."""
 
     def __init__(self, interval_s: float) -> None:
-        self._interval = interval_s
+        self.interval = interval_s
         self._cost = 0.0
         self._ended = float("-inf")
 
@@ -39,7 +39,7 @@ class Pacing:
     @property
     def pause_under_load(self) -> float:
         """How long a record may wait for its commit while more input waits."""
-        return max(self._interval, min(LONGEST_S, SHARE * self._cost))
+        return max(self.interval, min(LONGEST_S, SHARE * self._cost))
 
     def due(self, since: float, *, busy: bool) -> float:
         """When a record that was taken at `since` is to be committed; `busy`: the task is behind."""

@@ -98,8 +98,7 @@ class Run:
         self._tick_interval = settings.watermark_interval_ms / 1000 * (1 if source else _PASSED_ON)
         self._repeat_interval = settings.watermark_interval_ms / 1000 * _REPEATED
         self._idle_commit_interval = settings.idle_commit_interval_ms / 1000
-        self._commit_interval = settings.commit_interval_ms / 1000
-        self._pacing = Pacing(self._commit_interval)
+        self._pacing = Pacing(settings.commit_interval_ms / 1000)
         self._query = 0
         self._poll_at = 0.0
         self._rested_at = 0.0
@@ -260,7 +259,7 @@ class Run:
         due = now + _FOREVER_S
         if self._dirty_since is not None:
             more = not self._mailbox.empty or (self._polls and self._poll_at <= now)
-            busy = more and now - self._rested_at >= self._commit_interval
+            busy = more and now - self._rested_at >= self._pacing.interval
             due = self._pacing.due(self._dirty_since, busy=busy)
         if self._moved_since is not None:
             due = min(due, self._moved_since + self._idle_commit_interval)

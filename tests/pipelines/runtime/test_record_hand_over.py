@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +26,7 @@ from tailrace.pipelines.runtime.hand_over import Connections, Prefix, Target
 from tailrace.pipelines.runtime.kafka_source import KafkaSource, OnBadRecord
 from tailrace.pipelines.runtime.protocol import FAILURE, HANDED_OVER, RECORDS, SKIPPED, SKIPPING
 from tailrace.pipelines.runtime.record_hand_over import RecordPlan
+from tailrace.pipelines.runtime.stream_task.mailbox import HandedOver
 from tailrace.pipelines.types import RecordType
 from tailrace.schemas.types import OperatorConfig
 
@@ -35,16 +35,8 @@ INT = RecordType.of(int)
 COUNT = RecordType.of(tuple[str, int])
 
 
-class Frame(msgspec.Struct, frozen=True):
-    """What a StreamTask is handed."""
-
-    kind: int
-    input_index: int
-    query: int
-    partition: int
-    first: int
-    following: int
-    content: bytes
+class Frame(HandedOver, frozen=True):
+    """What a StreamTask is handed, and what it says."""
 
     @property
     def skipped(self) -> int:
