@@ -69,10 +69,16 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "background.threads": "2",
     # The transactions of a dead writer hold readers up until they are aborted: look for them often.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-    # A broker that was killed may register again only when its last session has run out (9 s by default).
-    "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "250",
 }
+
+# Broker and controller are one process: a session that runs out tells of a busy machine, never of a dead broker, and
+# takes every partition its leader, and every open transaction with it.
+_SESSION_MS: Final = 300_000
+# But a broker that was killed may register again only when its last session has run out.
+_SESSION_AFTER_A_CRASH_MS: Final = 3_000
+# What Kafka leaves in its data when it ends in order.
+_ENDED_IN_ORDER: Final = ".kafka_cleanshutdown"
 
 # As Kafka itself would make them: name, the setting with the number of partitions, topic configuration.
 _INTERNAL_TOPICS: Final = (
@@ -271,12 +277,15 @@ class EmbeddedKafka:
         return self._record
 
     def _write_properties(self, port: int, controller_port: int) -> None:
+        data = self.data_dir / "data"
+        crashed = (data / "meta.properties").exists() and not (data / _ENDED_IN_ORDER).exists()
         properties = {
             **_SETTINGS,
+            "broker.session.timeout.ms": str(_SESSION_AFTER_A_CRASH_MS if crashed else _SESSION_MS),
             "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
             "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
             "controller.quorum.voters": f"1@{HOST}:{controller_port}",
-            "log.dirs": str(self.data_dir / "data"),
+            "log.dirs": str(data),
             **self._settings,
         }
         escaped = (f"{key}={value}".replace("\\", "\\\\") for key, value in properties.items())

@@ -28,6 +28,7 @@ from ..failures import TaskError
 from ..kafka_source import KafkaSource, StartingMode
 from .kafka import group_consumer
 from .progress import SETTLED, generation_of, of_generation, read_end, write_end
+from .reach import watermarks
 from .restore import read_committed
 from .transaction import ConsumedOffset
 
@@ -260,12 +261,9 @@ def _why(error: KafkaError) -> str:
 def _watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
     """The first offset, and the one that follows the last committed record now."""
     try:
-        low, high = consumer.get_watermark_offsets(
-            TopicPartition(topic, partition), timeout=_TIMEOUT_S, cached=False
-        )
+        return watermarks(consumer, topic, partition)
     except KafkaException as error:
         raise _silent(error.args[0]) from error
-    return int(low), int(high)
 
 
 def _end(consumer: Consumer, topic: str, partition: int, start: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -9,8 +10,35 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from ..failures import ProgressLost, TaskError
 
 _TIMEOUT_S: Final = 30.0
+_PAUSE_S: Final = 0.1
 GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 """What clients say of a topic or partition that is not there."""
+_MOVING: Final = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+)
+"""What brokers say while a partition gets another leader: it has one again soon."""
+
+
+def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """The first offset of a partition, and the one behind the last committed record now; a new leader is waited for.
+
+    Raises KafkaException.
+    """
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=_TIMEOUT_S, cached=False
+            )
+            return int(low), int(high)
+        except KafkaException as error:
+            if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_S)
 
 
 def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
@@ -19,9 +47,7 @@ def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
     Raises ProgressLost where there is no such topic (any more), TaskError where Kafka does not answer.
     """
     try:
-        low, high = consumer.get_watermark_offsets(
-            TopicPartition(topic, partition), timeout=_TIMEOUT_S, cached=False
-        )
+        return watermarks(consumer, topic, partition)
     except KafkaException as error:
         reason: KafkaError = error.args[0]
         if reason.code() in GONE:
@@ -31,7 +57,6 @@ def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
         raise TaskError(
             f"{topic}-{partition} could not be looked at: {reason.str()}; is Kafka up?"
         ) from error
-    return int(low), int(high)
 
 
 def require_offset(consumer: Consumer, topic: str, partition: int, offset: int) -> None:

@@ -1,0 +1,49 @@
+"""Where a partition ends is found out also while it gets another leader; a topic that is gone is lost progress."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.stream_task.reach import bounds, require_offset
+
+
+class Broker:
+    """Says what it is given to say, then the bounds of its one partition."""
+
+    def __init__(self, *errors: int) -> None:
+        self.errors = list(errors)
+
+    def get_watermark_offsets(self, of: TopicPartition, timeout: float, cached: bool) -> tuple[int, int]:
+        if self.errors:
+            raise KafkaException(KafkaError(self.errors.pop(0)))
+        return 3, 9
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH],
+)
+def test_another_leader_is_waited_for(error: int) -> None:
+    broker = Broker(error, error)
+    assert bounds(cast(Consumer, broker), "t", 0) == (3, 9)
+    assert not broker.errors
+
+
+def test_what_is_gone_or_silent_is_not_asked_again() -> None:
+    for error, kind in ((KafkaError.UNKNOWN_TOPIC_OR_PART, ProgressLost), (KafkaError._TRANSPORT, TaskError)):
+        broker = Broker(error, error)
+        with pytest.raises(kind):
+            bounds(cast(Consumer, broker), "t", 0)
+        assert broker.errors == [error]
+
+
+@pytest.mark.parametrize("offset", [2, 10])
+def test_an_offset_that_is_not_held_is_lost_progress(offset: int) -> None:
+    with pytest.raises(
+        ProgressLost, match=rf"t-0 holds the offsets 3 to 9, and is to be read on from {offset}"
+    ):
+        require_offset(cast(Consumer, Broker()), "t", 0, offset)
