@@ -92,11 +92,18 @@ class Reports:
         return self.accumulators[execution]
 
     def wait(self, executions: list[str], state: ExecutionState, patience_s: float = PATIENCE_S) -> None:
-        def there() -> bool:
-            return all(state in self.of(each) for each in executions)
+        """Until all have been in that state; what has ended otherwise is not waited for."""
+
+        def missing() -> list[str]:
+            return [each for each in executions if state not in self.of(each)]
+
+        def settled() -> bool:
+            return not missing() or any(ENDS.intersection(self.of(each)) for each in missing())
 
         with self._changed:
-            assert self._changed.wait_for(there, patience_s), f"waiting for {state}: {self.all}"
+            self._changed.wait_for(settled, patience_s)
+            told = {each: [*self.of(each), self.failure_of(each)] for each in missing()}
+            assert not told, f"waiting for {state}: {told}"
 
 
 class Job:

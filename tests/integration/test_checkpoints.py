@@ -142,6 +142,7 @@ def test_what_is_retained_on_cancellation_is_begun_with_at_another_parallelism(
         execution_checkpointing_interval="1 h",
         execution_checkpointing_externalized__checkpoint__retention=retained,
     ) as job:
+        job.until(lambda: all(job.results()), "result of each kind")
         done = asked_for(cluster, job)
         with Client(cluster.configuration) as client:
             client.cancel(job.id)
