@@ -1,8 +1,9 @@
 """file_sink: files in a directory, each complete when it appears, and each record in exactly one of them.
 
 What is not in a finished file is state (files/pending.py): records go into the changelog in the task's transaction,
-and the file is written from there once it is closed and that is committed. A crash in between is made good at the
-next start. The price: records travel through Kafka once more, and wait in memory until their file is closed.
+and the file is written from there once it is closed and that is committed. A crash in between is made good by the
+next attempt, with its first commit; an attempt that has a successor shows nothing more (files/publishing.py). The
+price: records travel through Kafka once more, and wait in memory until their file is closed.
 
 A file is closed when it has `roll_records` records, at the first tick or commit `roll_ms` after its first record, at
 the commit at which it has come to ROLL_BYTES, and at the end. Its name says the sink (from job and operator), the
@@ -25,7 +26,7 @@ from ..batch import Batch, all_of
 from ..failures import TaskError
 from ..state.stateful import Origin
 from .files.pending import PendingFiles
-from .files.publishing import directory_of
+from .files.publishing import Superseded, directory_of
 from .files.writing import SinkFormat, file_writer
 from .functions import user_code
 from .operator import Operator, Setup
@@ -78,12 +79,12 @@ class FileSink(Operator):
 
     def open(self) -> None:
         try:
-            self._directory.prepare(self._beginning)
+            self._directory.begin(self._beginning, self._setup.generation, self._setup.context.attempt_number)
             self._remove_superseded()
         except OSError as error:
             raise self._failed("could not be used", error) from error
         self._files.own()
-        self._publish()
+        self._rolled = bool(self._files.closed)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         start = 0
@@ -130,6 +131,9 @@ class FileSink(Operator):
 
     def committed(self) -> None:
         self._publish()
+
+    def close(self) -> None:
+        self._directory.close()
 
     def _name(self, number: int) -> str:
         generation = self._setup.generation
@@ -180,8 +184,12 @@ class FileSink(Operator):
                 self._directory.publish(
                     file.name,
                     lambda out, file=file: self._writer.write(file.chunks, out),  # type: ignore[misc]
-                    self._setup.context.attempt_number,
                 )
+            except Superseded as error:
+                raise TaskError(
+                    f"file_sink {self._setup.config.name!r} was fenced: a newer attempt of this subtask writes to"
+                    f" {self._parameters.path}, and has removed {error} there (if nobody else has)"
+                ) from error
             except OSError as error:
                 raise self._failed("could not be written to", error) from error
             self._files.published(file.number)

@@ -131,6 +131,7 @@ class Subtask:
         for place in self._ends or ():
             self._look_for_end(place)
         self._ended = self._ends is not None and not self._unended
+        self.output.note_pending()
 
     def begin_generation(
         self, in_flight: Iterable[tuple[int, Batch]], standing: Sequence[ConsumedOffset] = ()

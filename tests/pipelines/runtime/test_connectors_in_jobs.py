@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from connectors import web_server_log
+from pipelines.memory_checkpoints import Plan, storage
 
 from pipelines import memory_cluster
 from tailrace import FileSink, StreamExecutionEnvironment, WatermarkStrategy
@@ -113,6 +114,22 @@ def test_what_is_generated_at_a_rate_is_written_once(tmp_path: Path, seed: int) 
     )
     memory_cluster.run(env.get_job_graph(), seed=seed, crashes=5)
     assert counted(records_of(tmp_path / "out")) == counted(list(map(numbered, range(100))))
+
+
+@seeds
+def test_files_hold_each_record_once_where_the_job_goes_back(tmp_path: Path, seed: int) -> None:
+    """Attempts of the older generation go on until they find out."""
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(2)
+    env.generate(numbered, count=150).rebalance().map(lambda record: record).sink_to(
+        FileSink(str(tmp_path), format="json", roll_records=1 + seed)
+    )
+    with storage(seed) as directory:
+        plan = Plan(rate=0.3, savepoints=0.0)
+        job = memory_cluster.MemoryCluster(env.get_job_graph(), {}, seed, directory=directory, plan=plan)
+        job.run(crashes=5, rollbacks=5)
+    assert job.generation > 0
+    assert counted(records_of(tmp_path)) == counted(list(map(numbered, range(150))))
 
 
 def test_foreach_gets_every_record(tmp_path: Path) -> None:

@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from tailrace.pipelines.api import (
+    FileSink,
     Formats,
     KafkaSource,
     MapFunction,
@@ -17,11 +19,12 @@ from tailrace.pipelines.api import (
     StreamExecutionEnvironment,
     TumblingProcessingTimeWindows,
 )
-from tailrace.pipelines.graph.physical_plan import channel_topic, output_topic
+from tailrace.pipelines.graph.physical_plan import changelog_topic, channel_topic, output_topic
 from tailrace.pipelines.runtime.batch import Batch
 from tailrace.pipelines.runtime.buffers import NO_WATERMARK, BufferCodec, Header, header_of
 from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.operators.files.pending import PendingFiles
 from tailrace.pipelines.runtime.protocol import BUFFER, FAILURE, RECORDS, Counted, Notice, Switch, Switched
 from tailrace.pipelines.runtime.settings import Settings
 from tailrace.pipelines.runtime.stream_task import run as running
@@ -63,7 +66,7 @@ class Task:
         self.mailbox = Mailbox()
         self.notices: list[Notice] = []
         self.end: BaseException | None = None
-        chosen = graph.vertices[vertex].vertex_id
+        self._vertex = chosen = graph.vertices[vertex].vertex_id
         self._output = next((e.data_set_id for e in graph.edges if e.source_vertex_id == chosen), "")
         deployment = VertexDeployment(CLUSTER, JOB, graph, chosen, (SubtaskDeployment("", 0, 0),))
         clock = running.WallClock()
@@ -114,6 +117,9 @@ class Task:
 
     def printed(self) -> int:
         return len(self.kafka.log(output_topic(CLUSTER, JOB), 0))
+
+    def changelog(self) -> str:
+        return changelog_topic(CLUSTER, JOB, self._vertex)
 
     def headers(self) -> list[Header]:
         """Of what it has sent."""
@@ -218,6 +224,27 @@ def test_who_goes_by_no_clock_is_told_of_none(start: Callable[[Task], Task]) -> 
     task.hand_over(buffer(0, ["a"], clock=1), buffer(1, [], clock=2), buffer(2, ["b"], clock=3))
     task.wait(lambda: sum(1 for each in task.headers()) > 0 and task.subtask.positions == {0: {0: 3}})
     assert not any(each.tick for each in task.headers())
+
+
+@pytest.mark.parametrize("at_its_end", [False, True])
+def test_files_that_a_predecessor_has_closed_are_shown_also_when_nothing_comes_in(
+    start: Callable[[Task], Task], tmp_path: Path, at_its_end: bool
+) -> None:
+    """With a commit, which proves that the attempt is the last."""
+    env = environment()
+    env.from_source(KafkaSource("lines", Formats.text(), bounded=at_its_end)).sink_to(FileSink(str(tmp_path)))
+    graph = env.get_job_graph("files")
+    ends = {(0, 3): 0} if at_its_end else None
+    task = Task(graph, 0, KafkaInput(("lines",), ends, ((0, 3),)))
+    files = PendingFiles("part-{}.txt".format)
+    files.fill(1, b"a\n", 0)
+    files.close()
+    sink = graph.vertices[0].operators[-1].operator_id
+    for message in files.take_changes():
+        task.subtask.kept.restore(sink.encode(), message)
+    start(task)
+    task.wait_until(lambda: (tmp_path / "part-0.txt").is_file())
+    assert [message.key for message in task.kafka.log(task.changelog(), 0)][:1] == [sink.encode()]
 
 
 def test_what_older_queries_hand_over_counts_no_more_after_a_switch(start: Callable[[Task], Task]) -> None:

@@ -172,7 +172,8 @@ class PendingFiles:
                 self._files[number] = file
 
     def own(self) -> None:
-        """The open file is this one's from now on."""
+        """All files are this one's from now on. What is closed is said again: it is shown by whoever commits that."""
+        self._changes += (Closed(file.number) for file in self.closed)
         file = self.open_file
         if file is not None and file.name != (name := self._name_of(file.number)):
             file.name = name

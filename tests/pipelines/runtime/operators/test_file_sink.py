@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 import fastavro
 import pyarrow.parquet as pq
@@ -23,7 +23,13 @@ from pyarrow import fs
 from tailrace.pipelines.runtime.batch import Batch
 from tailrace.pipelines.runtime.failures import TaskError, UserCodeError
 from tailrace.pipelines.runtime.operators.file_sink import FileSink
-from tailrace.pipelines.runtime.operators.files.publishing import RemoteDirectory
+from tailrace.pipelines.runtime.operators.files.publishing import (
+    Directory,
+    LocalDirectory,
+    RemoteDirectory,
+    Superseded,
+    directory_of,
+)
 from tailrace.schemas.types import OperatorConfig
 
 Format = Literal["text", "json", "avro", "parquet"]
@@ -267,14 +273,18 @@ def test_subtasks_and_jobs_write_beside_each_other(tmp_path: Path) -> None:
 
 
 def test_what_a_crash_has_left_is_removed_by_its_own_subtask_only(tmp_path: Path) -> None:
-    sink, _ = build_one(config("text", tmp_path), input_type=str, subtask=1, parallelism=20)
+    sink, _ = build_one(config("text", tmp_path), input_type=str, subtask=1, parallelism=20, attempt=1)
     assert isinstance(sink, FileSink)
-    own = tmp_path / f".{sink._beginning}0.txt.0.tmp"
-    others = [tmp_path / f".{sink._beginning[:-1]}0-0.txt.0.tmp", tmp_path / ".part-x.tmp"]
-    for each in (own, *others):
-        each.write_text("half")
+    beginning = sink._beginning
+    own = [f".{beginning}0.0.ab", f".{beginning}0.1.cd", f".{beginning}0.0.ef.ended"]
+    others = [f".{beginning[:-1]}0-0.0.ab", f".{beginning}0.2.ab", f".{beginning}1.0.ab", ".part-x"]
+    for each in (*own, *others):
+        (tmp_path / each).mkdir()
+        (tmp_path / each / f"{beginning}0.txt").write_text("half")
     sink.open()
-    assert sorted(tmp_path.iterdir()) == sorted(others)
+    assert {path.name for path in tmp_path.iterdir()} - set(others) == {sink._directory._own.name}  # type: ignore[attr-defined]
+    sink.close()
+    assert {path.name for path in tmp_path.iterdir()} == set(others)
 
 
 @contextmanager
@@ -298,8 +308,9 @@ def test_a_full_disk_fails_the_task_and_loses_nothing(tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
     assert f"{tmp_path} could not be written to: File too large" in str(raised.value)
     assert "no record is lost" in str(raised.value)
-    assert list(tmp_path.iterdir()) == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     job.do("crash")
+    job.do("commit")
     assert [line for file in visible(tmp_path) for line in read(file)] == lines
 
 
@@ -309,14 +320,96 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         Job(tmp_path, config("text", tmp_path / "file" / "out"), [], str)
 
 
-def test_another_file_system_is_written_the_same_way(tmp_path: Path) -> None:
-    directory = RemoteDirectory(fs.LocalFileSystem(), f"{tmp_path}/out/")
-    directory.prepare("part-1-")
-    directory.prepare("part-1-")
-    directory.publish("part-1-0.txt", lambda out: out.write(b"a\n"), 0)
-    directory.publish("part-1-0.txt", lambda out: out.write(b"b\n"), 1)
-    (tmp_path / "out" / ".part-1-1.txt.0.tmp").write_text("half")
-    directory.prepare("part-1-")
-    assert [(each.name, each.read_text()) for each in (tmp_path / "out").iterdir()] == [
-        ("part-1-0.txt", "a\n")
-    ]
+Make = Callable[[str], Directory]
+DIRECTORIES: list[Make] = [
+    lambda path: LocalDirectory(Path(path)),
+    lambda path: RemoteDirectory(fs.LocalFileSystem(), f"{path}/"),
+    lambda path: directory_of(f"memory:/{path}"),
+]
+
+
+def files(directory: Directory) -> dict[str, str]:
+    """What is shown."""
+    if isinstance(directory, LocalDirectory):
+        directory = RemoteDirectory(fs.LocalFileSystem(), str(directory._path))
+    assert isinstance(directory, RemoteDirectory)
+    path = directory._path
+    return {
+        name: directory._system.open_input_file(f"{path}/{name}").read().decode()
+        for name in directory.names("")
+        if not name.startswith(".")
+    }
+
+
+@pytest.mark.parametrize("make", DIRECTORIES, ids=["local", "remote", "memory"])
+def test_a_file_is_published_once_on_any_file_system(make: Make, tmp_path: Path) -> None:
+    for attempt, content in enumerate((b"a\n", b"b\n")):
+        directory = make(f"{tmp_path}/out")
+        directory.begin("part-1-", 0, attempt)
+        directory.publish("part-1-0.txt", lambda out, content=content: out.write(content))  # type: ignore[misc]
+        assert files(directory) == {"part-1-0.txt": "a\n"}
+        directory.close()
+        assert directory.names(".") == []
+
+
+@pytest.mark.parametrize("make", DIRECTORIES, ids=["local", "remote", "memory"])
+@pytest.mark.parametrize("successor", [(0, 1), (0, 0), (1, 0), (1, 5)])
+@pytest.mark.parametrize("while_writing", [False, True])
+def test_an_attempt_that_has_a_successor_shows_nothing_more(
+    make: Make, successor: tuple[int, int], while_writing: bool, tmp_path: Path
+) -> None:
+    """Wherever it was stopped: what it shows later would be there beside what its successor makes."""
+    old, new = make(f"{tmp_path}/out"), make(f"{tmp_path}/out")
+    old.begin("part-1-", 0, 0)
+
+    def write(out: BinaryIO) -> None:
+        out.write(b"old")
+        if while_writing:
+            new.begin("part-1-", *successor)
+
+    if not while_writing:
+        new.begin("part-1-", *successor)
+    with pytest.raises(Superseded):
+        old.publish("part-1-0.txt", write)
+    old.close()
+    assert files(new) == {}
+    new.publish("part-1-0-1.txt", lambda out: out.write(b"new"))
+    assert files(new) == {"part-1-0-1.txt": "new"}
+    new.close()
+    assert new.names(".") == []
+
+
+@pytest.mark.parametrize("make", DIRECTORIES, ids=["local", "remote", "memory"])
+@pytest.mark.parametrize("late", [(0, 0), (0, 4), (1, 2)])
+def test_an_attempt_that_begins_when_it_has_a_successor_does_not_hurt_it(
+    make: Make, late: tuple[int, int], tmp_path: Path
+) -> None:
+    new, old = make(f"{tmp_path}/out"), make(f"{tmp_path}/out")
+    new.begin("part-1-", 1, 3)
+    old.begin("part-1-", *late)
+    new.publish("part-1-0-1.txt", lambda out: out.write(b"new"))
+    assert files(new) == {"part-1-0-1.txt": "new"}
+
+
+def test_a_sink_that_has_a_successor_says_so(tmp_path: Path) -> None:
+    job = Job(tmp_path, config("text", tmp_path, roll_records=1), ["a"], str)
+    job.do(1)
+    job.commit()
+    old = job.sink
+    job.start()
+    with pytest.raises(TaskError, match="'file_sink' was fenced: a newer attempt") as raised:
+        old.committed()
+    assert "\n" not in str(raised.value)
+
+
+def test_nothing_is_shown_before_a_commit_and_a_commit_is_asked_for(tmp_path: Path) -> None:
+    """It may have had a successor before it began: only its producer learns of that."""
+    job = Job(tmp_path, config("text", tmp_path, roll_records=1), ["a"], str)
+    job.do(1)
+    job.do("crash before publishing")
+    assert visible(tmp_path) == []
+    assert job.sink.wants_commit
+    job.sink.before_commit()
+    assert list(job.sink.take_changes()) != [], "else there would be nothing to commit"
+    job.sink.committed()
+    assert [read(file) for file in visible(tmp_path)] == [["a"]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.failures import TaskError
 from tailrace.pipelines.runtime.operators.operator import Operator
 from tailrace.pipelines.runtime.state.stateful import Origin
 
@@ -51,9 +53,15 @@ class Job:
         self.changelog: list[bytes] = []
         self.committed = self.position = self.base.position
         self.attempt = -1
+        self.stopped: list[tuple[Operator, Callable[[], None]]] = []
+        """Attempts that have been stopped and have successors, and what each does next if it goes on."""
         self.start()
 
     def start(self) -> None:
+        self.build()
+        self.sink.open()
+
+    def build(self) -> None:
         self.attempt += 1
         self.position = self.committed
         self.sink, _ = build_one(
@@ -66,7 +74,6 @@ class Job:
         )
         for message in (*self.base.whole, *self.changelog):
             self.sink.restore(message)
-        self.sink.open()
 
     def do(self, step: int | str) -> None:
         match step:
@@ -78,9 +85,20 @@ class Job:
             case "commit":
                 self.commit()
                 self.sink.committed()
-            case "crash before publishing":
+            case "stop before publishing":
                 self.commit()
+                self.stopped.append((self.sink, self.sink.committed))
                 self.start()
+            case "stop before opening":
+                self.build()
+                self.stopped.append((self.sink, self.sink.open))
+                self.start()
+            case "stopped ones go on":
+                for sink, act in self.stopped:
+                    with suppress(TaskError):
+                        act()  # and its next commit is refused
+                    sink.close()
+                self.stopped.clear()
             case "checkpoint":
                 self.commit()
                 self.checkpoint = Checkpoint(self.committed, whole(self.sink))
@@ -91,6 +109,8 @@ class Job:
                 self.base, self.changelog = Checkpoint(self.committed, whole(self.sink)), []
                 self.start()
             case "go back":
+                self.commit()
+                self.stopped.append((self.sink, self.sink.committed))
                 self.generation += 1
                 self.base, self.changelog = self.checkpoint, []
                 self.committed = self.base.position
@@ -107,6 +127,7 @@ class Job:
         self.do(len(self.records))
         self.sink.finish()
         self.do("commit")
+        self.do("stopped ones go on")
         self.sink.close()
 
     def visible(self) -> list[str]:
@@ -121,7 +142,16 @@ def whole(sink: Operator) -> list[bytes]:
     return [message for _, message in sink.full([])]
 
 
-STEPS = ("commit", "crash", "crash before publishing", "checkpoint", "go on", "go back")
+STEPS = (
+    "commit",
+    "crash",
+    "stop before publishing",
+    "stop before opening",
+    "stopped ones go on",
+    "checkpoint",
+    "go on",
+    "go back",
+)
 
 
 @settings(deadline=None, max_examples=80)
@@ -163,6 +193,8 @@ def test_another_job_goes_on_from_a_savepoint_beside_the_files_of_the_first(
         first.sink.committed()
     first.sink.close()
     second = Job(tmp_path, job_id="2" * 32, checkpoint=savepoint, roll_records=10)
+    assert second.sink.wants_commit
+    second.do("commit")
     assert Counter(second.visible()) == Counter(RECORDS[:20])
     second.end()
     assert Counter(second.visible()) == Counter(RECORDS)
@@ -190,6 +222,9 @@ def test_pending_files_are_dealt_out(before: int, after: int, data: st.DataObjec
                     sink.restore(message)
             sink.restore_from(None)
             sink.open()
+            sink.before_commit()
+            list(sink.take_changes())
+            sink.committed()
         assert (
             Counter(line for file in shown(Path(made)) for line in file.read_text().splitlines()) == written
         )
