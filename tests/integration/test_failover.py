@@ -7,13 +7,14 @@ under its own id as heartbeats may be missing; one that leaves in order is not w
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from tailrace.pipelines.graph.physical_plan import consumer_group
 from tailrace.schemas.everyone import TaskExecutorLost
 from tailrace.schemas.job_master import UpdateTaskExecutionState
+from tailrace.schemas.task_executor import SubmitTask
 from tailrace.schemas.types import ExecutionState
 
 from ..torture.jobs import Shape
@@ -47,6 +48,21 @@ def a_job(cluster: TorturedCluster, shape: Shape = SHAPE) -> contextlib.closing[
     return contextlib.closing(job)
 
 
+def current(job: RunningJob) -> dict[str, SubmitTask]:
+    """The last attempt of every subtask."""
+    last = {(body.vertex_id, body.subtask_index): body for body in job.attempts().values()}
+    return {body.execution_attempt_id: body for body in last.values()}
+
+
+def failures(job: RunningJob) -> dict[str, str | None]:
+    """Attempt that has failed -> why."""
+    return {
+        body.execution_attempt_id: body.failure
+        for body in job.heard(UpdateTaskExecutionState)
+        if body.job_id == job.id and body.execution_state is ExecutionState.FAILED
+    }
+
+
 def ended(cluster: TorturedCluster, job: RunningJob) -> None:
     """The job finishes, with each result once."""
     job.wait_for_its_end()
@@ -71,21 +87,16 @@ def test_a_task_executor_that_restarts_under_its_own_id_goes_on_with_its_tasks_w
 def test_a_task_that_dies_starts_again_alone_and_its_reason_is_kept(cluster: TorturedCluster) -> None:
     with a_job(cluster) as job:
         job.wait_for_progress()
-        before = job.attempts()
+        before, earlier = current(job), failures(job)
         cluster.kill(cluster.stream_tasks("taskexecutor-2")[0])
-        job.until(lambda: len(job.attempts()) > len(before), "new attempt")
+        job.until(lambda: current(job).keys() != before.keys(), "new attempt")
         ended(cluster, job)
-        (again,) = (job.attempts()[each] for each in job.attempts() if each not in before)
-        (failed,) = (each for each, states in job.states().items() if ExecutionState.FAILED in states)
-        assert before[failed].vertex_id == again.vertex_id
-        assert before[failed].subtask_index == again.subtask_index
-        assert again.attempt_number == before[failed].attempt_number + 1
-        (failure,) = (
-            each.failure
-            for each in job.heard(UpdateTaskExecutionState)
-            if each.execution_state is ExecutionState.FAILED
-        )
-        assert failure == "the process of its StreamTask died"
+        since = {each: why for each, why in failures(job).items() if each not in earlier}
+        assert list(since.values()) == ["the process of its StreamTask died"]
+        (failed,) = (before[each] for each in since)
+        (again,) = (body for each, body in current(job).items() if each not in before)
+        assert (again.vertex_id, again.subtask_index) == (failed.vertex_id, failed.subtask_index)
+        assert again.attempt_number == failed.attempt_number + 1
 
 
 def test_only_what_was_lost_with_a_task_executor_starts_again_and_elsewhere(
@@ -93,20 +104,22 @@ def test_only_what_was_lost_with_a_task_executor_starts_again_and_elsewhere(
 ) -> None:
     with a_job(cluster) as job:
         job.wait_for_progress()
-        before, places = job.attempts(), job.places()
+        before, places = current(job), job.places()
         victim = cluster.process("taskexecutor-2")
         assert victim is not None
         victim.terminate()
         job.until(lambda: bool(job.heard(TaskExecutorLost)), "TaskExecutorLost")
         ended(cluster, job)
-        lost = {each for each, place in places.items() if place == "taskexecutor-2"}
-        again = [body for each, body in job.attempts().items() if each not in before]
-        assert sorted((each.vertex_id, each.subtask_index) for each in again) == sorted(
-            (before[each].vertex_id, before[each].subtask_index) for each in lost
-        )
+        lost = [body for each, body in before.items() if places[each] == "taskexecutor-2"]
+        again = [body for each, body in current(job).items() if each not in before]
+        assert subtasks(again) == subtasks(lost)
         new_places = {job.places()[each.execution_attempt_id] for each in again}
         assert new_places == {"taskexecutor-1"}
     cluster.start()
+
+
+def subtasks(attempts: Iterable[SubmitTask]) -> list[tuple[str, int]]:
+    return sorted((each.vertex_id, each.subtask_index) for each in attempts)
 
 
 def lags(cluster: TorturedCluster, job: RunningJob) -> dict[str, int]:
