@@ -1,14 +1,18 @@
 """DELTA files: what has changed since a FULL file, a chain for each operator.
 
-The task's thread says what is to be written and when to cut; a thread for storage does it, in that order.
+The task's thread says what is to be written and when to cut; a thread for storage does it, in that order. What storage
+has not taken yet can be given up, so that no more of it waits in memory than somebody is willing to keep.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
+
+import msgspec
 
 from ...checkpoint.deltas import Deltas
 from ...checkpoint.errors import CheckpointError, StorageError
@@ -17,6 +21,15 @@ from .full_state import Files
 
 _AT_ONCE: Final = 16 << 20
 """Bytes that are held back for a file of their own, where files cannot be appended to."""
+
+
+class _Changes(msgspec.Struct, frozen=True):
+    """Messages by operator id, and their bytes."""
+
+    messages: Mapping[str, list[bytes]]
+    size: int
+    at_once: bool
+    """Whether they end a file."""
 
 
 class Segment:
@@ -28,6 +41,8 @@ class Segment:
         self._directory = directory
         self._name = name
         self._chains: dict[str, Deltas] = {}
+        self._unwritten: deque[_Changes] = deque()
+        self._written = 0
         self._held_back = 0
         self._cut_at = 0
         self._failure: CheckpointError | None = None
@@ -41,6 +56,16 @@ class Segment:
         """Whether something could not be written: what follows in the segment will not be, and no cut is whole."""
         return self._failure is not None
 
+    @property
+    def waiting(self) -> int:
+        """Bytes that storage has not taken yet."""
+        return self.size - self._written
+
+    def give_up(self, reason: CheckpointError) -> None:
+        """Nothing of what waits is to be written, and no cut that lies behind it is whole."""
+        self._failure = self._failure or reason
+        self._unwritten.clear()
+
     def append(self, io: ThreadPoolExecutor, messages: Mapping[str, list[bytes]], size: int) -> None:
         """Has messages written, by operator id; `size`: their bytes."""
         self.size += size
@@ -48,7 +73,8 @@ class Segment:
         at_once = not self._storage.can_append and self._held_back >= _AT_ONCE
         if at_once:
             self._note_cut()
-        io.submit(self._append, messages, at_once)
+        self._unwritten.append(_Changes(messages, size, at_once))
+        io.submit(self._append)
 
     def cut(self, io: ThreadPoolExecutor) -> Future[Files]:
         """Once it is in storage: the files of all that was appended. Its error: CheckpointError."""
@@ -64,18 +90,25 @@ class Segment:
             self.files = 1 if self._storage.can_append else self.files + 1
         self._cut_at, self._held_back = self.size, 0
 
-    def _append(self, messages: Mapping[str, list[bytes]], at_once: bool) -> None:
-        if self._failure is not None:
-            return
+    def _append(self) -> None:
         try:
-            for operator_id, some in messages.items():
+            changes = self._unwritten.popleft()
+        except IndexError:  # given up
+            return
+        if self._failure is None:
+            self._write(changes)
+        self._written += changes.size
+
+    def _write(self, changes: _Changes) -> None:
+        try:
+            for operator_id, some in changes.messages.items():
                 chain = self._chains.get(operator_id)
                 if chain is None:
                     name = f"{self._name}-{operator_id[:8]}"
                     chain = Deltas(self._storage, self._directory, name, operator_id)
                     self._chains[operator_id] = chain
                 chain.append(some)
-                if at_once:
+                if changes.at_once:
                     chain.cut()
         except CheckpointError as error:
             self._failure = error

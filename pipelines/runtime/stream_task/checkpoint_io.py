@@ -9,11 +9,15 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from ...checkpoint.errors import CheckpointError
 from ..failures import TaskError, describe, shortened
 from ..protocol import Acknowledged, Declined, Notice
 from .part import Part
+
+_MOST_WAITING: Final = 4
+"""Parts: each may hold as much in flight as checkpointing.LIMIT."""
 
 
 class CheckpointIO:
@@ -25,7 +29,14 @@ class CheckpointIO:
         self._thread: threading.Thread | None = None
 
     def finish(self, part: Part) -> None:
-        """Writes a part, and acknowledges or declines it; returns at once."""
+        """Writes a part, and acknowledges or declines it; returns at once.
+
+        Where storage is slow, parts of checkpoints that are over may still wait: behind a few of them it is declined.
+        """
+        if self._parts.qsize() >= _MOST_WAITING:
+            reason = f"{_MOST_WAITING} checkpoints wait to be written before it: storage is too slow"
+            self._notify(Declined(part.checkpoint_id, reason))
+            return
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="checkpoint-io", daemon=True)
             self._thread.start()

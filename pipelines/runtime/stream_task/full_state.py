@@ -129,6 +129,15 @@ class FullFile:
                 target.write(chunk)
 
 
+class NotBegun(FullFile):
+    """One that is not even tried."""
+
+    def __init__(self, reason: str) -> None:
+        self._writing = None
+        self._files = Future()
+        self._files.set_exception(TaskError(f"state could not be written: {reason}"))
+
+
 def sections_of(key_groups: range) -> list[range]:
     """The key groups in ranges of about the same size; none where there are none."""
     count = min(MOST_SECTIONS, len(key_groups))

@@ -7,7 +7,9 @@ attempt goes on behind the files that it was restored from; its predecessor's it
 
 *Elsewhere*, and for savepoints, which are to hold all that they need, a cut is a FULL file in a directory of its own.
 
-No call waits for storage: a thread of the writer's own does that, in the order of the calls.
+No call waits for storage: a thread of the writer's own does that, in the order of the calls. Where storage is slower
+than changes come, or hangs, what waits for it is given up at a limit: checkpoints are declined until the thread has
+come through, and the next one is FULL. The task and its transactions never wait.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from ....schemas.types import CheckpointOptions, OperatorState, SnapshotType
-from ...checkpoint.errors import CheckpointError
+from ...checkpoint.errors import CheckpointError, StorageError
 from ...checkpoint.layout import base_of, checkpoint_id_of
 from ...checkpoint.storage import Storage
 from ..failures import TaskError
 from ..state.stateful import Stateful
 from .changes_in_storage import Segment
 from .forked import Child, Work
-from .full_state import FULL, Files, FullFile, Writing
+from .full_state import FULL, Files, FullFile, NotBegun, Writing
 
 LEAST_CHAIN: Final = 1 << 20
 """Bytes of changes that are never worth a FULL file."""
@@ -35,6 +37,10 @@ _AT_ONCE: Final = 1 << 20
 """Bytes of changes that are handed to storage together between cuts."""
 _MOST_WAITING: Final = 64 << 20
 """Bytes of changes that may wait for the first cut, which says where they go; of more, the first cut is full."""
+MOST_UNWRITTEN: Final = 64 << 20
+"""Bytes of changes that may wait for storage to take them."""
+MOST_FULLS: Final = 4
+"""FULL files that may be under way together: each is a process, and a copy of what the task changes meanwhile."""
 _MOST_SKIPPED: Final = 64
 """Cuts until a FULL file is tried again that could not be written; twice as many each time, up to this."""
 
@@ -112,6 +118,10 @@ class StateWriter:
         self._to_skip = self._skipping = 0
         self._follows: int | None = None
         """The checkpoint whose files the first cut goes on from."""
+        self._unwritten: list[Segment] = []
+        """All that storage has not taken whole, dropped or not."""
+        self._behind: Future[None] | None = None
+        """Done when the thread has come through what was given up."""
         self._closed = False
 
     def continue_from(self, operators: Mapping[str, OperatorState], checkpoint_id: int = 0) -> None:
@@ -137,6 +147,11 @@ class StateWriter:
                 self._forget()
         elif self._waiting_size >= _AT_ONCE:
             self._flush()
+
+    @property
+    def unwritten(self) -> int:
+        """Bytes that wait for storage."""
+        return sum(segment.waiting for segment in self._unwritten)
 
     def cut(self, options: CheckpointOptions) -> Cut:
         """All state as of the messages added so far, which are all that `take_changes` has given.
@@ -169,6 +184,10 @@ class StateWriter:
             self._forget()
         if self._base is not None:
             self._flush()
+        if self._behind is not None:
+            if not self._behind.done():
+                return Cut({}, [_failed(_too_slow())])
+            self._behind = None
         if self._base is None or options.full:
             # Cuts that follow name it too, also where it is not there yet: what it supersedes may be deleted with it.
             self._drop(self._segments)
@@ -244,13 +263,40 @@ class StateWriter:
             self._segments = [self._segment()]
         if self._waiting:
             messages, self._waiting = self._waiting, {}
-            self._segments[-1].append(self._io, messages, self._waiting_size)
+            segment = self._segments[-1]
+            segment.append(self._io, messages, self._waiting_size)
             self._waiting_size = 0
+            self._unwritten = [each for each in self._unwritten if each.waiting and each is not segment]
+            self._unwritten.append(segment)
+            if self.unwritten > MOST_UNWRITTEN:
+                self._give_up()
+
+    def _give_up(self) -> None:
+        for segment in self._unwritten:
+            segment.give_up(_too_slow())
+        self._unwritten = []
+        self._forget()
+        self._behind = self._io.submit(lambda: None)
 
     def _begin_full(self, storage: Storage, directory: str) -> FullFile:
         self._fulls = [each for each in self._fulls if not each.done]
+        if len(self._fulls) >= MOST_FULLS:
+            return NotBegun(f"{len(self._fulls)} files of all state are still being written: storage is slow")
         self._numbers += 1
         path = posixpath.join(directory, f"{self._name}-{self._numbers}{FULL}")
         full = FullFile(storage, path, self._fork, self._stateful, self._key_groups)
         self._fulls.append(full)
         return full
+
+
+def _failed(reason: CheckpointError) -> Future[Files]:
+    future: Future[Files] = Future()
+    future.set_exception(reason)
+    return future
+
+
+def _too_slow() -> CheckpointError:
+    return StorageError(
+        f"storage is too slow: {MOST_UNWRITTEN >> 20} MiB of changes have waited for it; once it has come through, the"
+        " next checkpoint is full"
+    )

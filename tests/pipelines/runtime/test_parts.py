@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.frames import FrameReader, frame
+from tailrace.pipelines.runtime.protocol import Acknowledged, Declined, Notice
 from tailrace.pipelines.runtime.settings import ExecutionMode, Settings
+from tailrace.pipelines.runtime.stream_task.checkpoint_io import CheckpointIO
 from tailrace.pipelines.runtime.stream_task.mailbox import (
     CAPACITY,
     HandedOver,
@@ -22,7 +24,14 @@ from tailrace.pipelines.runtime.stream_task.mailbox import (
 )
 from tailrace.pipelines.runtime.stream_task.pacing import LONGEST_S, SHARE, Pacing
 from tailrace.pipelines.runtime.vertex import parts_of
-from tailrace.schemas.types import JobEdge, JobVertex, OperatorConfig, Partitioner
+from tailrace.schemas.types import (
+    CheckpointMetrics,
+    JobEdge,
+    JobVertex,
+    OperatorConfig,
+    Partitioner,
+    SubtaskState,
+)
 
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
@@ -166,3 +175,39 @@ def test_the_plain_stateless_line_from_the_head_runs_in_spark(
     assert [
         each for each in parts.rest if each.upstream == (before.operator_id if before else None)
     ] or not parts.rest
+
+
+class WaitingPart:
+    """Of a checkpoint, until storage answers."""
+
+    def __init__(self, number: int, answers: threading.Event) -> None:
+        self.checkpoint_id = number
+        self._answers = answers
+        self.begun = threading.Event()
+
+    def finish(self) -> tuple[SubtaskState, CheckpointMetrics]:
+        self.begun.set()
+        self._answers.wait()
+        return SubtaskState(), CheckpointMetrics()
+
+
+def test_few_parts_of_checkpoints_wait_for_storage_and_others_are_declined() -> None:
+    """Each holds what was in flight; those that wait may be of checkpoints that are over."""
+    answers, told = threading.Event(), list[Notice]()
+    io = CheckpointIO(told.append)
+    parts = [WaitingPart(number, answers) for number in range(1, 11)]
+    for part in parts:
+        io.finish(part)  # type: ignore[arg-type]
+        assert parts[0].begun.wait(30)
+    declined = [each.checkpoint_id for each in told if isinstance(each, Declined)]
+    assert declined == [6, 7, 8, 9, 10]
+    answers.set()
+    io.drain()
+    written = [each.checkpoint_id for each in told if isinstance(each, Acknowledged)]
+    assert written == [1, 2, 3, 4, 5]
+    io = CheckpointIO(told.append)
+    io.finish(WaitingPart(11, answers))  # type: ignore[arg-type]
+    io.drain()
+    last = told[-1]
+    assert isinstance(last, Acknowledged)
+    assert last.checkpoint_id == 11

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import fsspec
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines.runtime.state.programs import ALL, backend, programs
 
+from tailrace.pipelines.checkpoint.deltas import Deltas
 from tailrace.pipelines.checkpoint.layout import base_of
 from tailrace.pipelines.checkpoint.redistribution import Piece
 from tailrace.pipelines.checkpoint.storage import Storage
@@ -68,6 +71,30 @@ class Forks:
         for each in self.held:
             each.fail() if failing else each.let_go()
         self.held.clear()
+
+
+class SlowStorage(Executor):
+    """Takes what it is to do when it is let; what was to be done before comes first."""
+
+    def __init__(self) -> None:
+        self._tasks: list[Callable[[], None]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def do() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except Exception as error:
+                future.set_exception(error)
+
+        self._tasks.append(do)
+        return future
+
+    def work(self, count: int | None = None) -> None:
+        some, self._tasks = self._tasks[:count], [] if count is None else self._tasks[count:]
+        for each in some:
+            each()
 
 
 class Task:
@@ -168,6 +195,95 @@ def test_every_cut_gives_the_state_as_it_was(
     for cut, options, state in cuts:
         check(base, cut, options, state)
     task.writer.close()
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_however_slow_storage_is_little_waits_for_it_and_no_cut_is_wrong(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A cut is declined, or is the state as it was; when storage comes through, the next one is no more declined."""
+    local = data.draw(st.booleans())
+    base = str(tmp_path_factory.mktemp("state")) if local else f"memory://{uuid.uuid4().hex}"
+    forks, slow = Forks(), SlowStorage()
+    task = Task(base, forks)
+    task.writer._io.shutdown()
+    task.writer._io = slow  # type: ignore[assignment]
+    if data.draw(st.booleans()):
+        task.writer.continue_from({})
+    most, cuts = 2_000, []
+    with patch.object(state_writer, "MOST_UNWRITTEN", most), patch.object(state_writer, "_AT_ONCE", 100):
+        for number in range(1, data.draw(st.integers(1, 12)) + 1):
+            for key in data.draw(st.lists(st.integers(0, 20), max_size=20)):
+                task.operator.timer_table("timers").register(f"key {key} {'x' * 50}", number)
+                task.commit()
+                assert task.writer.unwritten <= most
+            how = data.draw(st.sampled_from([{}, {}, {}, {"full": True}, {"savepoint": True}]))
+            cuts.append(task.cut(number, **how))
+            slow.work(data.draw(st.integers(0, 4)))
+            if data.draw(st.booleans()):
+                forks.end()
+        slow.work()
+        forks.end()
+        last = task.cut(number + 1)
+        slow.work()
+        forks.end()
+    for cut, options, state in cuts:
+        try:
+            cut.finish()
+        except TaskError as error:
+            assert "storage is too slow" in str(error) or "storage is slow" in str(error)
+        else:
+            check(base, cut, options, state)
+    check(base, *last)
+
+
+def test_storage_that_hangs_holds_up_neither_the_task_nor_later_checkpoints_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_writer, "MOST_UNWRITTEN", 20_000)
+    monkeypatch.setattr(state_writer, "_AT_ONCE", 1_000)
+    task = Task(str(tmp_path), Forks(prompt=True))
+    task.writer.continue_from({})
+    task.cut(1)[0].finish()
+    hangs, hanging = threading.Event(), threading.Event()
+
+    def hang(self: Deltas, messages: object) -> None:
+        hanging.set()
+        hangs.wait()
+
+    timers = task.operator.timer_table("timers")
+    with monkeypatch.context() as patched:
+        patched.setattr(Deltas, "append", hang)
+        for number in range(1000):
+            timers.register(f"key {number}", number)
+            task.commit()
+        assert hanging.wait(30)
+        refused = task.cut(2)[0]
+        with pytest.raises(TaskError, match=r"state could not be written: storage is too slow") as raised:
+            refused.finish()
+        assert "\n" not in str(raised.value)
+    assert task.writer.unwritten == 0
+    hangs.set()
+    assert task.writer._behind is not None
+    task.writer._behind.result(30)
+    cut, options, state = task.cut(3)
+    check(str(tmp_path), cut, options, state)
+    assert cut.finish()[OPERATOR].files[0].path.endswith(".full")
+    task.writer.close()
+
+
+def test_only_so_many_files_of_all_state_are_written_together(tmp_path: Path) -> None:
+    forks = Forks()
+    task = Task(str(tmp_path), forks, incremental=False)
+    task.operator.timer_table("timers").register("a", 1)
+    cuts = [task.cut(number) for number in range(1, state_writer.MOST_FULLS + 2)]
+    with pytest.raises(TaskError, match="4 files of all state are still being written"):
+        cuts.pop()[0].finish()
+    forks.end()
+    for each in (*cuts, task.cut(9)):
+        forks.end()
+        check(str(tmp_path), *each)
 
 
 def test_only_changes_are_written_from_cut_to_cut(base: str) -> None:
