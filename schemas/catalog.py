@@ -33,6 +33,8 @@ EVENTS: Mapping[str, type[Body]] = MappingProxyType(
         everyone.ClusterTerminated.AVRO_NAME: everyone.ClusterTerminated,
         everyone.ConfigurationChanged.AVRO_NAME: everyone.ConfigurationChanged,
         everyone.LeaderElected.AVRO_NAME: everyone.LeaderElected,
+        everyone.SnapshotTaken.AVRO_NAME: everyone.SnapshotTaken,
+        everyone.StateHash.AVRO_NAME: everyone.StateHash,
         everyone.TaskExecutorLost.AVRO_NAME: everyone.TaskExecutorLost,
         job_master.AcknowledgeCheckpoint.AVRO_NAME: job_master.AcknowledgeCheckpoint,
         job_master.CancelJob.AVRO_NAME: job_master.CancelJob,

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+import msgspec
+
 from ..body import Body
 
-__all__ = ["ClusterTerminated", "ConfigurationChanged", "LeaderElected", "TaskExecutorLost"]
+__all__ = [
+    "ClusterTerminated",
+    "ConfigurationChanged",
+    "LeaderElected",
+    "SnapshotTaken",
+    "StateHash",
+    "TaskExecutorLost",
+]
 
 
 class ClusterTerminated(Body, frozen=True, gc=False, kw_only=True):
@@ -33,13 +42,41 @@ class LeaderElected(Body, frozen=True, gc=False, kw_only=True):
 
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.LeaderElected"
     role: str
-    """The role: dispatcher, resource_manager, job_master (for all jobs), or task_executor/<resource id>."""
+    """The role: dispatcher, resource_manager, rest_server, job_master/<job id>, or task_executor/<resource id>."""
     epoch: int
     """Higher than any before for this role."""
     address: str
     """Host and process of the leader."""
     session: str
     """Unique to the leader's process."""
+    endpoints: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Servers of the leader's process: name -> host:port, such as blob."""
+
+
+class SnapshotTaken(Body, frozen=True, gc=False, kw_only=True):
+    """There is a snapshot of the state behind an offset: who starts may begin with it."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.everyone.SnapshotTaken"
+    offset: int
+    """All events up to this offset are in it, and none behind."""
+    uri: str
+    """Where it is."""
+    size: int
+    """Bytes."""
+    schema_fingerprint: str
+    """Of the schemas and state types that it was written with: others do not read it."""
+    state_hash: str
+    """Of the state, in hexadecimal."""
+
+
+class StateHash(Body, frozen=True, gc=False, kw_only=True):
+    """What the state behind an offset comes to: a replica with another one has gone astray, and stops."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.everyone.StateHash"
+    offset: int
+    """All events up to this offset are in it, and none behind."""
+    hashes: Mapping[str, str]
+    """Kind of role -> the hash of the states of all its addresses, in hexadecimal."""
 
 
 class TaskExecutorLost(Body, frozen=True, gc=False, kw_only=True):

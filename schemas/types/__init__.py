@@ -194,6 +194,8 @@ class PythonFile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Relative to the directory that the job's processes import from, such as helpers.py or shop/prices.py."""
     content: bytes
     """The file."""
+    blob: str | None = None
+    """The key of the blob that is the file's content, where `content` is empty because it was too large to travel along."""
 
 
 class ResourceProfile(msgspec.Struct, frozen=True, gc=False, kw_only=True):

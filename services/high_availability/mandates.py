@@ -1,0 +1,65 @@
+"""The right to claim the lead of a role, as the host sees it.
+
+An election hands out mandates; the host claims what it was given, in the log, and leads once it has read its claim back
+unfenced. A mandate that was given wrongly, or is noticed to be gone too late, can do no harm: the log decides.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class Mandates(Protocol):
+    """Of one process. All methods return at once and may be called from any thread."""
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it is not known for the moment who should lead: decide nothing, and keep everything."""
+        ...
+
+    def contend(self, role: str) -> None:
+        """Takes part in the election of a role; a second time does nothing."""
+        ...
+
+    def withdraw(self, role: str, *, for_ever: bool = False) -> None:
+        """Takes part no more. `for_ever`: the role will never be led again, and nothing of it is to be left."""
+        ...
+
+    def granted(self) -> Mapping[str, int | None]:
+        """The roles that this process should lead -> the epoch to claim; None: one more than the last.
+
+        The same object for as long as nothing has changed.
+        """
+        ...
+
+    def close(self) -> None:
+        """Gives everything back: another process may be elected at once."""
+        ...
+
+
+class Unopposed:
+    """`high-availability.type: none`: whoever starts is given what it contends for."""
+
+    suspended = False
+
+    def __init__(self) -> None:
+        self._granted: Mapping[str, int | None] = {}
+        self._lock = threading.Lock()
+
+    def contend(self, role: str) -> None:
+        with self._lock:
+            if role not in self._granted:
+                self._granted = {**self._granted, role: None}
+
+    def withdraw(self, role: str, *, for_ever: bool = False) -> None:
+        del for_ever
+        with self._lock:
+            self._granted = {each: epoch for each, epoch in self._granted.items() if each != role}
+
+    def granted(self) -> Mapping[str, int | None]:
+        return self._granted
+
+    def close(self) -> None:
+        self._granted = {}
