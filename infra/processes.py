@@ -64,8 +64,12 @@ class OwnedProcess:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         detached: bool = False,
+        pass_fds: Sequence[int] = (),
     ) -> None:
-        """Starts it; stdout and stderr are appended to `log`. Raises OSError if it cannot be started."""
+        """Starts it; stdout and stderr are appended to `log`. Raises OSError if it cannot be started.
+
+        It inherits the open files of `pass_fds`, and so what they hold: a lock, say, for as long as it lives.
+        """
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 command,
@@ -75,6 +79,7 @@ class OwnedProcess:
                 env=None if env is None else dict(env),
                 cwd=cwd,
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
         self._guard: subprocess.Popen[bytes] | None = None
         if not detached:

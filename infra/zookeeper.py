@@ -1,0 +1,377 @@
+"""A real ZooKeeper server, from the jars that pyspark ships, on free loopback ports over a data directory.
+
+For tests, and for a cluster on one machine that has no ZooKeeper of its own; several of them are an ensemble
+(infra/zookeeper_ensemble.py). What is written survives `stop`, `kill` and a restart on the same directory, which
+takes the earlier port again where it is free. `zookeeper.json` in that directory says which process serves it and
+where, so that another process can attach.
+
+ZooKeeper itself does not notice a second server over its data, which would ruin them. So the server inherits an open
+file of its directory with a lock on it (flock(2)): the lock lives exactly as long as the server, however it ends.
+
+A server is up after 0.9 s; an archive of its classes, as Kafka has one, saved 0.2 s of that, and is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+import psutil
+
+from .jars import JarsUnavailable, kafka_classpath, pyspark_jars_dir
+from .ports import HOST, ReservedPort
+from .prerequisites import find_java
+from .processes import OwnedProcess, ProcessIdentity
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 10.0
+
+_MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+_SETTINGS: Final[Mapping[str, str]] = {
+    # Sessions are looked after in steps of a tick, and a session may be as short as two: detection in tests is quick.
+    "tickTime": "250",
+    "minSessionTimeout": "500",
+    "maxSessionTimeout": "300000",
+    # A server that is busy is not a dead one: 10 s to join an ensemble, 5 s without a word in it.
+    "initLimit": "40",
+    "syncLimit": "20",
+    # Everyone comes from the loopback address, and 60 of them would be all otherwise.
+    "maxClientCnxns": "0",
+    # No HTTP server, and of the four letter words the one that cannot be refused, by which we see that it serves.
+    "admin.enableServer": "false",
+    "4lw.commands.whitelist": "srvr",
+    # In KiB: 64 MiB for each file of the log otherwise.
+    "preAllocSize": "1024",
+    "autopurge.snapRetainCount": "3",
+    "autopurge.purgeInterval": "1",
+    "fastleader.maxNotificationInterval": "1000",
+}
+
+_JARS: Final = ("zookeeper-*", "netty-*", "metrics-core-*", "snappy-java-*", "commons-cli-*", "commons-io-*")
+
+_LOGGING: Final = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
+    "-Dzookeeper.jmx.log4j.disable=true",
+)
+
+
+class ZooKeeperUnavailable(Exception):
+    """The embedded ZooKeeper did not start or is not running; the text says why and where its log is."""
+
+
+class ZooKeeperRecord(msgspec.Struct, frozen=True):
+    """`zookeeper.json`: the process that serves a data directory, and where (`host:port`)."""
+
+    process: ProcessIdentity
+    address: str
+
+
+class Membership(msgspec.Struct, frozen=True):
+    """A server's place in an ensemble: its number, its client port, and the ports of all for each other.
+
+    `peers` has, by number, the port for what the leader says and the port for elections.
+    """
+
+    number: int
+    client_port: int
+    peers: dict[int, tuple[int, int]]
+
+
+class EmbeddedZooKeeper:
+    """One ZooKeeper server. As a context manager it is started on entry and stopped on exit."""
+
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        *,
+        heap: str = "128m",
+        settings: Mapping[str, str] | None = None,
+        jvm_options: Sequence[str] = (),
+        membership: Membership | None = None,
+    ) -> None:
+        """`data_dir` holds everything; without one a temporary directory, removed by `stop`, does.
+
+        `heap` is the JVM's -Xmx; `settings` (of zoo.cfg) and `jvm_options` are added to its own, and win. With a
+        `membership` it is one of an ensemble, whose ports are given and reserved by that.
+        """
+        self._temporary = data_dir is None
+        self.data_dir = (data_dir or Path(tempfile.mkdtemp(prefix="tailrace-zookeeper-"))).absolute()
+        self._heap = heap
+        self._settings = dict(settings or {})
+        self._jvm_options = tuple(jvm_options)
+        self._membership = membership
+        self._owned: OwnedProcess | None = None
+        self._record: ZooKeeperRecord | None = None
+        self._port: ReservedPort | None = None
+        self._log_start = 0
+
+    @classmethod
+    def attach(cls, data_dir: Path) -> Self:
+        """The server that another process started over `data_dir`.
+
+        Raises ZooKeeperUnavailable if none is running there.
+        """
+        zookeeper = cls(data_dir)
+        record = _read_record(zookeeper._record_path)
+        if record is None or record.process.process() is None:
+            raise ZooKeeperUnavailable(f"no ZooKeeper is running over {data_dir}: start the cluster first")
+        zookeeper._record = record
+        return zookeeper
+
+    @property
+    def address(self) -> str:
+        """`host:port` for clients. Raises ZooKeeperUnavailable before the first start."""
+        return self._started_record().address
+
+    @property
+    def connect_string(self) -> str:
+        """What a client is given to connect, as an ensemble has it too: here the one address."""
+        return self.address
+
+    @property
+    def pid(self) -> int:
+        """The server's process id. Raises ZooKeeperUnavailable before the first start."""
+        return self._started_record().process.pid
+
+    @property
+    def log_path(self) -> Path:
+        """The file with what the server says (not its data)."""
+        return self.data_dir / "zookeeper.log"
+
+    def is_running(self) -> bool:
+        """Whether the server's process is alive."""
+        if self._owned is not None:
+            return self._owned.poll() is None
+        return self._record is not None and self._record.process.process() is not None
+
+    def mode(self, timeout_s: float = 1.0) -> str | None:
+        """`standalone`, `leader` or `follower`; None where it does not serve: alone in its ensemble, paused, gone."""
+        return _mode(self.address, timeout_s) if self._record is not None else None
+
+    def start(self, *, detached: bool = False, timeout_s: float = START_TIMEOUT_S) -> Self:
+        """Starts the server and returns when it serves; `detached`, it outlives this process.
+
+        Raises ZooKeeperUnavailable with the last lines of its log if it does not come up, or if one is running
+        over this directory already; JarsUnavailable, MissingPrerequisite.
+        """
+        self.launch(detached=detached)
+        return self.wait_until_serving(timeout_s)
+
+    def launch(self, *, detached: bool = False) -> None:
+        """Starts the process and does not wait for it: one of an ensemble serves only when enough of them do.
+
+        Raises as `start`.
+        """
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        java, classpath = find_java(), os.pathsep.join(map(str, _classpath()))
+        with self._locked() as lock:
+            self._port = port = self._client_port()
+            config = self._write_config(port.number)
+            command = [java, f"-Xmx{self._heap}", "-Xms16m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+            command += [
+                "-Djava.awt.headless=true",
+                *_LOGGING,
+                *self._jvm_options,
+                "-cp",
+                classpath,
+                _MAIN,
+                str(config),
+            ]
+            self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+            try:
+                self._owned = OwnedProcess(
+                    command, log=self.log_path, cwd=self.data_dir, detached=detached, pass_fds=(lock,)
+                )
+                identity = ProcessIdentity.of(self._owned.pid)
+                self._record = ZooKeeperRecord(identity, f"{HOST}:{port.number}")
+                fresh = self._record_path.with_suffix(".new")
+                fresh.write_bytes(msgspec.json.encode(self._record))
+                fresh.replace(self._record_path)
+            except BaseException:
+                self.kill()
+                raise
+
+    def wait_until_serving(self, timeout_s: float = START_TIMEOUT_S) -> Self:
+        """Returns when it answers clients; ends it and raises ZooKeeperUnavailable if it does not in time."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            while self.mode() is None:
+                self._must_live(deadline)
+                time.sleep(0.02)
+        except BaseException:
+            self.kill()
+            raise
+        self._release_port()
+        return self
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Ends the server in order (SIGKILL after `timeout_s` seconds) and returns when it is gone.
+
+        The data stays, unless the directory is a temporary one. Stopping what is not running is fine.
+        """
+        self._end(timeout_s)
+        if self._temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def kill(self) -> None:
+        """SIGKILL, as in a crash; returns when it is gone. The data stays."""
+        self._end(None)
+
+    def pause(self) -> None:
+        """SIGSTOP: alive for the system, dead for its clients, until `resume`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def __enter__(self) -> Self:
+        return self if self.is_running() else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def _record_path(self) -> Path:
+        return self.data_dir / "zookeeper.json"
+
+    def _started_record(self) -> ZooKeeperRecord:
+        if self._record is None:
+            raise ZooKeeperUnavailable(f"the ZooKeeper over {self.data_dir} has not been started")
+        return self._record
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[int]:
+        lock = os.open(self.data_dir / "zookeeper.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ZooKeeperUnavailable(
+                    f"a ZooKeeper is running over {self.data_dir} already{self._who()}:"
+                    " attach to it, or stop it first"
+                ) from None
+            yield lock
+        finally:
+            os.close(lock)
+
+    def _who(self) -> str:
+        record = _read_record(self._record_path)
+        return f" (pid {record.process.pid}, {record.address})" if record is not None else ""
+
+    def _client_port(self) -> ReservedPort:
+        if self._membership is not None:
+            try:
+                return ReservedPort(self._membership.client_port)
+            except OSError:
+                raise ZooKeeperUnavailable(
+                    f"port {self._membership.client_port} of the ZooKeeper over {self.data_dir} is in use by another"
+                    " process, and its ensemble knows it by that: stop that process"
+                ) from None
+        earlier = _read_record(self._record_path)
+        return ReservedPort.preferring(0 if earlier is None else int(earlier.address.rpartition(":")[2]))
+
+    def _release_port(self) -> None:
+        if self._port is not None:
+            self._port.release()
+
+    def _write_config(self, port: int) -> Path:
+        data = self.data_dir / "data"
+        data.mkdir(exist_ok=True)
+        settings = {
+            **_SETTINGS,
+            "dataDir": str(data),
+            "clientPort": str(port),
+            "clientPortAddress": HOST,
+        }
+        if self._membership is not None:
+            (data / "myid").write_text(f"{self._membership.number}\n")
+            peers = self._membership.peers.items()
+            settings |= {
+                f"server.{number}": f"{HOST}:{quorum}:{election}" for number, (quorum, election) in peers
+            }
+        settings |= self._settings
+        path = self.data_dir / "zoo.cfg"
+        escaped = (f"{key}={value}".replace("\\", "\\\\") for key, value in settings.items())
+        path.write_text("\n".join(escaped) + "\n")
+        return path
+
+    def _must_live(self, deadline: float) -> None:
+        if self._owned is not None and (code := self._owned.poll()) is not None:
+            raise ZooKeeperUnavailable(
+                f"ZooKeeper ended with exit code {code} before it answered; {self._said()}"
+            )
+        if time.monotonic() > deadline:
+            raise ZooKeeperUnavailable(f"ZooKeeper did not answer in time; {self._said()}")
+
+    def _said(self) -> str:
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_start)
+            text = log.read().decode(errors="replace")
+        telling = [
+            line for line in text.splitlines() if line.strip() and not line.startswith(("\tat ", "\t..."))
+        ]
+        return f"its log, {self.log_path}, ends with:\n" + "\n".join(
+            f"  {line[:300]}" for line in telling[-8:]
+        )
+
+    def _end(self, timeout_s: float | None) -> None:
+        """`timeout_s` None: without asking it first."""
+        self._release_port()
+        if self._owned is not None:
+            self._owned.kill() if timeout_s is None else self._owned.stop(timeout_s)
+            self._owned = None
+        elif self._record is not None and (process := self._record.process.process()) is not None:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if timeout_s is not None:
+                    process.terminate()
+                    with contextlib.suppress(psutil.TimeoutExpired):
+                        process.wait(timeout_s)
+                        return
+                process.kill()
+                process.wait()
+
+
+def _classpath() -> list[Path]:
+    """ZooKeeper's own jars as Spark has them; what it says goes by Kafka's logger, which is up a second sooner."""
+    folder = pyspark_jars_dir()
+    found = sorted(path for pattern in _JARS for path in folder.glob(f"{pattern}.jar"))
+    if not any(path.name.startswith("zookeeper-") for path in found):
+        raise JarsUnavailable(f"no zookeeper-*.jar in {folder}: reinstall pyspark")
+    return found + [path for path in kafka_classpath() if path.name.startswith("slf4j-")]
+
+
+def _read_record(path: Path) -> ZooKeeperRecord | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ZooKeeperRecord)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def _mode(address: str, timeout_s: float) -> str | None:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=timeout_s) as connection:
+            connection.settimeout(timeout_s)
+            connection.sendall(b"srvr")
+            with connection.makefile("r", encoding="utf-8", errors="replace") as answer:
+                told = [line.partition(": ")[2].strip() for line in answer if line.startswith("Mode: ")]
+    except OSError:
+        return None
+    return told[0] if told else None
