@@ -89,6 +89,16 @@ class Configuration:
         return Path(self.get(options.HOME))
 
     @property
+    def ha_cluster_id(self) -> str:
+        """The cluster's name in ZooKeeper and below `ha_storage`."""
+        return self.get(options.HA_CLUSTER_ID) or self.cluster_id
+
+    @property
+    def ha_storage(self) -> str:
+        """Where blobs and snapshots of all clusters are kept, as a URI; those of this one below `ha_cluster_id`."""
+        return self.get(options.HA_STORAGE) or LOCATION.read(str(self.home.absolute() / "ha"))
+
+    @property
     def task_slots(self) -> int:
         """Slots that a TaskExecutor offers."""
         return self.get(options.NUMBER_OF_TASK_SLOTS)

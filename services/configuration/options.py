@@ -15,6 +15,7 @@ from ...pipelines.graph.option_types import (
     DURATION,
     FLOAT,
     INT,
+    LOCATION,
     MEMORY,
     MILLISECOND,
     MINUTE,
@@ -22,6 +23,7 @@ from ...pipelines.graph.option_types import (
     OptionType,
     choice,
     derived,
+    optional,
     pattern,
     unlimited,
 )
@@ -37,6 +39,13 @@ _ID = pattern("1 to 64 letters, digits, '-' or '_'", is_id)
 _NAMES = re.compile(r"[a-z][a-z0-9_]*(;[a-z][a-z0-9_]*)*")
 _SERVERS = re.compile(r"([^\s,:]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}(,([^\s,:]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})*")
 _URL = re.compile(r"(https?|mock)://\S+")
+_NODE = re.compile(r"(/[^/\s]+)+")
+_SERVER_LIST = pattern("host:port,... or nothing", lambda text: not text or bool(_SERVERS.fullmatch(text)))
+_NODE_PATH = pattern(
+    "an absolute path of ZooKeeper such as /tailrace",
+    lambda text: bool(_NODE.fullmatch(text)) and not {".", ".."} & set(text.split("/")),
+)
+_FILE = optional(pattern("a path", lambda text: bool(text) and text.isprintable()))
 
 
 class ResourceManagerMode(StrEnum):
@@ -52,6 +61,28 @@ class WorkerDriver(StrEnum):
     LOCAL_PROCESS = "local-process"
 
 
+class HighAvailability(StrEnum):
+    """Who says which of several masters should lead."""
+
+    NONE = "none"
+    ZOOKEEPER = "zookeeper"
+
+
+class ZooKeeperAcl(StrEnum):
+    """Who may touch the nodes that the cluster makes in ZooKeeper."""
+
+    OPEN = "open"
+    CREATOR = "creator"
+
+
+class SaslMechanism(StrEnum):
+    """How clients prove to ZooKeeper who they are, beside digest and TLS."""
+
+    NONE = "none"
+    DIGEST_MD5 = "DIGEST-MD5"
+    GSSAPI = "GSSAPI"
+
+
 CLUSTER_ID = ConfigOption(
     key="cluster.id",
     type=_ID,
@@ -62,7 +93,7 @@ CLUSTER_ID = ConfigOption(
 )
 BOOTSTRAP_SERVERS = ConfigOption(
     key="bootstrap.servers",
-    type=pattern("host:port,... or nothing", lambda text: not text or bool(_SERVERS.fullmatch(text))),
+    type=_SERVER_LIST,
     default="",
     doc="Kafka, host:port,...; nothing: the Kafka of the cluster that runs in `home`. Named as Kafka names it.",
     scopes=_EVERYONE,
@@ -312,8 +343,207 @@ EVENLY_SPREAD_OUT = ConfigOption(
     scopes=_MASTER,
 )
 
+HIGH_AVAILABILITY = ConfigOption(
+    key="high-availability.type",
+    type=choice(HighAvailability),
+    default=HighAvailability.NONE,
+    doc="none: a jobmanager that starts takes the lead from the one before. zookeeper: of any number of jobmanagers "
+    "ZooKeeper elects one to lead, and the others stand by.",
+    scopes=_EVERYONE,
+)
+HA_CLUSTER_ID = ConfigOption[str | None](
+    key="high-availability.cluster-id",
+    type=derived(_ID),
+    default=None,
+    doc="The cluster's name in ZooKeeper and below high-availability.storageDir. `auto`: cluster.id.",
+    scopes=_EVERYONE,
+    flink="/default",
+)
+HA_STORAGE = ConfigOption[str | None](
+    key="high-availability.storageDir",
+    type=derived(LOCATION),
+    default=None,
+    doc="Where blobs and snapshots of the log's state are kept, for all masters. `auto`: `ha` in the home of the "
+    "cluster, which all its machines must then share.",
+    scopes=_EVERYONE,
+    flink="none",
+)
+ZOOKEEPER_QUORUM = ConfigOption(
+    key="high-availability.zookeeper.quorum",
+    type=_SERVER_LIST,
+    default="",
+    doc="The servers of ZooKeeper, host:port,...; nothing: the ZooKeeper of the cluster that runs in `home`.",
+    scopes=_EVERYONE,
+)
+ZOOKEEPER_ROOT = ConfigOption(
+    key="high-availability.zookeeper.path.root",
+    type=_NODE_PATH,
+    default="/tailrace",
+    doc="The node below which every cluster has one of its own, named by high-availability.cluster-id.",
+    scopes=_EVERYONE,
+    flink="/flink",
+)
+ZOOKEEPER_LATCH_PATH = ConfigOption(
+    key="high-availability.zookeeper.path.latch",
+    type=_NODE_PATH,
+    default="/leaderlatch",
+    doc="Below the cluster's node: where masters contend. As Flink 1 had it.",
+    scopes=_EVERYONE,
+)
+ZOOKEEPER_LEADER_PATH = ConfigOption(
+    key="high-availability.zookeeper.path.leader",
+    type=_NODE_PATH,
+    default="/leader",
+    doc="Below the cluster's node: where leaders can be found. As Flink 1 had it.",
+    scopes=_EVERYONE,
+)
+ZOOKEEPER_SESSION_TIMEOUT = ConfigOption(
+    key="high-availability.zookeeper.client.session-timeout",
+    type=DURATION,
+    default=10 * SECOND,
+    at_least=500 * MILLISECOND,
+    at_most=10 * MINUTE,
+    doc="How long ZooKeeper may hear nothing of a master before another is elected. The servers have bounds of their "
+    "own for it (minSessionTimeout, maxSessionTimeout); what they grant holds.",
+    scopes=_EVERYONE,
+    flink="1 min",
+)
+ZOOKEEPER_CONNECTION_TIMEOUT = ConfigOption(
+    key="high-availability.zookeeper.client.connection-timeout",
+    type=DURATION,
+    default=3 * SECOND,
+    at_least=10 * MILLISECOND,
+    at_most=10 * MINUTE,
+    doc="How long one server of ZooKeeper may take to accept a connection before the next is tried.",
+    scopes=_EVERYONE,
+    flink="15 s",
+)
+ZOOKEEPER_ACL = ConfigOption(
+    key="high-availability.zookeeper.client.acl",
+    type=choice(ZooKeeperAcl),
+    default=ZooKeeperAcl.OPEN,
+    doc="Who may touch the nodes of the cluster. open: everybody. creator: only who proves to be the one that made "
+    "them, by an authentication file, SASL or a TLS certificate.",
+    scopes=_EVERYONE,
+)
+ZOOKEEPER_AUTH_FILE = ConfigOption[str | None](
+    key="high-availability.zookeeper.client.auth-file",
+    type=_FILE,
+    default=None,
+    doc="A file whose first line is `user:password`, for ZooKeeper's digest authentication. A file, so that the "
+    "password is in no configuration, environment or log.",
+    scopes=_EVERYONE,
+    ours=True,
+)
+ZOOKEEPER_SASL = ConfigOption(
+    key="high-availability.zookeeper.sasl.mechanism",
+    type=choice(SaslMechanism),
+    default=SaslMechanism.NONE,
+    doc="SASL authentication at ZooKeeper; it needs the package pure-sasl (`pip install 'tailrace[sasl]'`), GSSAPI "
+    "also `gssapi` and a Kerberos ticket of the process.",
+    scopes=_EVERYONE,
+    ours=True,
+)
+ZOOKEEPER_SASL_SERVICE = ConfigOption(
+    key="high-availability.zookeeper.sasl.service-name",
+    type=pattern("a name", lambda text: bool(text) and text.isprintable() and " " not in text),
+    default="zookeeper",
+    doc="The Kerberos service of the ZooKeeper servers. Flink's zookeeper.sasl.service-name.",
+    scopes=_EVERYONE,
+    ours=True,
+)
+ZOOKEEPER_SASL_FILE = ConfigOption[str | None](
+    key="high-availability.zookeeper.sasl.credentials-file",
+    type=_FILE,
+    default=None,
+    doc="A file whose first line is `user:password`, for DIGEST-MD5.",
+    scopes=_EVERYONE,
+    ours=True,
+)
+ZOOKEEPER_TLS = ConfigOption(
+    key="high-availability.zookeeper.ssl.enabled",
+    type=BOOL,
+    default=False,
+    doc="Whether connections to ZooKeeper use TLS; the quorum's ports are then its secureClientPorts.",
+    scopes=_EVERYONE,
+    ours=True,
+)
+ZOOKEEPER_TLS_CA = ConfigOption[str | None](
+    key="high-availability.zookeeper.ssl.ca",
+    type=_FILE,
+    default=None,
+    doc="A PEM file with the authorities that servers' certificates are trusted by, beside those of the system.",
+    scopes=_EVERYONE,
+    ours=True,
+)
+ZOOKEEPER_TLS_CERTIFICATE = ConfigOption[str | None](
+    key="high-availability.zookeeper.ssl.certificate",
+    type=_FILE,
+    default=None,
+    doc="A PEM file with the certificate that this process shows to the servers, and its chain.",
+    scopes=_EVERYONE,
+    ours=True,
+)
+ZOOKEEPER_TLS_KEY = ConfigOption[str | None](
+    key="high-availability.zookeeper.ssl.key",
+    type=_FILE,
+    default=None,
+    doc="A PEM file with the key of high-availability.zookeeper.ssl.certificate.",
+    scopes=_EVERYONE,
+    ours=True,
+)
+ZOOKEEPER_TLS_KEY_PASSWORD_FILE = ConfigOption[str | None](
+    key="high-availability.zookeeper.ssl.key-password-file",
+    type=_FILE,
+    default=None,
+    doc="A file whose first line is the password of that key; none: the key has none.",
+    scopes=_EVERYONE,
+    ours=True,
+)
+ZOOKEEPER_TLS_HOSTNAMES = ConfigOption(
+    key="high-availability.zookeeper.ssl.hostname-verification",
+    type=BOOL,
+    default=True,
+    doc="Whether a server's certificate must be for the host that the quorum names.",
+    scopes=_EVERYONE,
+    ours=True,
+)
+ZOOKEEPER_BASE_EPOCH = ConfigOption(
+    key="high-availability.zookeeper.base-epoch",
+    type=INT,
+    default=0,
+    at_least=0,
+    doc="Added to every epoch that ZooKeeper gives. Where ZooKeeper's data was lost, or the cluster moved to another "
+    "ZooKeeper, its epochs begin anew below those in the log: set this to the log's last epoch.",
+    scopes=_EVERYONE,
+    ours=True,
+)
+
 GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Where the cluster is": (CLUSTER_ID, BOOTSTRAP_SERVERS, SCHEMA_REGISTRY_URL, HOME),
+    "High availability": (
+        HIGH_AVAILABILITY,
+        HA_CLUSTER_ID,
+        HA_STORAGE,
+        ZOOKEEPER_QUORUM,
+        ZOOKEEPER_ROOT,
+        ZOOKEEPER_LATCH_PATH,
+        ZOOKEEPER_LEADER_PATH,
+        ZOOKEEPER_SESSION_TIMEOUT,
+        ZOOKEEPER_CONNECTION_TIMEOUT,
+        ZOOKEEPER_ACL,
+        ZOOKEEPER_AUTH_FILE,
+        ZOOKEEPER_SASL,
+        ZOOKEEPER_SASL_SERVICE,
+        ZOOKEEPER_SASL_FILE,
+        ZOOKEEPER_TLS,
+        ZOOKEEPER_TLS_CA,
+        ZOOKEEPER_TLS_CERTIFICATE,
+        ZOOKEEPER_TLS_KEY,
+        ZOOKEEPER_TLS_KEY_PASSWORD_FILE,
+        ZOOKEEPER_TLS_HOSTNAMES,
+        ZOOKEEPER_BASE_EPOCH,
+    ),
     "TaskExecutors": (NUMBER_OF_TASK_SLOTS, RESOURCE_ID, SLOT_TIMEOUT, RESTART_GRACE),
     "What a TaskExecutor offers": (
         CPU_CORES,
@@ -371,8 +601,26 @@ def contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
     for pair in ORDERED:
         if (fault := pair.fault(configuration)) is not None:
             yield fault
+    if ZOOKEEPER_ACL.of(configuration) is ZooKeeperAcl.CREATOR and not _proves_itself(configuration):
+        yield (
+            f"{ZOOKEEPER_ACL.key} is creator, but nothing says who the creator is: set {ZOOKEEPER_AUTH_FILE.key}, "
+            f"{ZOOKEEPER_SASL.key}, or {ZOOKEEPER_TLS.key} and {ZOOKEEPER_TLS_CERTIFICATE.key}"
+        )
+    if (ZOOKEEPER_SASL.of(configuration) is SaslMechanism.DIGEST_MD5) != bool(
+        ZOOKEEPER_SASL_FILE.of(configuration)
+    ):
+        yield f"{ZOOKEEPER_SASL_FILE.key} belongs to {ZOOKEEPER_SASL.key} DIGEST-MD5: set both or neither"
+    if bool(ZOOKEEPER_TLS_CERTIFICATE.of(configuration)) != bool(ZOOKEEPER_TLS_KEY.of(configuration)):
+        yield f"{ZOOKEEPER_TLS_CERTIFICATE.key} and {ZOOKEEPER_TLS_KEY.key} belong together: set both or neither"
     names = EXTERNAL_RESOURCES.of(configuration)
     for key in configuration:
         found = _AMOUNT.fullmatch(key)
         if found is not None and found[1] not in names:
             yield f"{key} is set, but {EXTERNAL_RESOURCES.key} does not name {found[1]}"
+
+
+def _proves_itself(configuration: Mapping[str, str]) -> bool:
+    """Whether ZooKeeper is told who the process is."""
+    by_certificate = ZOOKEEPER_TLS.of(configuration) and ZOOKEEPER_TLS_CERTIFICATE.of(configuration)
+    by_sasl = ZOOKEEPER_SASL.of(configuration) is not SaslMechanism.NONE
+    return bool(by_certificate or by_sasl or ZOOKEEPER_AUTH_FILE.of(configuration))

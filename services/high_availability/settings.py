@@ -1,0 +1,141 @@
+"""How this cluster reaches ZooKeeper, and where its nodes are: the options of `high-availability.*`, checked.
+
+Passwords come from files and go nowhere else: not into the configuration, events, logs, or the text of these settings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ...pipelines.graph.option_types import SECOND
+from ...pipelines.graph.options import ConfigOption
+from ..configuration import Configuration, ConfigurationError, options
+from ..configuration.options import SaslMechanism, ZooKeeperAcl
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """A text that does not show when it is printed."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+
+class Sasl(msgspec.Struct, frozen=True):
+    """SASL at ZooKeeper; user and password for DIGEST-MD5 only."""
+
+    mechanism: SaslMechanism
+    service: str
+    user: str = ""
+    password: Secret = Secret("")
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """TLS to ZooKeeper; files are PEM."""
+
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+    key_password: Secret | None = None
+    check_hostname: bool = True
+
+
+class ZooKeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in seconds. `cluster_path` is the node of the cluster, `latch` and `leader` are below it."""
+
+    quorum: str
+    cluster_path: str
+    latch: str = "/leaderlatch"
+    leader: str = "/leader"
+    session_timeout_s: float = 10.0
+    connection_timeout_s: float = 3.0
+    acl: ZooKeeperAcl = ZooKeeperAcl.OPEN
+    digest: Secret | None = None
+    sasl: Sasl | None = None
+    tls: Tls | None = None
+    base_epoch: int = 0
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> ZooKeeperSettings:
+        """What a configuration says. Raises ConfigurationError for a file that cannot be read, and where no quorum is
+        named: whoever starts an embedded ZooKeeper puts its address into the configuration."""
+        get = configuration.get
+        quorum = get(options.ZOOKEEPER_QUORUM)
+        if not quorum:
+            raise ConfigurationError(
+                [
+                    f"{options.HIGH_AVAILABILITY.key} is zookeeper, but {options.ZOOKEEPER_QUORUM.key} names no server: "
+                    "set it to host:port,..., or start a ZooKeeper on this machine with `tailrace cluster start`"
+                ]
+            )
+        return cls(
+            quorum=quorum,
+            cluster_path=f"{get(options.ZOOKEEPER_ROOT)}/{configuration.ha_cluster_id}",
+            latch=get(options.ZOOKEEPER_LATCH_PATH),
+            leader=get(options.ZOOKEEPER_LEADER_PATH),
+            session_timeout_s=get(options.ZOOKEEPER_SESSION_TIMEOUT) / SECOND,
+            connection_timeout_s=get(options.ZOOKEEPER_CONNECTION_TIMEOUT) / SECOND,
+            acl=get(options.ZOOKEEPER_ACL),
+            digest=_credentials(configuration, options.ZOOKEEPER_AUTH_FILE),
+            sasl=_sasl(configuration),
+            tls=_tls(configuration),
+            base_epoch=get(options.ZOOKEEPER_BASE_EPOCH),
+        )
+
+
+def _sasl(configuration: Configuration) -> Sasl | None:
+    mechanism = configuration.get(options.ZOOKEEPER_SASL)
+    if mechanism is SaslMechanism.NONE:
+        return None
+    service = configuration.get(options.ZOOKEEPER_SASL_SERVICE)
+    credentials = _credentials(configuration, options.ZOOKEEPER_SASL_FILE)
+    if credentials is None:
+        return Sasl(mechanism, service)
+    user, _, password = credentials.text.partition(":")
+    return Sasl(mechanism, service, user, Secret(password))
+
+
+def _tls(configuration: Configuration) -> Tls | None:
+    get = configuration.get
+    if not get(options.ZOOKEEPER_TLS):
+        return None
+    # kazoo reads them anew with every connection, and would try for ever to read one that is not there.
+    for option in (options.ZOOKEEPER_TLS_CA, options.ZOOKEEPER_TLS_CERTIFICATE, options.ZOOKEEPER_TLS_KEY):
+        _read(configuration, option)
+    password = _read(configuration, options.ZOOKEEPER_TLS_KEY_PASSWORD_FILE)
+    return Tls(
+        ca=get(options.ZOOKEEPER_TLS_CA),
+        certificate=get(options.ZOOKEEPER_TLS_CERTIFICATE),
+        key=get(options.ZOOKEEPER_TLS_KEY),
+        key_password=None if password is None else Secret(_first_line(password)),
+        check_hostname=get(options.ZOOKEEPER_TLS_HOSTNAMES),
+    )
+
+
+def _credentials(configuration: Configuration, option: ConfigOption[str | None]) -> Secret | None:
+    text = _read(configuration, option)
+    if text is None:
+        return None
+    user, colon, password = _first_line(text).partition(":")
+    if not (user and colon and password):
+        raise ConfigurationError(
+            [f"{option.key}: the first line of {configuration.get(option)} is not user:password"]
+        )
+    return Secret(f"{user}:{password}")
+
+
+def _read(configuration: Configuration, option: ConfigOption[str | None]) -> str | None:
+    name = configuration.get(option)
+    if name is None:
+        return None
+    try:
+        return Path(name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError([f"{option.key}: {name} cannot be read: {error}"]) from None
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0].rstrip("\r")
