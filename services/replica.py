@@ -7,15 +7,16 @@ ignores, and what a role calls illegal, changes nothing, in every replica alike.
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
 from ..schemas.event import EVERYONE, Record
-from ..schemas.everyone import LeaderElected
+from ..schemas.everyone import LeaderElected, SnapshotTaken, StateHash
 from .leadership import Leadership, role_of
 from .roles import JOB_MASTER, AnyRole, IllegalEvent, kind_of
 
@@ -25,6 +26,20 @@ _YOUNG_OBJECTS = 50_000
 _log = structlog.get_logger(__name__)
 
 OnIllegal = Callable[[IllegalEvent, tuple[Record, ...]], None]
+_ABOUT_STATES = (SnapshotTaken, StateHash)
+"""What is said of states as a whole: no role folds it."""
+
+
+class Watcher(Protocol):
+    """Looks at a replica while it folds, on its thread."""
+
+    def reached(self, offset: int) -> int:
+        """Called before the first event at or behind a mark is folded, with its offset; returns the next mark."""
+        ...
+
+    def told(self, record: Record) -> None:
+        """Called with each SnapshotTaken and StateHash that is not ignored."""
+        ...
 
 
 class Replica:
@@ -43,6 +58,8 @@ class Replica:
         self._serving: dict[str, AnyRole] = {}
         self._stories: dict[str, deque[Record]] = {}
         self._awake: dict[str, None] = {}
+        self._watcher: Watcher | None = None
+        self._mark = sys.maxsize
         self.telling = True
         """Whether people are told of illegal events. Not of those that were told of when they were new."""
         self.states: dict[str, Any] = {}
@@ -59,8 +76,28 @@ class Replica:
         """The role that serves an address."""
         return self._roles[kind_of(role_address)]
 
+    def serves(self, role_address: str) -> bool:
+        """Whether the address has a state here, once something was said to it."""
+        return kind_of(role_address) in self._roles and (self._only is None or self._only(role_address))
+
+    def watch(self, watcher: Watcher, mark: int = sys.maxsize) -> None:
+        """The one that looks on; by default it is told of SnapshotTaken and StateHash only."""
+        self._watcher, self._mark = watcher, mark
+
+    def restore(self, states: Mapping[str, Any], leadership: Leadership, offset: int) -> None:
+        """Continues where another replica was behind the event at `offset`; nothing was folded here yet."""
+        self.states, self.leadership, self.offset = dict(states), leadership, offset
+        for role_address, state in self.states.items():
+            role = self._role_serving(role_address)
+            if role is None or role.at_rest(state):
+                self._forget(role_address)
+            else:
+                self._awake[role_address] = None
+
     def apply(self, record: Record) -> list[str]:
         """Folds one event; returns the addresses whose state has changed."""
+        if record.offset >= self._mark and self._watcher is not None:
+            self._mark = self._watcher.reached(record.offset)
         self.offset = record.offset
         if not self.leadership.admits(record):
             return []
@@ -69,6 +106,10 @@ class Replica:
             return [each for each in self._led_as(record.body.role) if self._fold(each, record)]
         sender, recipient = record.header.sender, record.header.recipient
         if recipient == EVERYONE:
+            if isinstance(record.body, _ABOUT_STATES):
+                if self._watcher is not None:
+                    self._watcher.told(record)
+                return []
             return [each for each in self.awake if self._fold(each, record)]
         changed = [sender] if self._fold(sender, record) else []
         if recipient != sender and self._fold(recipient, record):
@@ -93,8 +134,8 @@ class Replica:
 
     def _forget(self, role_address: str) -> None:
         """Keeps no more than the state."""
-        self._awake.pop(role_address, None)
-        del self._serving[role_address], self._stories[role_address]
+        for each in (self._awake, self._serving, self._stories):
+            each.pop(role_address, None)
 
     def _fold(self, role_address: str, record: Record) -> bool:
         """Whether the event was a legal step of an address that is served here, and one that changed its state."""
