@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Mandates(Protocol):
-    """Of one process. All methods return at once and may be called from any thread."""
+    """Of one process. All methods but `close` return at once; all may be called from any thread."""
 
     @property
     def suspended(self) -> bool:
@@ -34,8 +34,13 @@ class Mandates(Protocol):
         """
         ...
 
+    def confirm(self, role: str, epoch: int) -> None:
+        """The log says so too: this process leads the role under this epoch, and whoever looks for the role's leader
+        may be told. For a role that was granted; a second time does nothing."""
+        ...
+
     def close(self) -> None:
-        """Gives everything back: another process may be elected at once."""
+        """Gives everything back: another process may be elected at once. May take seconds."""
         ...
 
 
@@ -60,6 +65,9 @@ class Unopposed:
 
     def granted(self) -> Mapping[str, int | None]:
         return self._granted
+
+    def confirm(self, role: str, epoch: int) -> None:
+        pass
 
     def close(self) -> None:
         self._granted = {}
