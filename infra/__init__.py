@@ -1,1 +1,1 @@
-"""The real parts tailrace stands on, and how they start: prerequisites, jars, Kafka."""
+"""The real parts tailrace stands on, and how they start: prerequisites, jars, Kafka, ZooKeeper."""

@@ -107,7 +107,7 @@ def test_a_commit_whose_answer_never_arrives(
         assert proxy.dropped.wait(60)
         if then == "its successor runs":
             job.finish(vertex)
-            proxy.cut()
+            proxy.reset()
         assert first.wait().exit_code == 0, first.told
         if then == "its successor runs":
             assert first.told[-1].startswith("Failed: "), first.told

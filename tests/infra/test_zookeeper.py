@@ -1,0 +1,315 @@
+"""The embedded ZooKeeper is a real one: it keeps what it was given, alone or as an ensemble, and says why it cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+from kazoo.client import KazooClient, KazooState
+
+from tailrace.infra.ports import ReservedPort
+from tailrace.infra.zookeeper import EmbeddedZooKeeper, ZooKeeperUnavailable
+from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
+
+from ..torture.link import Link
+
+pytestmark = pytest.mark.integration
+
+PATIENCE_S = 30.0
+SESSION_S = 60.0
+"""No session is to run out while a server starts again on a busy machine."""
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    running = EmbeddedZooKeeper(tmp_path / "zookeeper").start()
+    yield running
+    running.kill()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[EmbeddedZooKeeper]:
+    """One server for the tests that leave it as it was; each has its own nodes."""
+    with EmbeddedZooKeeper() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ensemble() -> Iterator[ZooKeeperEnsemble]:
+    """Three servers; a test that ends some starts them again."""
+    with ZooKeeperEnsemble(3) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def client(connect_string: str) -> Iterator[KazooClient]:
+    kazoo = KazooClient(connect_string, timeout=SESSION_S)
+    kazoo.start(timeout=PATIENCE_S)
+    try:
+        yield kazoo
+    finally:
+        kazoo.stop()
+        kazoo.close()
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass in time"
+        time.sleep(0.02)
+
+
+def listening(pid: int) -> set[str]:
+    """The addresses on which a process listens. A JVM's for 127.0.0.1 may be an IPv6 one with the mapped address."""
+    open_ones = psutil.Process(pid).net_connections("tcp")
+    return {c.laddr.ip.removeprefix("::ffff:") for c in open_ones if c.status == psutil.CONN_LISTEN}
+
+
+def test_it_listens_on_the_loopback_alone(shared: EmbeddedZooKeeper, ensemble: ZooKeeperEnsemble) -> None:
+    for each in (shared, *ensemble.servers):
+        assert listening(each.pid) == {"127.0.0.1"}
+
+
+def test_of_the_four_letter_words_only_the_one_that_cannot_be_refused_is_answered(
+    shared: EmbeddedZooKeeper,
+) -> None:
+    host, _, port = shared.address.partition(":")
+    for word in (b"conf", b"dump", b"wchp", b"envi"):
+        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
+            connection.sendall(word)
+            assert b"not in the whitelist" in connection.recv(1000)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_what_was_written_survives_at_the_same_address(zookeeper: EmbeddedZooKeeper, how: str) -> None:
+    address = zookeeper.address
+    with client(address) as kazoo:
+        kazoo.create("/kept", b"one")
+        first = kazoo.exists("/kept").creation_transaction_id
+        session = kazoo.client_id
+        zookeeper.kill() if how == "kill" else zookeeper.stop()
+        assert not zookeeper.is_running()
+        assert zookeeper.mode() is None
+        zookeeper.start()
+        assert zookeeper.address == address
+
+        # The client was told nothing, and its session goes on.
+        assert kazoo.retry(kazoo.get, "/kept")[0] == b"one"
+        assert kazoo.client_id == session
+        kazoo.create("/later")
+        assert kazoo.exists("/later").creation_transaction_id > first
+
+
+def test_an_ephemeral_node_outlives_a_crash_of_the_server_but_not_its_session(
+    zookeeper: EmbeddedZooKeeper,
+) -> None:
+    owner = KazooClient(zookeeper.address, timeout=SESSION_S)
+    owner.start(timeout=PATIENCE_S)
+    owner.create("/mine", ephemeral=True)
+    zookeeper.kill()
+    zookeeper.start()
+    with client(zookeeper.address) as other:
+        owner.retry(owner.get, "/mine")
+        assert other.exists("/mine")
+        owner.stop()
+        eventually(lambda: other.exists("/mine") is None)
+    owner.close()
+
+
+def test_a_restart_takes_another_port_where_the_earlier_one_is_taken(zookeeper: EmbeddedZooKeeper) -> None:
+    with client(zookeeper.address) as kazoo:
+        kazoo.create("/kept", b"one")
+    address = zookeeper.address
+    zookeeper.stop()
+    with socket.create_server(("127.0.0.1", int(address.partition(":")[2]))):
+        zookeeper.start()
+        assert zookeeper.address != address
+        with client(zookeeper.address) as kazoo:
+            assert kazoo.get("/kept")[0] == b"one"
+
+
+def test_another_process_attaches_by_the_data_directory(zookeeper: EmbeddedZooKeeper) -> None:
+    attached = EmbeddedZooKeeper.attach(zookeeper.data_dir)
+    assert (attached.pid, attached.address) == (zookeeper.pid, zookeeper.address)
+    assert attached.mode() == "standalone"
+    attached.stop()
+    assert not attached.is_running()
+    assert not zookeeper.is_running()
+    with pytest.raises(ZooKeeperUnavailable, match="no ZooKeeper is running over"):
+        EmbeddedZooKeeper.attach(zookeeper.data_dir)
+
+
+def test_a_second_server_over_the_same_data_is_refused(shared: EmbeddedZooKeeper) -> None:
+    with pytest.raises(ZooKeeperUnavailable, match=f"running over .* already .pid {shared.pid}"):
+        EmbeddedZooKeeper(shared.data_dir).start()
+    assert shared.mode() == "standalone"
+
+
+def test_of_several_that_start_at_once_over_the_same_data_one_does(tmp_path: Path) -> None:
+    candidates = [EmbeddedZooKeeper(tmp_path) for _ in range(3)]
+
+    def started(each: EmbeddedZooKeeper) -> bool:
+        try:
+            each.start()
+        except ZooKeeperUnavailable:
+            return False
+        return True
+
+    try:
+        with ThreadPoolExecutor(3) as threads:
+            assert sorted(threads.map(started, candidates)) == [False, False, True]
+    finally:
+        for each in candidates:
+            each.kill()
+
+
+def test_a_frozen_server_thaws(zookeeper: EmbeddedZooKeeper) -> None:
+    with client(zookeeper.address) as kazoo:
+        states: list[str] = []
+        kazoo.add_listener(states.append)
+        zookeeper.pause()
+        assert zookeeper.mode(0.2) is None
+        eventually(lambda: KazooState.SUSPENDED in states)
+        zookeeper.resume()
+        kazoo.retry(kazoo.create, "/thawed")
+        assert zookeeper.mode() == "standalone"
+
+
+def test_a_server_that_does_not_come_up_says_why(tmp_path: Path) -> None:
+    broken = EmbeddedZooKeeper(tmp_path / "zookeeper", settings={"tickTime": "soon"})
+    with pytest.raises(ZooKeeperUnavailable, match=r"tickTime|soon"):
+        broken.start()
+    assert not broken.is_running()
+
+
+def test_a_port_that_is_reserved_is_given_to_nobody_else_but_may_be_listened_on() -> None:
+    reserved = ReservedPort()
+    others = [ReservedPort() for _ in range(50)]
+    assert reserved.number not in {other.number for other in others}
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", reserved.number))
+        server.listen()
+        with pytest.raises(OSError, match="in use"):
+            ReservedPort(reserved.number)
+    for each in (reserved, *others):
+        each.release()
+
+
+def test_a_client_that_is_cut_off_is_suspended_alone_and_keeps_its_session_when_healed_in_time(
+    shared: EmbeddedZooKeeper,
+) -> None:
+    with Link(shared.address) as link, client(shared.address) as other:
+        cut_off = KazooClient(link.address, timeout=60.0)
+        states: list[str] = []
+        cut_off.add_listener(states.append)
+        cut_off.start(timeout=PATIENCE_S)
+        cut_off.create("/cut-off", ephemeral=True)
+        session = cut_off.client_id
+        link.sever()
+        eventually(lambda: states[-1:] == [KazooState.SUSPENDED])
+        assert other.exists("/cut-off")
+        link.heal()
+        eventually(lambda: states[-1:] == [KazooState.CONNECTED])
+        assert cut_off.client_id == session
+        cut_off.stop()
+        cut_off.close()
+
+
+def test_a_session_behind_a_cut_link_runs_out_on_the_server(shared: EmbeddedZooKeeper) -> None:
+    with Link(shared.address) as link, client(shared.address) as other:
+        cut_off = KazooClient(link.address, timeout=1.0)
+        lost: list[str] = []
+        cut_off.add_listener(lambda state: lost.append(state) if state == KazooState.LOST else None)
+        cut_off.start(timeout=PATIENCE_S)
+        cut_off.create("/runs-out", ephemeral=True)
+        link.cut()
+        eventually(lambda: other.exists("/runs-out") is None)
+        assert not lost, "nobody can tell it before it is connected again"
+        link.heal()
+        eventually(lambda: bool(lost))
+        cut_off.stop()
+        cut_off.close()
+
+
+@pytest.mark.parametrize("gone", ["leader", "follower"])
+def test_an_ensemble_goes_on_with_one_of_three_gone(ensemble: ZooKeeperEnsemble, gone: str) -> None:
+    with client(ensemble.connect_string) as kazoo:
+        kazoo.create(f"/{gone}", b"before")
+        victim = ensemble.leader() if gone == "leader" else ensemble.followers()[0]
+        victim.kill()
+        assert ensemble.leader() is not victim
+        kazoo.retry(kazoo.set, f"/{gone}", b"after")
+        victim.start()
+        with client(victim.address) as late:
+            late.sync(f"/{gone}")
+            assert late.get(f"/{gone}")[0] == b"after"
+
+
+def test_an_ensemble_that_has_lost_its_majority_serves_nobody_until_it_is_back(
+    ensemble: ZooKeeperEnsemble,
+) -> None:
+    with client(ensemble.connect_string) as kazoo:
+        kazoo.create("/majority", b"before")
+    first, second = ensemble.followers()
+    left = ensemble.leader()
+    first.kill()
+    second.kill()
+    eventually(lambda: left.mode() is None)
+    with pytest.raises(ZooKeeperUnavailable, match="leads"):
+        ensemble.leader(timeout_s=0.2)
+    ensemble.start()
+    with client(ensemble.connect_string) as kazoo:
+        assert kazoo.get("/majority")[0] == b"before"
+
+
+def test_an_ensemble_starts_again_over_its_data_at_the_same_addresses(tmp_path: Path) -> None:
+    with ZooKeeperEnsemble(3, tmp_path) as first, client(first.connect_string) as kazoo:
+        kazoo.create("/kept", b"one")
+        first.kill()
+    with ZooKeeperEnsemble(3, tmp_path) as second:
+        assert second.connect_string == first.connect_string
+        with client(second.connect_string) as kazoo:
+            assert kazoo.get("/kept")[0] == b"one"
+
+
+def test_temporary_ones_leave_nothing_behind() -> None:
+    with EmbeddedZooKeeper() as alone, ZooKeeperEnsemble(2) as several:
+        pids = [each.pid for each in (alone, *several.servers)]
+        folders = [alone.data_dir, several.data_dir]
+        assert all(folder.is_dir() for folder in folders)
+    assert not any(folder.exists() for folder in folders)
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_it_ends_with_its_owner_unless_it_was_detached(tmp_path: Path, detached: bool) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from tailrace.infra.zookeeper import EmbeddedZooKeeper\n"
+        f"EmbeddedZooKeeper(Path(sys.argv[1])).start(detached={detached}); print('up', flush=True); time.sleep(300)"
+    )
+    owner = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "up\n"
+    server = psutil.Process(EmbeddedZooKeeper.attach(tmp_path).pid)
+    try:
+        os.kill(owner.pid, signal.SIGKILL)
+        owner.communicate()
+        if detached:
+            with pytest.raises(psutil.TimeoutExpired):
+                server.wait(1.0)
+        else:
+            server.wait(15.0)
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            server.kill()
