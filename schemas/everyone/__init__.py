@@ -77,6 +77,8 @@ class StateHash(Body, frozen=True, gc=False, kw_only=True):
     """All events up to this offset are in it, and none behind."""
     hashes: Mapping[str, str]
     """Kind of role -> the hash of the states of all its addresses, in hexadecimal."""
+    code_fingerprint: str
+    """Of the code that folded them: replicas that run other code do not compare."""
 
 
 class TaskExecutorLost(Body, frozen=True, gc=False, kw_only=True):
