@@ -1,0 +1,166 @@
+"""The BlobCache of a TaskExecutor: a local copy of each blob that it needs (document 001).
+
+Looked for where it is nearest: here, in the cluster's store, at the BlobServer of the leader. What comes is checked
+against the key's digest wherever it came from, also what lies here; so a file that was damaged is fetched again. The
+server may be dead, and its successor not known yet: it is asked several times, and each time where it is now.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+
+from .client import BlobClient
+from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
+from .files import BlobFiles, Incoming
+from .keys import BlobKey
+from .single_flight import SingleFlight
+from .store import BlobStore, VoidBlobStore
+
+_log = structlog.get_logger(__name__)
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+
+
+class BlobService(Protocol):
+    """Where blobs are had as files: the depot of a BlobServer, or a BlobCache."""
+
+    def file(self, key: BlobKey) -> Path:
+        """A file with the blob's content, not to be changed. Raises BlobError."""
+        ...
+
+
+class BlobCache:
+    """Blobs below a directory, which outlives the process. For any number of threads."""
+
+    def __init__(
+        self,
+        directory: Path,
+        server: Callable[[], str | None],
+        store: BlobStore | None = None,
+        *,
+        retries: int = 5,
+        size_limit: int = 1 << 36,
+        first_pause: float = _FIRST_PAUSE_S,
+    ) -> None:
+        """Raises OSError for the directory.
+
+        `server` tells where the leader's BlobServer is now, host:port; None while nobody leads, or it has none.
+
+        `size_limit`: bytes of all blobs; beyond that, those go that were not wanted for the longest time, but none that
+        is pinned. `first_pause`: seconds before a second try, doubled before each that follows.
+        """
+        self._files: Final = BlobFiles(directory, durable=False)
+        self._server = server
+        self._store = store or VoidBlobStore()
+        self._retries = retries
+        self._size_limit = size_limit
+        self._first_pause = first_pause
+        self._flights = SingleFlight()
+        self._pins: Counter[BlobKey] = Counter()
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+
+    def file(self, key: BlobKey) -> Path:
+        """A file with the blob's content, not to be changed. Raises BlobNotFound, BlobUnavailable."""
+        with self._flights.of(key):
+            try:
+                found = self._files.find(key)
+                if found is not None:
+                    self._files.touch(key)
+                    return found
+            except OSError as error:
+                _log.warning("fetches a blob that can't be read here", blob=str(key), error=str(error))
+            path = self._fetch(key)
+        self._make_room()
+        return path
+
+    def pin(self, keys: Iterable[BlobKey]) -> None:
+        """These stay here, once they are here, until they are unpinned as often."""
+        with self._lock:
+            self._pins.update(keys)
+
+    def unpin(self, keys: Iterable[BlobKey]) -> None:
+        """The reverse."""
+        with self._lock:
+            self._pins.subtract(keys)
+            self._pins += Counter()
+
+    def delete_job(self, job_id: str) -> None:
+        """Deletes the copies of all that a job owns."""
+        with suppress(OSError):
+            self._files.delete_job(job_id)
+
+    def jobs(self) -> dict[str, float]:
+        """Jobs that own copies -> when one of those was last wanted, in seconds since the epoch."""
+        return self._files.jobs()
+
+    def close(self) -> None:
+        """Whoever waits for a server waits no more."""
+        self._closed.set()
+
+    def _fetch(self, key: BlobKey) -> Path:
+        pause = self._first_pause
+        for left in range(self._retries, -1, -1):
+            failures: list[BlobError] = []
+            for fetch in (self._from_store, self._from_server):
+                try:
+                    path = fetch(key)
+                    if path is not None:
+                        return path
+                except BlobError as error:
+                    failures.append(error)
+                except OSError as error:
+                    raise BlobUnavailable(f"{key} can't be written here: {error}") from error
+            if len(failures) == 1 and isinstance(failures[0], BlobNotFound):
+                # The store could be asked, and does not have it either.
+                raise failures[0]
+            reason = "; ".join(str(each) for each in failures) or "no jobmanager has told of a BlobServer"
+            if not left or self._closed.is_set():
+                break
+            _log.warning("a blob can't be fetched; tries again", blob=str(key), tries_left=left, error=reason)
+            # Not all of a job's TaskExecutors at the same moment.
+            self._closed.wait(pause * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        raise BlobUnavailable(f"{key} can't be fetched, after {self._retries + 1} tries: {reason}")
+
+    def _from_store(self, key: BlobKey) -> Path | None:
+        if key.transient:
+            return None
+        with self._files.incoming() as incoming:
+            return incoming.publish(key) if self._store.get(key, incoming) else None
+
+    def _from_server(self, key: BlobKey) -> Path | None:
+        address = self._server()
+        if address is None:
+            return None
+        with BlobClient(address) as client, self._files.incoming() as incoming:
+            client.get(key, incoming.write)
+            return _publish(incoming, key, address)
+
+    def _make_room(self) -> None:
+        entries = sorted(self._files.entries(), key=lambda each: each.stat.st_mtime_ns)
+        excess = sum(each.stat.st_size for each in entries) - self._size_limit
+        for each in entries[:-1]:
+            if excess <= 0:
+                return
+            with self._lock:
+                if self._pins[each.key] > 0:
+                    continue
+            with suppress(OSError):
+                self._files.delete(each.key)
+                excess -= each.stat.st_size
+
+
+def _publish(incoming: Incoming, key: BlobKey, address: str) -> Path:
+    try:
+        return incoming.publish(key)
+    except BlobRefused as error:
+        raise BlobRefused(f"the BlobServer at {address}: {error}") from error

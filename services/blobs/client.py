@@ -1,0 +1,127 @@
+"""A connection to a BlobServer."""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
+from .keys import BlobKey, digest_of, digest_of_file
+from .protocol import Answer, Channel, Delete, Get, Pace, Put, Request, Status
+
+_CONNECT_S = 5.0
+T = TypeVar("T")
+
+
+class BlobClient:
+    """For one thread; after an error other than BlobNotFound it is of no more use.
+
+    All methods raise BlobUnavailable where the server can't be reached, or could not do it; BlobRefused where it won't.
+    """
+
+    def __init__(
+        self, address: str, *, connect_timeout: float = _CONNECT_S, pace: Pace | None = None
+    ) -> None:
+        """Connects to `address`, host:port."""
+        self.address: Final = address
+        host, _, port = address.rpartition(":")
+        try:
+            connection = socket.create_connection((host.strip("[]"), int(port)), connect_timeout)
+            self._channel = Channel(connection, pace or Pace())
+        except (OSError, ValueError) as error:
+            raise BlobUnavailable(f"the BlobServer at {address} can't be reached: {error}") from error
+
+    def put(self, content: bytes, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
+        """Has the server keep some bytes; their key."""
+        key = BlobKey(digest_of(content), job_id, transient)
+        self._put(key, len(content), lambda: self._channel.send_bytes(content))
+        return key
+
+    def put_file(self, path: Path, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
+        """Has the server keep a file's content; its key. Raises OSError where the file can't be read."""
+        digest, size = digest_of_file(str(path))
+        key = BlobKey(digest, job_id, transient)
+        with path.open("rb") as file:
+            self._put(key, size, lambda: self._channel.send_body(file, size))
+        return key
+
+    def get(self, key: BlobKey, take: Callable[[memoryview], object]) -> int:
+        """Hands over the pieces of a blob, each valid until the next; their size together.
+
+        The content is not checked here. Raises BlobNotFound.
+        """
+
+        def run() -> int:
+            size = self._asked(Get(str(key)), Status.OK).size
+            self._channel.receive_body(size, take_all)
+            return size
+
+        def take_all(piece: memoryview) -> None:
+            take(piece)
+
+        return self._told(f"get {key}", run)
+
+    def get_bytes(self, key: BlobKey) -> bytes:
+        """A blob's content, checked. Raises BlobNotFound, and BlobRefused where it is not what the key says."""
+        found = io.BytesIO()
+        self.get(key, found.write)
+        content = found.getvalue()
+        if digest_of(content) != key.digest:
+            raise BlobRefused(f"the BlobServer at {self.address} has other content under {key}")
+        return content
+
+    def delete(self, key: BlobKey) -> None:
+        """Deletes a transient blob, if it is there. Raises BlobRefused for a permanent one."""
+        self._told(f"delete {key}", lambda: self._asked(Delete(str(key)), Status.OK))
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._channel.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _put(self, key: BlobKey, size: int, send: Callable[[], None]) -> None:
+        def run() -> None:
+            if self._asked(Put(str(key), size), Status.SEND, Status.OK).status is Status.OK:
+                return
+            # Where it has ended the connection before it had all, it said why.
+            with suppress(ConnectionError):
+                send()
+            self._answered(Status.OK)
+
+        self._told(f"put {key}", run)
+
+    def _asked(self, request: Request, *wanted: Status) -> Answer:
+        self._channel.send(request)
+        return self._answered(*wanted)
+
+    def _answered(self, *wanted: Status) -> Answer:
+        answer = self._channel.receive_answer()
+        if answer.status in wanted:
+            return answer
+        match answer.status:
+            case Status.NOT_FOUND:
+                raise BlobNotFound(answer.reason)
+            case Status.FAILED:
+                raise BlobUnavailable(answer.reason)
+            case Status.OK | Status.SEND | Status.REFUSED:
+                raise BlobRefused(answer.reason or f"an answer {answer.status} is not to be expected")
+
+    def _told(self, what: str, run: Callable[[], T]) -> T:
+        try:
+            return run()
+        except BlobError:
+            raise
+        except (OSError, EOFError) as error:
+            raise BlobUnavailable(f"the BlobServer at {self.address} could not {what}: {error}") from error

@@ -1,0 +1,65 @@
+"""Names of blobs: whose it is, and what is in it.
+
+The digest is the name: what was fetched under a key is checked against it, so that it does not matter who served it,
+and the same content is kept once. The job's id is the scope: when the job has ended, all that is its goes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+import msgspec
+
+from ...schemas.ids import is_id
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_CHUNK = 1 << 20
+
+
+class BlobKey(msgspec.Struct, frozen=True, order=True):
+    """`permanent/<job id>/<SHA-256>`, without the job's id for what belongs to no job.
+
+    A permanent blob lasts as long as its job, and is kept in the cluster's storage with high availability. A transient
+    one is there once: anybody may delete it, and it goes after some time by itself (Flink's PermanentBlobKey and
+    TransientBlobKey).
+    """
+
+    digest: str
+    """SHA-256 of the content, 64 lower case hexadecimal digits."""
+    job_id: str | None = None
+    transient: bool = False
+
+    def __post_init__(self) -> None:
+        if _DIGEST.fullmatch(self.digest) is None:
+            raise ValueError(f"{self.digest[:80]!r} is no SHA-256: it has 64 hexadecimal digits")
+        if self.job_id is not None and not is_id(self.job_id):
+            raise ValueError(f"{self.job_id[:80]!r} is no job id: it has 1 to 64 letters, digits, '-' or '_'")
+
+    def __str__(self) -> str:
+        kind = "transient" if self.transient else "permanent"
+        return "/".join((kind, *(() if self.job_id is None else (self.job_id,)), self.digest))
+
+    @classmethod
+    def parse(cls, text: str) -> BlobKey:
+        """The key that is written so. Raises ValueError."""
+        kind, *scope, digest = text.split("/")
+        if kind not in ("permanent", "transient") or len(scope) > 1:
+            raise ValueError(f"{text[:160]!r} is no key of a blob, such as permanent/<job id>/<SHA-256>")
+        return cls(digest, scope[0] if scope else None, kind == "transient")
+
+
+def digest_of(content: bytes) -> str:
+    """SHA-256 of some bytes, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def digest_of_file(path: str) -> tuple[str, int]:
+    """SHA-256 of a file's content, in hexadecimal, and its size in bytes. Raises OSError."""
+    found, size = hashlib.sha256(), 0
+    buffer = memoryview(bytearray(_CHUNK))
+    with open(path, "rb", buffering=0) as file:
+        while count := file.readinto(buffer):
+            found.update(buffer[:count])
+            size += count
+    return found.hexdigest(), size

@@ -1,0 +1,104 @@
+"""Who needs which blobs on a TaskExecutor (document 001's BlobLibraryCacheManager).
+
+A task names the blobs that it needs when it comes, and is known until it has ended; for as long as a job has a task
+here its blobs stay. After the last one's end they stay for an interval more, since a task that fails often comes back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from .cache import BlobCache
+from .keys import BlobKey
+
+
+class _Job(msgspec.Struct):
+    tasks: dict[str, tuple[BlobKey, ...]]
+    free_since: float | None = None
+
+
+class BlobLibraryCacheManager:
+    """For any number of threads. `interval`: seconds; `clock`: seconds since the epoch."""
+
+    def __init__(self, cache: BlobCache, interval: float, clock: Callable[[], float] = time.time) -> None:
+        self._cache = cache
+        self._interval = interval
+        self._clock = clock
+        self._lock = threading.Lock()
+        now = clock()
+        # What an earlier process of this TaskExecutor has left: its job may still have tasks here, which come again.
+        self._jobs = {job_id: _Job({}, now) for job_id in cache.jobs()}
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def register_task(
+        self, job_id: str, execution_attempt_id: str, keys: Iterable[BlobKey]
+    ) -> Mapping[BlobKey, Path]:
+        """A task has come; where the blobs that it needs lie. A second time only the answer.
+
+        Raises BlobError, and the task is not registered then.
+        """
+        wanted = tuple(sorted(set(keys)))
+        with self._lock:
+            job = self._jobs.setdefault(job_id, _Job({}))
+            new = execution_attempt_id not in job.tasks
+            if new:
+                job.tasks[execution_attempt_id] = wanted
+                job.free_since = None
+                self._cache.pin(wanted)
+        try:
+            return {key: self._cache.file(key) for key in wanted}
+        except BaseException:
+            if new:
+                self.unregister_task(job_id, execution_attempt_id)
+            raise
+
+    def unregister_task(self, job_id: str, execution_attempt_id: str) -> None:
+        """A task has ended; one that is not known has ended before."""
+        with self._lock:
+            job = self._jobs.get(job_id)
+            wanted = None if job is None else job.tasks.pop(execution_attempt_id, None)
+            if job is not None and wanted is not None:
+                self._cache.unpin(wanted)
+                if not job.tasks:
+                    job.free_since = self._clock()
+
+    def references(self, job_id: str) -> int:
+        """How many tasks of a job are known."""
+        with self._lock:
+            job = self._jobs.get(job_id)
+            return 0 if job is None else len(job.tasks)
+
+    def clean_up(self) -> None:
+        """Deletes what belongs to jobs that have had no task here for the interval."""
+        before = self._clock() - self._interval
+        with self._lock:
+            free = [
+                job_id
+                for job_id, job in self._jobs.items()
+                if job.free_since is not None and job.free_since <= before
+            ]
+            for job_id in free:
+                del self._jobs[job_id]
+                # Under the lock: a task that comes now fetches them again.
+                self._cache.delete_job(job_id)
+
+    def start(self) -> None:
+        """Cleans up now and then, in a thread of its own, until it is closed."""
+        self._thread = threading.Thread(target=self._run, name="blob clean-up", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Cleans up no more; what is in the cache stays there."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.wait(min(self._interval, 60.0)):
+            self.clean_up()

@@ -1,0 +1,254 @@
+"""How blobs travel: requests and answers on one TCP connection, any number after one another (document 001).
+
+A frame is a length (4 bytes, big-endian) and so many bytes: a request or an answer in MessagePack, or a piece of a
+body. A body is pieces of up to CHUNK bytes and one of none at its end.
+
+    PUT     -> SEND, body -> OK, or at once OK where the blob is there already, or a refusal
+    GET     -> OK with the size, body
+    DELETE  -> OK
+
+The server answers before a body is sent, so that a refusal costs no transfer. Whoever breaks these rules, or is slower
+than `Pace` allows, loses the connection.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import struct
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from typing import BinaryIO, Final
+
+import msgspec
+
+from .errors import BlobRefused
+from .keys import BlobKey
+
+CHUNK: Final = 1 << 20
+LARGEST_HEADER: Final = 8 << 10
+_LONGEST_REASON: Final = 1_000
+_LENGTH: Final = struct.Struct(">I")
+
+
+class Put(msgspec.Struct, frozen=True, tag="PUT"):
+    """Keep a blob of `size` bytes."""
+
+    key: str
+    size: int
+
+
+class Get(msgspec.Struct, frozen=True, tag="GET"):
+    """Send a blob."""
+
+    key: str
+
+
+class Delete(msgspec.Struct, frozen=True, tag="DELETE"):
+    """Delete a transient blob; one that is not there is deleted."""
+
+    key: str
+
+
+Request = Put | Get | Delete
+
+
+class Status(StrEnum):
+    """What becomes of a request."""
+
+    OK = "OK"
+    SEND = "SEND"
+    NOT_FOUND = "NOT_FOUND"
+    REFUSED = "REFUSED"
+    FAILED = "FAILED"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """`size`: the bytes of the body that follows a GET's OK. `reason`: one line for people, where it is not OK."""
+
+    status: Status
+    reason: str = ""
+    size: int = 0
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How long one waits for the other side; seconds."""
+
+    idle: float = 30.0
+    """Without a byte."""
+    header: float = 10.0
+    """From the first byte of a request or answer to its last."""
+    answer: float = 300.0
+    """For the first byte of an answer: the server may have to bring a large blob into slow storage before."""
+    slowest: float = 16_384.0
+    """Bytes per second: a body's least average."""
+
+
+_request: Final = msgspec.msgpack.Decoder(Request)
+_answer: Final = msgspec.msgpack.Decoder(Answer)
+
+
+class Disconnected(OSError):
+    """The other side has ended the connection in the midst of something."""
+
+
+def decode_request(data: bytes) -> tuple[Request, BlobKey]:
+    """A request and its key. Raises BlobRefused for anything else."""
+    try:
+        request = _request.decode(data)
+        key = BlobKey.parse(request.key)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BlobRefused(f"this is no request: {error}") from error
+    if isinstance(request, Put) and request.size < 0:
+        raise BlobRefused(f"{key} can't have {request.size:,} bytes")
+    return request, key
+
+
+def decode_answer(data: bytes) -> Answer:
+    """An answer. Raises BlobRefused for anything else."""
+    try:
+        return _answer.decode(data)
+    except msgspec.DecodeError as error:
+        raise BlobRefused(f"this is no answer of a BlobServer: {error}") from error
+
+
+class Channel:
+    """Frames on a connected socket, for one thread. All methods raise OSError, also as TimeoutError or Disconnected."""
+
+    def __init__(self, connection: socket.socket, pace: Pace) -> None:
+        self._socket = connection
+        self._pace = pace
+        self._length = bytearray(_LENGTH.size)
+        self._chunk: memoryview | None = None
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, message: Request | Answer) -> None:
+        """Sends a request or an answer."""
+        if isinstance(message, Answer) and len(message.reason) > _LONGEST_REASON:
+            message = Answer(message.status, message.reason[:_LONGEST_REASON], message.size)
+        data = msgspec.msgpack.encode(message)
+        self._socket.settimeout(self._pace.idle)
+        self._socket.sendall(_LENGTH.pack(len(data)) + data)
+
+    def receive(self, patience: float | None = None) -> bytes | None:
+        """The next request or answer, not decoded yet; None where the connection has ended before its first byte.
+
+        Its first byte may take `patience` seconds (the pace's idle time). Raises BlobRefused for one that is too long.
+        """
+        view = memoryview(self._length)
+        self._socket.settimeout(self._pace.idle if patience is None else patience)
+        if not (count := self._socket.recv_into(view)):
+            return None
+        until = time.monotonic() + self._pace.header
+        self._fill(view[count:], until)
+        (length,) = _LENGTH.unpack(self._length)
+        if length > LARGEST_HEADER:
+            raise BlobRefused(
+                f"{length:,} bytes are no request or answer of a BlobServer: they have at most {LARGEST_HEADER:,}"
+            )
+        data = bytearray(length)
+        self._fill(memoryview(data), until)
+        return bytes(data)
+
+    def send_body(self, file: BinaryIO, size: int) -> None:
+        """Sends `size` bytes of a file from its beginning. Raises EOFError where it has fewer."""
+        until = self._until(size)
+        sent = 0
+        while sent < size:
+            count = min(CHUNK, size - sent)
+            self._socket.settimeout(min(self._pace.idle, max(until - time.monotonic(), 0.001)))
+            self._socket.sendall(_LENGTH.pack(count), socket.MSG_MORE)
+            self._send_file(file, sent, count, until)
+            sent += count
+        self._socket.sendall(_LENGTH.pack(0))
+
+    def send_bytes(self, content: bytes) -> None:
+        """Sends some bytes as a body."""
+        until = self._until(len(content))
+        rest = memoryview(content)
+        while rest:
+            piece, rest = rest[:CHUNK], rest[CHUNK:]
+            self._socket.settimeout(min(self._pace.idle, max(until - time.monotonic(), 0.001)))
+            self._socket.sendall(_LENGTH.pack(len(piece)), socket.MSG_MORE)
+            self._socket.sendall(piece)
+        self._socket.sendall(_LENGTH.pack(0))
+
+    def receive_answer(self) -> Answer:
+        """The answer to what was asked. Raises BlobRefused for anything else."""
+        data = self.receive(self._pace.answer)
+        if data is None:
+            raise Disconnected("the other side has ended the connection")
+        return decode_answer(data)
+
+    def receive_body(self, size: int, take: Callable[[memoryview], None]) -> None:
+        """Hands over the pieces of a body, each valid until the next. Raises BlobRefused unless it has `size` bytes."""
+        if self._chunk is None:
+            self._chunk = memoryview(bytearray(CHUNK))
+        until = self._until(size)
+        received = 0
+        while True:
+            self._fill(memoryview(self._length), until)
+            (length,) = _LENGTH.unpack(self._length)
+            if length == 0:
+                break
+            received += length
+            if length > CHUNK or received > size:
+                raise BlobRefused(f"more than the {size:,} bytes came that were announced")
+            piece = self._chunk[:length]
+            self._fill(piece, until)
+            take(piece)
+        if received < size:
+            raise BlobRefused(f"{received:,} bytes came where {size:,} were announced")
+
+    def close(self) -> None:
+        """Ends the connection; also from another thread, whose `receive` then ends."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def farewell(self) -> None:
+        """Ends the connection after a refusal, so that the other side reads it: what it still sends is passed over."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            until = time.monotonic() + min(1.0, self._pace.idle)
+            while (left := until - time.monotonic()) > 0:
+                self._socket.settimeout(left)
+                if not self._socket.recv(CHUNK):
+                    break
+        self.close()
+
+    def _until(self, size: int) -> float:
+        return time.monotonic() + self._pace.idle + size / self._pace.slowest
+
+    def _fill(self, view: memoryview, until: float) -> None:
+        while view:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the other side is too slow")
+            self._socket.settimeout(min(self._pace.idle, left))
+            count = self._socket.recv_into(view)
+            if not count:
+                raise Disconnected("the other side has ended the connection")
+            view = view[count:]
+
+    def _send_file(self, file: BinaryIO, offset: int, count: int, until: float) -> None:
+        while count:
+            try:
+                sent = os.sendfile(self._socket.fileno(), file.fileno(), offset, count)
+            except BlockingIOError:
+                self._wait_to_send(until)
+                continue
+            if sent == 0:
+                raise EOFError("the file has become shorter")
+            offset += sent
+            count -= sent
+
+    def _wait_to_send(self, until: float) -> None:
+        left = min(self._pace.idle, until - time.monotonic())
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_WRITE)
+            if left <= 0 or not selector.select(left):
+                raise TimeoutError("the other side is too slow")

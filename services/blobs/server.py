@@ -1,0 +1,145 @@
+"""The BlobServer of a jobmanager: PUT, GET and DELETE over TCP (document 001).
+
+A thread for each connection, up to a limit: then it takes no more until one has ended, and those that only wait for
+somebody to ask something are ended first. Nothing here tells who asks: what may be run is decided by who may submit
+jobs, whose requests name blobs by their digests. It listens on the loopback interface unless it is told otherwise.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+import structlog
+
+from .connection import BlobServerConnection
+from .depot import BlobDepot
+from .files import BlobFiles
+from .protocol import Channel, Pace
+from .store import BlobStore, VoidBlobStore
+
+_log = structlog.get_logger(__name__)
+_PAUSE_S = 0.2
+_SHORTEST_IDLE_S = 0.5
+"""A connection that has waited for so long gives way to one that is waiting to be taken."""
+
+
+class ServerLimits(msgspec.Struct, frozen=True):
+    """What one server bears."""
+
+    connections: int = 50
+    """Those that are served at once (`blob.fetch.num-concurrent`)."""
+    backlog: int = 1000
+    """Those that wait to be taken (`blob.fetch.backlog`)."""
+    largest: int = 1 << 30
+    """Bytes of a blob (`blob.size.max`)."""
+    pace: Pace = Pace()
+
+
+class BlobServer:
+    """Listens from its construction on, and serves blobs below a directory, until it is closed.
+
+    Raises OSError where it can't have the address or the directory.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        store: BlobStore | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        limits: ServerLimits | None = None,
+    ) -> None:
+        """`port` 0: a free one."""
+        self._limits = limits or ServerLimits()
+        files = BlobFiles(directory, durable=True)
+        self.depot: Final = BlobDepot(files, store or VoidBlobStore(), largest=self._limits.largest)
+        """What it serves, for the process that it runs in."""
+        self._socket = socket.create_server((host, port), backlog=self._limits.backlog)
+        self._socket.settimeout(_PAUSE_S)
+        self.address: Final = f"{host}:{self._socket.getsockname()[1]}"
+        """host:port."""
+        self._active: dict[BlobServerConnection, threading.Thread] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._accept, name="blob server", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends all connections; blobs stay on disk."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join()
+        self._socket.close()
+        with self._changed:
+            active = dict(self._active)
+        for connection in active:
+            connection.close()
+        for thread in active.values():
+            thread.join(self._limits.pace.idle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while self._wait_for_room():
+            try:
+                accepted, _ = self._socket.accept()
+            except TimeoutError:
+                continue
+            except OSError as error:
+                # Such as too many open files: those that are served give theirs back.
+                _log.warning("the BlobServer can't take a connection", error=str(error))
+                time.sleep(_PAUSE_S)
+                continue
+            self._serve(accepted)
+
+    def _serve(self, accepted: socket.socket) -> None:
+        try:
+            connection = BlobServerConnection(Channel(accepted, self._limits.pace), self.depot)
+            thread = threading.Thread(
+                target=self._run, args=(connection,), name="blob server connection", daemon=True
+            )
+            with self._changed:
+                self._active[connection] = thread
+            thread.start()
+        except (OSError, RuntimeError) as error:
+            _log.warning("the BlobServer can't serve a connection", error=str(error))
+            accepted.close()
+
+    def _run(self, connection: BlobServerConnection) -> None:
+        try:
+            connection.run(self._limits.pace.idle)
+        except Exception:
+            _log.exception("a connection of the BlobServer has failed")
+        finally:
+            with self._changed:
+                self._active.pop(connection, None)
+                self._changed.notify_all()
+
+    def _wait_for_room(self) -> bool:
+        """Whether another connection may be taken; not when the server is closed."""
+        with self._changed:
+            while not self._closed and len(self._active) >= self._limits.connections:
+                self._end_idle()
+                self._changed.wait(_PAUSE_S)
+            return not self._closed
+
+    def _end_idle(self) -> None:
+        waiting = [(each.idle_since, each) for each in self._active if each.idle_since is not None]
+        if waiting:
+            since, connection = min(waiting, key=lambda pair: pair[0])
+            if time.monotonic() - since > _SHORTEST_IDLE_S:
+                connection.close()

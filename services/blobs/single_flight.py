@@ -1,0 +1,32 @@
+"""One at a time for each blob: who comes while it is fetched waits, and then finds it there."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .keys import BlobKey
+
+
+class SingleFlight:
+    """Locks by key, kept only while somebody holds them or waits for them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flights: dict[BlobKey, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def of(self, key: BlobKey) -> Iterator[None]:
+        """Held by one thread for each key."""
+        with self._lock:
+            flight, waiting = self._flights.get(key, (threading.Lock(), 0))
+            self._flights[key] = flight, waiting + 1
+        try:
+            with flight:
+                yield
+        finally:
+            with self._lock:
+                flight, waiting = self._flights.pop(key)
+                if waiting > 1:
+                    self._flights[key] = flight, waiting - 1

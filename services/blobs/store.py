@@ -1,0 +1,142 @@
+"""Where a cluster's blobs outlive any of its machines (document 001's BlobStore, below `high-availability.storageDir`).
+
+Every BlobServer and BlobCache of the cluster reaches it, so that a blob is there while the server that took it is gone.
+The layout is that of a server's directory. On file systems that show what is only half written, a reader finds that out
+by the digest, as with anything that is wrong with what is stored.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import Path
+from typing import Final, Protocol
+
+from ...pipelines.checkpoint.errors import CheckpointError, MissingFile
+from ...pipelines.checkpoint.storage import Storage
+from .errors import BlobUnavailable
+from .files import BlobFiles, Incoming
+from .keys import BlobKey
+
+_CHUNK: Final = 4 << 20
+_JOB = "job_"
+_NO_JOB = "no_job"
+
+
+class BlobStore(Protocol):
+    """Permanent blobs only. All methods raise BlobUnavailable; for any number of threads and processes."""
+
+    def put(self, key: BlobKey, path: Path) -> None:
+        """Keeps a copy of a file, whose content was checked."""
+        ...
+
+    def get(self, key: BlobKey, into: Incoming) -> bool:
+        """Copies a blob, unchecked; whether it was there."""
+        ...
+
+    def delete(self, key: BlobKey) -> None:
+        """Deletes a blob, if it is there."""
+        ...
+
+    def delete_job(self, job_id: str) -> None:
+        """Deletes all that a job owns."""
+        ...
+
+    def jobs(self) -> list[str]:
+        """Jobs that own blobs, sorted."""
+        ...
+
+
+class VoidBlobStore:
+    """None: without high availability, what the servers have on disk is all there is."""
+
+    def put(self, key: BlobKey, path: Path) -> None:
+        return None
+
+    def get(self, key: BlobKey, into: Incoming) -> bool:
+        return False
+
+    def delete(self, key: BlobKey) -> None:
+        return None
+
+    def delete_job(self, job_id: str) -> None:
+        return None
+
+    def jobs(self) -> list[str]:
+        return []
+
+
+class FileSystemBlobStore:
+    """Below a path or any URI that fsspec reaches; nothing has to be there yet."""
+
+    def __init__(self, uri: str) -> None:
+        self._storage: Final = Storage.open(uri)
+
+    def put(self, key: BlobKey, path: Path) -> None:
+        name = _name(key)
+        try:
+            if self._storage.size(name) == path.stat().st_size:
+                return
+            if self._storage.is_local:
+                self._put_here(key, path)
+                return
+            with path.open("rb") as source, self._storage.create(name) as target:
+                while chunk := source.read(_CHUNK):
+                    target.write(chunk)
+        except (CheckpointError, OSError) as error:
+            raise BlobUnavailable(f"{key} can't be stored below {self._storage.uri}: {error}") from error
+
+    def get(self, key: BlobKey, into: Incoming) -> bool:
+        name = _name(key)
+        try:
+            while chunk := self._storage.read(name, into.size, _CHUNK):
+                into.write(chunk)
+                if len(chunk) < _CHUNK:
+                    break
+        except MissingFile:
+            return False
+        except (CheckpointError, OSError) as error:
+            # Some object stores refuse to read behind a file's end.
+            if into.size and into.size == self._size(name):
+                return True
+            raise BlobUnavailable(f"{key} can't be read below {self._storage.uri}: {error}") from error
+        return True
+
+    def delete(self, key: BlobKey) -> None:
+        try:
+            self._storage.delete(_name(key))
+            self._storage.delete_if_empty(_scope(key.job_id))
+        except CheckpointError as error:
+            raise BlobUnavailable(f"{key} can't be deleted: {error}") from error
+
+    def delete_job(self, job_id: str) -> None:
+        try:
+            self._storage.delete_tree(_scope(job_id))
+        except CheckpointError as error:
+            raise BlobUnavailable(f"the blobs of job {job_id} can't be deleted: {error}") from error
+
+    def jobs(self) -> list[str]:
+        try:
+            found = self._storage.directories()
+        except CheckpointError as error:
+            raise BlobUnavailable(str(error)) from error
+        return [each.removeprefix(_JOB) for each in found if each.startswith(_JOB)]
+
+    def _put_here(self, key: BlobKey, path: Path) -> None:
+        with path.open("rb") as source, BlobFiles(Path(self._storage.uri), durable=True).incoming() as target:
+            while chunk := source.read(_CHUNK):
+                target.write(chunk)
+            target.publish(key)
+
+    def _size(self, name: str) -> int | None:
+        try:
+            return self._storage.size(name)
+        except CheckpointError:
+            return None
+
+
+def _scope(job_id: str | None) -> str:
+    return _NO_JOB if job_id is None else f"{_JOB}{job_id}"
+
+
+def _name(key: BlobKey) -> str:
+    return posixpath.join(_scope(key.job_id), f"blob_p-{key.digest}")

@@ -1,0 +1,92 @@
+"""Storage behind the servers: on a local path and in a file system that fsspec reaches, the same laws."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from services.blobs.conftest import StartServer
+
+from tailrace.services.blobs.client import BlobClient
+from tailrace.services.blobs.errors import BlobNotFound, BlobUnavailable
+from tailrace.services.blobs.files import BlobFiles
+from tailrace.services.blobs.keys import BlobKey, digest_of
+from tailrace.services.blobs.store import FileSystemBlobStore
+
+
+@pytest.fixture(params=["local", "memory"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "local":
+        yield f"file://{tmp_path / 'store'}"
+        return
+    import fsspec
+
+    place = f"memory://{uuid.uuid4().hex}"
+    yield f"{place}/store"
+    with suppress(FileNotFoundError):
+        fsspec.filesystem("memory").rm(place.removeprefix("memory:/"), recursive=True)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5 << 20, 8 << 20])
+def test_what_is_stored_is_read(uri: str, tmp_path: Path, size: int) -> None:
+    content = os.urandom(size)
+    key = BlobKey(digest_of(content), "job")
+    (tmp_path / "file").write_bytes(content)
+    FileSystemBlobStore(uri).put(key, tmp_path / "file")
+    FileSystemBlobStore(uri).put(key, tmp_path / "file")
+    with BlobFiles(tmp_path / "files", durable=False).incoming() as incoming:
+        assert FileSystemBlobStore(uri).get(key, incoming)
+        assert incoming.publish(key, size).read_bytes() == content
+
+
+def test_what_was_not_stored_is_not_there(uri: str, tmp_path: Path) -> None:
+    with BlobFiles(tmp_path / "files", durable=False).incoming() as incoming:
+        assert not FileSystemBlobStore(uri).get(BlobKey("a" * 64, "job"), incoming)
+        assert not FileSystemBlobStore(uri).get(BlobKey("a" * 64), incoming)
+
+
+def test_a_jobs_blobs_are_listed_and_go_with_it(uri: str, tmp_path: Path) -> None:
+    store = FileSystemBlobStore(uri)
+    assert store.jobs() == []
+    (tmp_path / "file").write_bytes(b"content")
+    for job_id in ("b", "a", None):
+        store.put(BlobKey(digest_of(b"content"), job_id), tmp_path / "file")
+    assert store.jobs() == ["a", "b"]
+    store.delete_job("a")
+    store.delete_job("never was")
+    store.delete(BlobKey(digest_of(b"content")))
+    store.delete(BlobKey(digest_of(b"content")))
+    assert store.jobs() == ["b"]
+
+
+def test_another_server_has_what_the_first_took(start: StartServer, uri: str, tmp_path: Path) -> None:
+    first = start(tmp_path / "first", FileSystemBlobStore(uri))
+    with BlobClient(first.address) as client:
+        key, transient = client.put(b"content", "job"), client.put(b"soon gone", "job", transient=True)
+    first.close()
+    second = start(tmp_path / "second", FileSystemBlobStore(uri))
+    with BlobClient(second.address) as client:
+        assert client.get_bytes(key) == b"content"
+        with pytest.raises(BlobNotFound):
+            client.get_bytes(transient)
+    second.depot.delete_job("job")
+    assert FileSystemBlobStore(uri).jobs() == []
+
+
+def test_what_is_damaged_on_a_servers_disk_comes_from_the_store(start: StartServer, uri: str) -> None:
+    server = start(store=FileSystemBlobStore(uri))
+    with BlobClient(server.address) as client:
+        key = client.put(b"content", "job")
+        server.depot.file(key).write_bytes(b"damaged")
+        assert client.get_bytes(key) == b"content"
+
+
+def test_an_upload_that_can_not_be_stored_is_not_acknowledged(start: StartServer, tmp_path: Path) -> None:
+    (tmp_path / "store").write_bytes(b"a file where a directory would have to be")
+    server = start(store=FileSystemBlobStore(str(tmp_path / "store")))
+    with BlobClient(server.address) as client, pytest.raises(BlobUnavailable, match="can't be stored"):
+        client.put(b"content", "job")
