@@ -25,6 +25,7 @@ from ...pipelines.graph.option_types import (
     derived,
     optional,
     pattern,
+    switchable,
     unlimited,
 )
 from ...pipelines.graph.options import ConfigOption, Ordered, Scope, index
@@ -114,6 +115,37 @@ HOME = ConfigOption(
     default=".tailrace",
     doc="Where the processes of this machine keep data, logs and pids, and where `tailrace.yaml` is looked for.",
     scopes=_EVERYONE,
+    ours=True,
+)
+
+SNAPSHOT_MAX_BYTES = ConfigOption[int | None](
+    key="snapshot.max-bytes",
+    type=switchable(MEMORY),
+    default=20 << 20,
+    at_least=1,
+    doc="A snapshot of the log's state is taken when the log has grown by so much since the last one; it bounds what a "
+    "master reads when it starts. Kafka's metadata.log.max.record.bytes.between.snapshots.",
+    scopes=_MASTER,
+    ours=True,
+)
+SNAPSHOT_MAX_AGE = ConfigOption[int | None](
+    key="snapshot.max-age",
+    type=switchable(DURATION),
+    default=60 * MINUTE,
+    at_least=SECOND,
+    doc="A snapshot is taken when the last one is so old, and something has happened since. Kafka's "
+    "metadata.log.max.snapshot.interval.ms.",
+    scopes=_MASTER,
+    ours=True,
+)
+STATE_HASH_INTERVAL = ConfigOption[int | None](
+    key="state-hash.interval",
+    type=switchable(INT),
+    default=100_000,
+    at_least=1,
+    doc="Behind each multiple of so many offsets the masters compare the hashes of their states; one that has gone "
+    "astray stops. The same for all masters.",
+    scopes=_MASTER,
     ours=True,
 )
 
@@ -544,6 +576,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
         ZOOKEEPER_TLS_HOSTNAMES,
         ZOOKEEPER_BASE_EPOCH,
     ),
+    "Snapshots": (SNAPSHOT_MAX_BYTES, SNAPSHOT_MAX_AGE, STATE_HASH_INTERVAL),
     "TaskExecutors": (NUMBER_OF_TASK_SLOTS, RESOURCE_ID, SLOT_TIMEOUT, RESTART_GRACE),
     "What a TaskExecutor offers": (
         CPU_CORES,
