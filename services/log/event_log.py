@@ -68,6 +68,11 @@ class Tail(Protocol):
         """The next offset to be seen: everything below it has been returned, skipped or reported."""
         ...
 
+    @property
+    def bytes_read(self) -> int:
+        """How many bytes the values had that lay below `position`, those of skipped and unreadable ones too."""
+        ...
+
     def poll(self, timeout: float) -> list[Record]:
         """What is there, in order; waits up to `timeout` seconds for a first event. Raises LogUnavailable."""
         ...

@@ -141,6 +141,7 @@ class _KafkaTail:
         self._topic = topic
         self._codec = codec
         self._position = start
+        self._bytes_read = 0
         self._concerns = concerns
         self._on_unreadable = on_unreadable
         self._consumer = Consumer(
@@ -162,6 +163,10 @@ class _KafkaTail:
     def position(self) -> int:
         return self._position
 
+    @property
+    def bytes_read(self) -> int:
+        return self._bytes_read
+
     def poll(self, timeout: float) -> list[Record]:
         records: list[Record] = []
         concerns = self._concerns
@@ -175,6 +180,7 @@ class _KafkaTail:
                 # The tail begins behind the end: the log has not come to it yet.
                 continue
             self._position = offset + 1
+            self._bytes_read += len(message)
             named = _addresses(message) if concerns is not None else None
             if concerns is not None and named is not None and not concerns(*named):
                 continue

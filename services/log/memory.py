@@ -78,6 +78,7 @@ class _MemoryTail:
     ) -> None:
         self._log = log
         self._position = start
+        self._bytes_read = 0
         self._concerns = concerns
         self._on_unreadable = on_unreadable
 
@@ -85,11 +86,16 @@ class _MemoryTail:
     def position(self) -> int:
         return self._position
 
+    @property
+    def bytes_read(self) -> int:
+        return self._bytes_read
+
     def poll(self, timeout: float) -> list[Record]:
         records = []
         for value in self._log.values_from(self._position, timeout):
             offset = self._position
             self._position += 1
+            self._bytes_read += len(value)
             try:
                 event = self._log._codec.decode(value)
             except Undecodable as error:

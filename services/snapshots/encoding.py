@@ -1,0 +1,109 @@
+"""States as bytes and back, typed: what msgspec makes of the states' own classes, with immutables.Map by hooks.
+
+The bytes of a state follow from its value alone: maps and sets are written in the order of their keys, in every process
+alike. So a state's hash is that of its bytes, and `encode(decode(encode(state)))` are the same bytes. Nothing is ever
+pickled: a file that somebody else wrote can be wrong, but it can't run.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Mapping
+from typing import Any, get_args, get_origin
+
+import msgspec
+from immutables import Map
+
+from ..dispatcher.state import DispatcherState
+from ..job_master.state import JobMasterState
+from ..leadership import Leadership
+from ..resource_manager.state import ResourceManagerState
+from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
+from ..task_executor.state import TaskExecutorState
+
+LEADERSHIP = "leadership"
+"""Stands beside the kinds of roles where states are named by kind."""
+
+STATES: Mapping[str, type[msgspec.Struct]] = {
+    LEADERSHIP: Leadership,
+    DISPATCHER: DispatcherState,
+    RESOURCE_MANAGER: ResourceManagerState,
+    JOB_MASTER: JobMasterState,
+    TASK_EXECUTOR: TaskExecutorState,
+}
+"""Kind -> the type of its states."""
+
+
+def encode(state: msgspec.Struct) -> bytes:
+    """The bytes of a state. Raises TypeError for what is no data."""
+    encode, written = _ENCODER.encode, {}
+    for name, default, default_bytes in _fields(type(state)):
+        value = getattr(state, name)
+        if value is not default:
+            data = encode(value)
+            if data != default_bytes:
+                written[name] = msgspec.Raw(data)
+    return encode(written)
+
+
+def decode(kind: str, data: bytes) -> Any:
+    """A state of that kind. Raises msgspec.MsgspecError for bytes that hold none, KeyError for an unknown kind."""
+    return _decoder(kind).decode(data)
+
+
+@functools.cache
+def _decoder(kind: str) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(STATES[kind], dec_hook=_read)
+
+
+def default_of(field: msgspec.structs.FieldInfo) -> bytes | None:
+    """The bytes of a field's default; None where it has none."""
+    return None if field.required else _ENCODER.encode(_default(field))
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    factory = field.default_factory
+    return field.default if factory is msgspec.NODEFAULT else factory()
+
+
+def _written(value: object) -> object:
+    if isinstance(value, Map):
+        # As pairs: msgspec sorts texts only, and most keys of ours are numbers or tuples.
+        return sorted(value.items(), key=_key)
+    raise TypeError(f"a state holds {type(value).__name__}, which is no data")
+
+
+def _key(pair: tuple[Any, Any]) -> Any:
+    return pair[0]
+
+
+def _read(wanted: Any, data: Any) -> Any:
+    if wanted is Hashable:
+        return _hashable(data)
+    if get_origin(wanted) is not Map:
+        raise NotImplementedError(f"{wanted} is no type of a state")
+    if not data:
+        return _EMPTY
+    return Map(msgspec.convert(data, _pairs(wanted), dec_hook=_read))
+
+
+def _hashable(data: Any) -> Hashable:
+    """Part of a ProfileKey: numbers, texts, and tuples of them."""
+    return tuple(map(_hashable, data)) if isinstance(data, list | tuple) else data
+
+
+@functools.cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, object, bytes | None], ...]:
+    """Each field's name, its default, and the bytes of that; None and no bytes where there is none."""
+    fields = msgspec.structs.fields(kind)
+    return tuple((each.name, _default(each), default_of(each)) for each in fields)
+
+
+@functools.cache
+def _pairs(wanted: Any) -> Any:
+    key, value = get_args(wanted)
+    return list[tuple[key, value]]  # type: ignore[valid-type]
+
+
+_EMPTY: Map[Any, Any] = Map()
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_written, order="deterministic")

@@ -1,0 +1,91 @@
+"""What a snapshot, and what a hash, can be compared with.
+
+A snapshot fits code whose states have the same types: fields, their order, types and defaults, all the way down. What a
+state comes to depends on more, on every line that folds. So snapshots carry the fingerprint of the types, and are read
+by each release that has the same; hashes carry that of the code, and are compared between replicas that run the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import types
+import typing
+from collections.abc import Hashable, Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .encoding import STATES, default_of
+
+_FORMAT = 1
+"""One more whenever `encoding` writes the same types differently."""
+_ROOT = Path(__file__).parents[2]
+_FOLDING = ("services", "schemas", "pipelines/graph", "pipelines/checkpoint")
+"""Where the code is that states depend on; some of what lies there has no part in it, which does no harm."""
+
+
+@functools.cache
+def schema_fingerprint() -> str:
+    """8 bytes in hexadecimal: of the types of all states, and of how they are written."""
+    return fingerprint_of(STATES)
+
+
+def fingerprint_of(states: Mapping[str, type[msgspec.Struct]]) -> str:
+    """As `schema_fingerprint`, of any types by kind."""
+    seen: dict[str, str] = {}
+    roots = {kind: _described(state, seen) for kind, state in states.items()}
+    text = repr((_FORMAT, sorted(roots.items()), sorted(seen.items())))
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@functools.cache
+def code_fingerprint() -> str:
+    """8 bytes in hexadecimal: of the sources that folding depends on."""
+    digest = hashlib.blake2b(schema_fingerprint().encode(), digest_size=8)
+    for name, source in _sources():
+        digest.update(b"%d\0%b\0%d\0%b" % (len(name), name.encode(), len(source), source))
+    return digest.hexdigest()
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
+    for folder in _FOLDING:
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            yield path.relative_to(_ROOT).as_posix(), path.read_bytes()
+
+
+def _described(wanted: Any, seen: dict[str, str]) -> str:
+    """A type in words. `seen` collects what structs and enums consist of, by their names."""
+    origin = typing.get_origin(wanted)
+    if origin in (types.UnionType, typing.Union):
+        return " | ".join(sorted(_described(each, seen) for each in typing.get_args(wanted)))
+    if origin is not None:
+        arguments = ", ".join(
+            "..." if each is ... else _described(each, seen) for each in typing.get_args(wanted)
+        )
+        return f"{origin.__name__}[{arguments}]"
+    if wanted is None or wanted is type(None):
+        return "None"
+    if not isinstance(wanted, type):
+        raise TypeError(f"{wanted!r} is no type of a state")
+    name = wanted.__name__
+    if issubclass(wanted, msgspec.Struct):
+        name = f"{wanted.__module__.partition('.')[2]}.{name}"
+        if name not in seen:
+            seen[name] = ""
+            hints = typing.get_type_hints(wanted)
+            tag = wanted.__struct_config__.tag
+            seen[name] = f"{tag}: " + "; ".join(
+                f"{field.encode_name}: {_described(hints[field.name], seen)} = {default_of(field)!r}"
+                for field in msgspec.structs.fields(wanted)
+            )
+    elif issubclass(wanted, Enum):
+        seen[name] = ", ".join(repr(each.value) for each in wanted)
+    elif wanted not in _PLAIN:
+        raise TypeError(f"{name} is no type of a state")
+    return name
+
+
+_PLAIN = frozenset({bool, int, float, str, bytes, Hashable})

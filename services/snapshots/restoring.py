@@ -1,0 +1,70 @@
+"""Start-up from the newest snapshot that is fit for it; what follows it in the log is the tail.
+
+A snapshot that is torn, another cluster's, of other types of states, newer than the log, or of another log of the same
+name is set aside, with one warning that names it and says why, and the next older one is tried; without any, the log is
+read from its first event. Where the log's head is gone, and no snapshot reaches over the gap, nothing can be rebuilt:
+LogTruncated.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from ...pipelines.checkpoint.errors import CheckpointError
+from ..log import EventLog
+from ..log.event_log import LogTruncated
+from ..replica import Replica
+from .file import Header, UnusableSnapshot
+from .store import SnapshotStore
+
+_log = structlog.get_logger(__name__)
+_PATIENCE_S = 1.0
+
+
+def restore(
+    replica: Replica, log: EventLog, store: SnapshotStore, *, at_most: int | None = None
+) -> Header | None:
+    """Puts the replica, in which nothing was folded yet, behind the newest fit snapshot; None where there is none.
+
+    `at_most`: those of higher offsets are not looked at. Raises LogUnavailable; LogTruncated where the log begins
+    behind the event that follows the snapshot.
+    """
+    end = log.end()
+    try:
+        offsets = store.offsets()
+    except CheckpointError as error:
+        _log.warning("no snapshots: the log is read from its start", error=str(error))
+        return None
+    for offset in offsets:
+        if at_most is not None and offset > at_most:
+            continue
+        try:
+            if offset >= end:
+                raise UnusableSnapshot(f"it is newer than {log.topic}, which ends before offset {end}")
+            snapshot = store.read(offset)
+            _check_same(snapshot.header, log)
+            snapshot.restore(replica)
+            return snapshot.header
+        except (UnusableSnapshot, CheckpointError) as error:
+            _log.warning("set a snapshot aside", snapshot=store.uri_of(offset), reason=str(error))
+    return None
+
+
+def _check_same(header: Header, log: EventLog) -> None:
+    """Raises UnusableSnapshot where the log holds another event there; LogTruncated."""
+    try:
+        tail = log.tail(header.offset)
+    except LogTruncated:
+        # Nothing is left to compare. It must go on behind the snapshot at least.
+        log.tail(header.offset + 1).close()
+        return
+    try:
+        while tail.position <= header.offset:
+            found = tail.poll(_PATIENCE_S)
+            if found:
+                if found[0].offset != header.offset or found[0].header.event_id != header.event_id:
+                    break
+                return
+    finally:
+        tail.close()
+    raise UnusableSnapshot(f"{log.topic} holds another event at offset {header.offset}: it is of another log")
