@@ -65,12 +65,13 @@ class ZooKeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
         get = configuration.get
         quorum = get(options.ZOOKEEPER_QUORUM)
         if not quorum:
-            raise ConfigurationError(
-                [
-                    f"{options.HIGH_AVAILABILITY.key} is zookeeper, but {options.ZOOKEEPER_QUORUM.key} names no server: "
-                    "set it to host:port,..., or start a ZooKeeper on this machine with `tailrace cluster start`"
-                ]
+            missing = (
+                f"{options.HIGH_AVAILABILITY.key} is zookeeper, but {options.ZOOKEEPER_QUORUM.key} is empty"
             )
+            advice = (
+                "set it to host:port,..., or let `tailrace cluster start` start a ZooKeeper on this machine"
+            )
+            raise ConfigurationError([f"{missing}: {advice}"])
         return cls(
             quorum=quorum,
             cluster_path=f"{get(options.ZOOKEEPER_ROOT)}/{configuration.ha_cluster_id}",

@@ -1,0 +1,44 @@
+"""Who stands for a role, the leader included: for people, and for whoever waits until a standby is one."""
+
+from __future__ import annotations
+
+import contextlib
+from types import TracebackType
+from typing import Self
+
+from kazoo.exceptions import NoNodeError
+
+from .client import UNSETTLED, Client
+from .paths import Paths, in_order
+from .settings import ZooKeeperSettings
+
+
+class Contenders:
+    """A reader of its own. A context manager; raises KazooTimeoutError where ZooKeeper does not answer in time."""
+
+    def __init__(self, settings: ZooKeeperSettings, *, timeout_s: float = 10.0) -> None:
+        self._paths = Paths.of(settings)
+        self._client = Client(settings, "contenders")
+        try:
+            self._client.start(timeout=timeout_s)
+        except BaseException:
+            self._client.discard()
+            raise
+
+    def of(self, role: str) -> list[str]:
+        """The addresses of the masters that stand for a role (host:pid), the one that should lead first."""
+        path, found = self._paths.latch(role), []
+        with contextlib.suppress(NoNodeError, *UNSETTLED):
+            for node in in_order(self._client.get_children(path)):
+                with contextlib.suppress(NoNodeError):
+                    content, _ = self._client.get(f"{path}/{node}")
+                    found.append(content.decode("utf-8", "replace"))
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._client.discard()
