@@ -21,6 +21,8 @@ from .settings import ZooKeeperSettings
 _LOCK = "_lock"
 _JOB_LOCK = "job_manager_lock"
 _LATCH = "-latch-"
+_OF_A_JOB = "~"
+"""Ends a job's node where its id, which clients choose, could be taken for one of the roles'; no id contains it."""
 
 
 class Paths(msgspec.Struct, frozen=True):
@@ -48,7 +50,7 @@ class Paths(msgspec.Struct, frozen=True):
         """The nodes that exist for this job only; none for a role that there is one of."""
         if kind_of(role) != JOB_MASTER:
             return ()
-        job = instance_of(role)
+        job = _job_node(instance_of(role))
         return f"{self.latches}/{job}", f"{self.leaders}/{job}"
 
 
@@ -67,15 +69,16 @@ def in_order(nodes: Iterable[str]) -> list[str]:
     return sorted((node for node in nodes if _LATCH in node), key=lambda node: int(node.partition(_LATCH)[2]))
 
 
-def role_of(child: str) -> str | None:
-    """The role that there is one of, by the name of its node; None for what is none."""
-    return child.removesuffix(_LOCK) if child.endswith(_LOCK) and child != _JOB_LOCK else None
-
-
-def job_role(job_id: str) -> str:
-    """The role of a job's JobMaster."""
-    return address(JOB_MASTER, job_id)
+def role_of(child: str) -> str:
+    """The role whose contenders or leader are below this child of `Paths.latches` or `Paths.leaders`, or are it."""
+    if child.endswith(_LOCK):
+        return child.removesuffix(_LOCK)
+    return address(JOB_MASTER, child.removesuffix(_OF_A_JOB))
 
 
 def _name(role: str) -> str:
-    return f"{instance_of(role)}/{_JOB_LOCK}" if kind_of(role) == JOB_MASTER else role + _LOCK
+    return f"{_job_node(instance_of(role))}/{_JOB_LOCK}" if kind_of(role) == JOB_MASTER else role + _LOCK
+
+
+def _job_node(job_id: str) -> str:
+    return job_id + _OF_A_JOB if job_id.endswith(_LOCK) else job_id
