@@ -11,6 +11,7 @@ by the contender for this one node, so that it knows its own even where the answ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -21,6 +22,7 @@ from .settings import ZooKeeperSettings
 _LOCK = "_lock"
 _JOB_LOCK = "job_manager_lock"
 _LATCH = "-latch-"
+_CONTENDER = re.compile(rf"[0-9a-f]+{_LATCH}(-?[0-9]+)")
 _OF_A_JOB = "~"
 """Ends a job's node where its id, which clients choose, could be taken for one of the roles'; no id contains it."""
 
@@ -61,12 +63,13 @@ def contender(guid: str) -> str:
 
 def guid_of(node: str) -> str:
     """What the contender drew for its node."""
-    return node.rpartition("/")[2].partition(_LATCH)[0]
+    return node.partition(_LATCH)[0]
 
 
 def in_order(nodes: Iterable[str]) -> list[str]:
-    """The contenders among some nodes, who leads first."""
-    return sorted((node for node in nodes if _LATCH in node), key=lambda node: int(node.partition(_LATCH)[2]))
+    """The contenders among the names of some nodes, who leads first."""
+    numbered = [(int(found[1]), node) for node in nodes if (found := _CONTENDER.fullmatch(node)) is not None]
+    return [node for _, node in sorted(numbered)]
 
 
 def role_of(child: str) -> str:
