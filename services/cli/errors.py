@@ -44,6 +44,7 @@ def explained(error: BaseException) -> Failure | None:
     from ...infra.jars import JarsUnavailable
     from ...infra.kafka import KafkaUnavailable
     from ...infra.prerequisites import MissingPrerequisite
+    from ...infra.zookeeper import ZooKeeperUnavailable
     from ...pipelines.graph.errors import ProgramError
     from ..client import CheckpointFailedError, JobRejectedError, NoAnswer, SavepointKeptError
     from ..configuration import ConfigurationError
@@ -55,7 +56,7 @@ def explained(error: BaseException) -> Failure | None:
             return error
         case LogUnavailable() | LogTruncated() | NoAnswer():
             return Failure(ExitCode.UNREACHABLE, str(error))
-        case KafkaUnavailable() | JarsUnavailable() | MissingPrerequisite():
+        case KafkaUnavailable() | ZooKeeperUnavailable() | JarsUnavailable() | MissingPrerequisite():
             first, _, rest = str(error).partition("\n")
             return Failure(ExitCode.PROCESS, first, rest)
         case ConfigurationError():

@@ -145,7 +145,8 @@ def find_cluster(
 
 
 def located(found: Configuration) -> Configuration:
-    """The same with Kafka's address, from cluster.json if need be. Raises Failure where none is known."""
+    """The same with the addresses of Kafka and ZooKeeper, from cluster.json if need be. Raises Failure where none is
+    known."""
     if found.bootstrap_servers:
         return found
     from .local.record import read_record
@@ -162,6 +163,8 @@ def located(found: Configuration) -> Configuration:
     update = {"bootstrap.servers": record.bootstrap_servers}
     if not found.has("cluster.id"):
         update["cluster.id"] = record.cluster_id
+    # Whoever joins the masters has to take part in their elections.
+    update |= {key: text for key, text in record.high_availability.items() if not found.has(key)}
     return found.replace(update)
 
 

@@ -11,7 +11,7 @@ import psutil
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.processes import ProcessIdentity
 from tailrace.services.cli.local.cluster import LocalCluster, Options
-from tailrace.services.cli.local.process import JOBMANAGER
+from tailrace.services.cli.local.names import JOBMANAGER
 from tailrace.services.configuration import Configuration
 
 

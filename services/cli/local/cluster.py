@@ -1,6 +1,6 @@
 """Starting and stopping a cluster on this machine.
 
-Everything starts at once: TaskExecutors and jobmanager keep trying until Kafka is there, so that Spark's JVMs come up
+Everything starts at once: TaskExecutors and jobmanagers keep trying until Kafka is there, so that Spark's JVMs come up
 beside the broker's. That the cluster is ready is read from its log, where each process says what it is and who it is
 (host:pid). Stopping is a request like any other: the processes leave by themselves, in the order of document 000.
 """
@@ -9,27 +9,32 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from ....infra.kafka import EmbeddedKafka, KafkaUnavailable
+from ....infra.kafka import EmbeddedKafka
 from ...configuration import Configuration
 from ...configuration.options import (
     BOOTSTRAP_SERVERS,
     CLUSTER_ID,
+    HIGH_AVAILABILITY,
     HOME,
     RESOURCE_MANAGER_MODE,
+    ZOOKEEPER_QUORUM,
+    HighAvailability,
     ResourceManagerMode,
 )
 from ...resource_manager.drivers.local_process import worker_records
 from ..errors import ExitCode, Failure
 from .ending import end_by_force, end_in_order, end_soon
-from .kafka_start import KafkaStart
-from .process import JOBMANAGER, LocalProcess, Progress
+from .names import JOBMANAGER, is_master, masters, taskexecutors
+from .process import LocalProcess, Progress
 from .readiness import Readiness
 from .record import ClusterRecord, ProcessRecord, locked, read_record, remove_record, write_record
+from .servers import Servers
+from .zookeeper import LocalZooKeeper
 
 TASKEXECUTORS = 2
 """How many are started where it is not said."""
@@ -39,40 +44,38 @@ class Options(msgspec.Struct, frozen=True):
     """What is to run. `detached`: the processes outlive this one; else they end with it, however it ends.
 
     `taskexecutors`: how many are started here; None: two, or none where the ResourceManager starts them (active mode).
+    `masters`: how many jobmanagers; None: one. More than one need ZooKeeper.
     """
 
     taskexecutors: int | None = None
     detached: bool = True
-
-
-def taskexecutors(count: int, known: Iterable[str]) -> list[str]:
-    """The names of the TaskExecutors that are to run: the first `count`, and all others that were started ever."""
-    first = [f"taskexecutor-{number + 1}" for number in range(count)]
-    return list(dict.fromkeys([*first, *(name for name in known if name != JOBMANAGER)]))
+    masters: int | None = None
 
 
 class LocalCluster:
-    """The cluster of a home, `configuration.home`; its Kafka is the embedded one unless an address is configured."""
+    """The cluster of a home, `configuration.home`; Kafka and ZooKeeper are embedded unless addresses are configured."""
 
     def __init__(self, configuration: Configuration, *, progress: Progress = lambda _: None) -> None:
         self.home = configuration.home.absolute()
         self._given = configuration
         self._progress = progress
-        self._kafka: EmbeddedKafka | None = None
-        self._starting: KafkaStart | None = None
+        self._servers = Servers(self.home, configuration, progress)
         self._processes: dict[str, LocalProcess] = {}
-        self._bootstrap_servers = configuration.bootstrap_servers
-        self._embedded = not configuration.bootstrap_servers
 
     @property
     def configuration(self) -> Configuration:
-        """With the address of the Kafka that runs."""
-        return self._given.replace({"bootstrap.servers": self._bootstrap_servers})
+        """With the addresses of the Kafka and the ZooKeeper that run."""
+        return self._given.replace(self._servers.settings())
 
     @property
     def processes(self) -> Mapping[str, LocalProcess]:
-        """By name: jobmanager, and TaskExecutors by their resource ids."""
+        """By name: jobmanagers, and TaskExecutors by their resource ids."""
         return self._processes
+
+    @property
+    def masters(self) -> Mapping[str, LocalProcess]:
+        """The jobmanagers among the processes, by name."""
+        return {name: process for name, process in self._processes.items() if is_master(name)}
 
     @property
     def workers(self) -> Mapping[str, LocalProcess]:
@@ -87,17 +90,22 @@ class LocalCluster:
     @property
     def kafka_dir(self) -> Path:
         """Where the embedded Kafka keeps its data: the log, and with it everything."""
-        return self.home / "kafka"
+        return self._servers.kafka_dir
 
     @property
     def embedded(self) -> bool:
         """Whether Kafka is one of the cluster's own processes."""
-        return self._embedded
+        return self._servers.embedded
 
     @property
     def kafka(self) -> EmbeddedKafka | None:
         """The embedded Kafka, where there is one and it runs, or ran when this object was made."""
-        return self._kafka
+        return self._servers.kafka
+
+    @property
+    def zookeeper(self) -> LocalZooKeeper:
+        """The ZooKeeper: none, one of others, or the embedded one."""
+        return self._servers.zookeeper
 
     @classmethod
     def of(cls, configuration: Configuration, *, progress: Progress = lambda _: None) -> LocalCluster | None:
@@ -106,60 +114,64 @@ class LocalCluster:
         if record is None:
             return None
         cluster = cls(
-            configuration.replace({"cluster.id": record.cluster_id}),
+            configuration.replace({"cluster.id": record.cluster_id, **_high_availability(record)}),
             progress=progress,
         )
         cluster._take_over(record)
         return cluster
 
     def is_complete(self) -> bool:
-        """Whether Kafka, the jobmanager and every TaskExecutor that was started run."""
-        kafka = self._kafka is not None and self._kafka.is_running()
+        """Whether Kafka, ZooKeeper, a jobmanager and everything else that was started run."""
         return (
-            (kafka or not self._embedded)
-            and JOBMANAGER in self._processes
+            self._servers.are_running()
+            and bool(self.masters)
             and all(process.is_running() for process in self._processes.values())
         )
 
     def start(self, options: Options) -> bool:
         """Starts what does not run; returns when it is all ready. False: all of it ran already.
 
-        Raises Failure, KafkaUnavailable and what else the start of Kafka raises; then, and on any other exception,
-        what this call started has been ended again.
+        Raises Failure, and what the starts of Kafka and ZooKeeper raise; then, and on any other exception, what this
+        call started has been ended again.
         """
         with locked(self.home):
             record = read_record(self.home)
             if record is not None:
                 self._check_same(record)
-                recorded = {**record.configuration, **_of_command_line(self._given)}
+                recorded = {**self._recorded(record), **_of_command_line(self._given)}
                 self._given = self._given.replace(recorded, "-D")
+                self._servers = Servers(self.home, self._given, self._progress)
+                self._servers.check_same(record)
                 self._take_over(record)
-            wanted = taskexecutors(self._count(options), self._processes)
+            self._servers.zookeeper.check()
+            wanted = [
+                *taskexecutors(self._count(options), self._processes),
+                *self._check_masters(masters(options.masters, self._processes)),
+            ]
             if self.is_complete() and all(name in self._processes for name in wanted):
                 return False
             started: list[str] = []
-            fresh_kafka = self._embedded and (self._kafka is None or not self._kafka.is_running())
             try:
-                self._start(options, wanted, started, fresh_kafka)
+                self._start(options, wanted, started)
             except BaseException:
-                self._undo(started, fresh_kafka)
+                self._undo(started)
                 raise
         return True
 
     def stop(self, reason: str = "asked for on the command line", *, suspend: bool = False) -> None:
-        """Ends the cluster in order, and by force what does not end; then Kafka, where it is the embedded one.
+        """Ends the cluster in order, and by force what does not end; then ZooKeeper and Kafka, if they are embedded.
 
         With `suspend` jobs are not cancelled: they go on when the cluster is started again.
         """
         with locked(self.home):
             self._end_in_order(reason, suspend=suspend)
             end_by_force(self._running, self._progress)
-            self._stop_kafka()
+            self._servers.stop()
             shutil.rmtree(self.home / "scratch", ignore_errors=True)
             remove_record(self.home)
 
     def stop_processes(self, reason: str) -> None:
-        """Ends the cluster in order but leaves Kafka, so that the log can still be read."""
+        """Ends the cluster in order but leaves Kafka and ZooKeeper, so that the log can still be read."""
         with locked(self.home):
             self._end_in_order(reason)
             end_by_force(self._running, self._progress)
@@ -167,16 +179,20 @@ class LocalCluster:
     def kill(self) -> None:
         """Ends everything without a word to the cluster: SIGTERM, soon after SIGKILL; for the quick ways out."""
         end_soon(self._processes.values())
-        # After the jobmanager, which would start others.
+        # After the jobmanagers, which would start others.
         end_soon(self.workers.values())
-        if self._kafka is not None:
-            self._kafka.kill()
+        self._servers.kill()
         remove_record(self.home)
 
     def _count(self, options: Options) -> int:
         if options.taskexecutors is not None:
             return options.taskexecutors
         return 0 if self._given.get(RESOURCE_MANAGER_MODE) is ResourceManagerMode.ACTIVE else TASKEXECUTORS
+
+    def _recorded(self, record: ClusterRecord) -> dict[str, str]:
+        """What its first start said, where nothing else has been said since."""
+        elections = _high_availability(record).items()
+        return {**{k: text for k, text in elections if not self._given.has(k)}, **record.configuration}
 
     def _check_same(self, record: ClusterRecord) -> None:
         if record.cluster_id != self._given.cluster_id:
@@ -185,49 +201,39 @@ class LocalCluster:
                 f"the cluster of {self.home} is called {record.cluster_id}: stop it first, or give "
                 f"another --home for {self._given.cluster_id}",
             )
-        if not self._embedded and record.bootstrap_servers != self._given.bootstrap_servers:
+
+    def _check_masters(self, names: list[str]) -> list[str]:
+        if len(names) > 1 and self._given.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
             raise Failure(
                 ExitCode.USAGE,
-                f"the cluster of {self.home} uses Kafka at {record.bootstrap_servers}: stop it first, or give "
-                "another --home",
+                f"{len(names)} jobmanagers need an election, else each takes the lead from the one before: add "
+                f"-D {HIGH_AVAILABILITY.key}={HighAvailability.ZOOKEEPER}",
             )
+        return names
 
     def _take_over(self, record: ClusterRecord) -> None:
         for each in record.processes:
             self._processes.setdefault(each.name, LocalProcess(each))
-        self._bootstrap_servers = self._bootstrap_servers or record.bootstrap_servers
-        self._embedded = record.embedded_kafka
-        if self._embedded and self._kafka is None:
-            try:
-                self._kafka = EmbeddedKafka.attach(self.kafka_dir)
-                self._bootstrap_servers = self._kafka.bootstrap_servers
-            except KafkaUnavailable:
-                self._kafka = None
+        self._servers.take_over(record)
 
-    def _start(self, options: Options, wanted: list[str], started: list[str], fresh_kafka: bool) -> None:
+    def _start(self, options: Options, wanted: list[str], started: list[str]) -> None:
         begun = time.monotonic()
         self.home.mkdir(parents=True, exist_ok=True)
-        broker = KafkaStart(self.kafka_dir, detached=options.detached) if fresh_kafka else None
-        self._starting = broker
-        if broker is not None:
-            self._kafka = broker.kafka
-            self._bootstrap_servers = broker.address()
-        for name in [*wanted, JOBMANAGER]:
+        self._servers.begin(detached=options.detached)
+        for name in wanted:
             process = self._processes.get(name)
             if process is None or not process.is_running():
                 started.append(name)
                 self._processes[name] = self._spawn(name, detached=options.detached)
         self._write_record()
-        if broker is not None:
-            broker.join()
-            if broker.kafka.bootstrap_servers != self._bootstrap_servers:
-                self._move_to(broker.kafka.bootstrap_servers, started, detached=options.detached)
-            self._progress(f"Kafka answers at {self._bootstrap_servers} ({time.monotonic() - begun:.1f} s)")
+        if not self._servers.join():
+            self._start_again(started, detached=options.detached)
         fresh = [self._processes[name] for name in started]
-        Readiness(self.configuration, fresh, begun, self._progress).wait()
+        with self._servers.zookeeper.standing(self.configuration) as standing:
+            Readiness(self.configuration, fresh, begun, self._progress, standing).wait()
 
     def _spawn(self, name: str, *, detached: bool) -> LocalProcess:
-        arguments = [JOBMANAGER] if name == JOBMANAGER else ["taskexecutor", "--resource-id", name]
+        arguments = [JOBMANAGER] if is_master(name) else ["taskexecutor", "--resource-id", name]
         return LocalProcess.start(
             name,
             arguments,
@@ -236,9 +242,8 @@ class LocalCluster:
             detached=detached,
         )
 
-    def _move_to(self, bootstrap_servers: str, started: list[str], *, detached: bool) -> None:
+    def _start_again(self, started: list[str], *, detached: bool) -> None:
         """Another process took Kafka's port before it could: what was told the first address starts again."""
-        self._bootstrap_servers = bootstrap_servers
         for name in started:
             self._processes[name].kill()
             self._processes[name] = self._spawn(name, detached=detached)
@@ -247,43 +252,37 @@ class LocalCluster:
     def _write_record(self) -> None:
         record = ClusterRecord(
             cluster_id=self._given.cluster_id,
-            bootstrap_servers=self._bootstrap_servers,
-            embedded_kafka=self._embedded,
+            bootstrap_servers=self._servers.bootstrap_servers,
+            embedded_kafka=self._servers.embedded,
             processes=tuple(process.record for process in self._processes.values()),
             configuration=_of_command_line(self._given),
+            embedded_zookeeper=self._servers.zookeeper.embedded,
+            high_availability=self._servers.zookeeper.settings(),
         )
         write_record(self.home, record)
 
-    def _undo(self, started: list[str], fresh_kafka: bool) -> None:
+    def _undo(self, started: list[str]) -> None:
         end_soon(self._processes.pop(name) for name in started if name in self._processes)
-        if JOBMANAGER in started:
+        if not any(process.is_running() for process in self.masters.values()):
             end_soon(self.workers.values())
-        if fresh_kafka and self._starting is not None:
-            self._starting.settle()
-            self._starting.kafka.kill()
+        self._servers.undo()
         if any(process.is_running() for process in self._processes.values()):
             self._write_record()
         else:
             remove_record(self.home)
 
     def _end_in_order(self, reason: str, *, suspend: bool = False) -> None:
-        master = self._processes.get(JOBMANAGER)
         alive = self._running()
         if not alive:
             return
-        if master is None or not master.is_running():
-            self._progress("the jobmanager does not run: the other processes are asked to end by themselves")
+        if not any(process.is_running() for process in self.masters.values()):
+            self._progress("no jobmanager runs: the other processes are asked to end by themselves")
             return
         end_in_order(self.configuration, alive, reason, self._progress, suspend=suspend)
 
     def _running(self) -> list[LocalProcess]:
         own = [process for process in self._processes.values() if process.is_running()]
         return [*own, *self.workers.values()]
-
-    def _stop_kafka(self) -> None:
-        if self._embedded and self._kafka is not None and self._kafka.is_running():
-            self._kafka.stop()
-            self._progress("Kafka has stopped")
 
 
 def _environment(configuration: Configuration) -> Mapping[str, str]:
@@ -298,3 +297,9 @@ def _of_command_line(configuration: Configuration) -> dict[str, str]:
         for setting in configuration.settings()
         if setting.origin.startswith("-") and setting.key not in where
     }
+
+
+def _high_availability(record: ClusterRecord) -> dict[str, str]:
+    """Without the address of the embedded ZooKeeper, which may have changed."""
+    embedded = {ZOOKEEPER_QUORUM.key} if record.embedded_zookeeper else set()
+    return {key: text for key, text in record.high_availability.items() if key not in embedded}

@@ -15,8 +15,6 @@ from ....infra.processes import OwnedProcess
 from ..errors import ExitCode, Failure
 from .record import ProcessRecord
 
-JOBMANAGER = "jobmanager"
-"""The name of the jobmanager's process; TaskExecutors are named by their resource ids."""
 Progress = Callable[[str], None]
 """Told what has been reached, one line for a person each."""
 _LAST_LINES = 12
@@ -60,7 +58,7 @@ class LocalProcess:
 
     @property
     def name(self) -> str:
-        """jobmanager, or a TaskExecutor's resource id."""
+        """That of a jobmanager, or a TaskExecutor's resource id."""
         return self.record.name
 
     @property

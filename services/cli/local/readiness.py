@@ -1,19 +1,24 @@
-"""When a cluster that was started is ready: its log says so, where each process says what it is and who it is."""
+"""When a cluster that was started is ready: its log says so, where each process says what it is and who it is.
+
+A jobmanager that stands by says nothing on the log: that it stands for election is seen in ZooKeeper.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ....schemas.event import Record
 from ....schemas.resource_manager import RegisterTaskExecutor
 from ...configuration import Configuration
 from ...connections import admin, event_log
 from ...history import Fold
-from ...history.views import master_address, workers
+from ...history.views import workers
 from ...log.topics import ensure_cluster_topics
+from ...roles import DISPATCHER
 from ..errors import ExitCode, Failure
-from .process import JOBMANAGER, LocalProcess, Progress
+from .names import is_master
+from .process import LocalProcess, Progress
 
 START_TIMEOUT_S = 180.0
 _LOOK_S = 0.05
@@ -28,17 +33,25 @@ class Readiness:
         processes: Iterable[LocalProcess],
         begun: float,
         progress: Progress,
+        standing: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """Of `processes`, whose start began at `begun`, in seconds of the monotonic clock."""
+        """Of `processes`, whose start began at `begun`, in seconds of the monotonic clock.
+
+        `standing` gives the addresses of the jobmanagers that stand for election, the leader included.
+        """
         self._configuration = configuration
         self._processes = list(processes)
         self._missing = {process.name: process for process in self._processes}
         self._begun = begun
         self._progress = progress
+        self._standing = standing
         self._fold = Fold()
 
     def wait(self) -> None:
-        """Returns when the jobmanager leads and every TaskExecutor has reported its slots. Raises Failure."""
+        """Returns when a jobmanager leads, all others stand by, and every TaskExecutor has reported its slots.
+
+        Raises Failure.
+        """
         ensure_cluster_topics(admin(self._configuration), self._configuration.cluster_id)
         log = event_log(self._configuration)
         tail = log.tail(0)
@@ -63,13 +76,7 @@ class Readiness:
 
     def _look(self) -> None:
         replica = self._fold.replica
-        if not self._missing:
-            return
-        master = self._missing.get(JOBMANAGER)
-        if master is not None and master_address(replica) == master.address:
-            leader = replica.leadership.leaders["dispatcher"]
-            self._progress(f"the jobmanager leads, epoch {leader.epoch} ({self._seconds():.1f} s)")
-            del self._missing[JOBMANAGER]
+        self._look_at_masters()
         for worker in workers(replica):
             process = self._missing.get(worker.resource_id)
             if process is not None and worker.address == process.address and worker.slots:
@@ -77,6 +84,21 @@ class Readiness:
                     f"{worker.resource_id} is registered with {worker.slots} slots ({self._seconds():.1f} s)"
                 )
                 del self._missing[worker.resource_id]
+
+    def _look_at_masters(self) -> None:
+        leader = self._fold.replica.leadership.leaders.get(DISPATCHER)
+        missing = [process for name, process in self._missing.items() if is_master(name)]
+        if leader is None or not missing:
+            return
+        standing = self._standing()
+        for master in missing:
+            if master.address == leader.address:
+                self._progress(f"{master.name} leads, epoch {leader.epoch} ({self._seconds():.1f} s)")
+            elif master.address in standing and leader.address in standing:
+                self._progress(f"{master.name} stands by ({self._seconds():.1f} s)")
+            else:
+                continue
+            del self._missing[master.name]
 
     def _give_up(self) -> None:
         names = ", ".join(self._missing)

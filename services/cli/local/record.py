@@ -21,14 +21,15 @@ class ProcessRecord(ProcessIdentity, frozen=True):
     """A process of the cluster; `log` is its log file."""
 
     name: str
-    """jobmanager, or a TaskExecutor's resource id."""
+    """That of a jobmanager, or a TaskExecutor's resource id."""
     log: str
 
 
 class ClusterRecord(msgspec.Struct, frozen=True):
-    """The content of cluster.json; `embedded_kafka` says whether Kafka is one of the cluster's processes.
+    """The content of cluster.json; `embedded_...` says whether Kafka or ZooKeeper is one of the cluster's processes.
 
     `configuration`: what the command line of its start has set, which holds for what a later start completes.
+    `high_availability`: what its masters were told of that, ZooKeeper's address included; for whoever joins them.
     """
 
     cluster_id: str
@@ -36,6 +37,8 @@ class ClusterRecord(msgspec.Struct, frozen=True):
     embedded_kafka: bool
     processes: tuple[ProcessRecord, ...] = ()
     configuration: dict[str, str] = {}
+    embedded_zookeeper: bool = False
+    high_availability: dict[str, str] = {}
 
 
 def record_path(home: Path) -> Path:

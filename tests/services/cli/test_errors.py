@@ -121,7 +121,7 @@ def test_the_record_of_a_home_is_read_as_written(tmp_path: Path) -> None:
 
 
 def test_a_start_completes_what_an_earlier_one_began() -> None:
-    from tailrace.services.cli.local.cluster import taskexecutors
+    from tailrace.services.cli.local.names import taskexecutors
 
     assert taskexecutors(2, []) == ["taskexecutor-1", "taskexecutor-2"]
     known = ["taskexecutor-1", "taskexecutor-2", "taskexecutor-3", "taskexecutor-4", "jobmanager"]

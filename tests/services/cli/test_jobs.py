@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.schemas import dispatcher
 from tailrace.schemas.types import ExecutionState, JobStatus
-from tailrace.services.cli.cluster import _told, counts
+from tailrace.services.cli.cluster_view import _told, counts
 from tailrace.services.cli.jobs import why
 from tailrace.services.history import Fold
 from tailrace.services.history.views import JobView, jobs

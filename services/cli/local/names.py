@@ -1,0 +1,39 @@
+"""How the processes of a local cluster are called, and which are to run.
+
+TaskExecutors are called by their resource ids. A lone jobmanager is called `jobmanager`; several have numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+JOBMANAGER = "jobmanager"
+"""The name of the jobmanager's process, and the first part of it where there are several."""
+
+_MASTER = re.compile(rf"{JOBMANAGER}(-[1-9][0-9]*)?")
+
+
+def is_master(name: str) -> bool:
+    """Whether a process of that name is a jobmanager."""
+    return _MASTER.fullmatch(name) is not None
+
+
+def masters(count: int | None, known: Iterable[str]) -> list[str]:
+    """The names of the jobmanagers that are to run: so many (None: one), and all others that were started ever.
+
+    One that was started alone keeps its name, and is the first when others join it.
+    """
+    found = [name for name in known if is_master(name)]
+    wanted = count or (0 if found else 1)
+    alone = JOBMANAGER in found or (wanted == 1 and not found)
+    first = [
+        JOBMANAGER if alone and number == 1 else f"{JOBMANAGER}-{number}" for number in range(1, wanted + 1)
+    ]
+    return list(dict.fromkeys([*first, *found]))
+
+
+def taskexecutors(count: int, known: Iterable[str]) -> list[str]:
+    """The names of the TaskExecutors that are to run: the first `count`, and all others that were started ever."""
+    first = [f"taskexecutor-{number + 1}" for number in range(count)]
+    return list(dict.fromkeys([*first, *(name for name in known if not is_master(name))]))

@@ -1,0 +1,110 @@
+"""How many jobmanagers a cluster on this machine has, how they are called, and how they find ZooKeeper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.services.cli import main
+from tailrace.services.cli.cluster_view import leads
+from tailrace.services.cli.errors import ExitCode, Failure
+from tailrace.services.cli.local import ClusterRecord, LocalCluster, Options
+from tailrace.services.cli.local.names import is_master, masters, taskexecutors
+from tailrace.services.cli.local.record import write_record
+from tailrace.services.cli.options import located
+from tailrace.services.configuration import Configuration
+from tailrace.services.configuration.options import HIGH_AVAILABILITY, ZOOKEEPER_QUORUM, HighAvailability
+
+ZOOKEEPER = {"high-availability.type": "zookeeper"}
+
+
+@given(st.lists(st.integers(1, 8) | st.none(), min_size=1, max_size=6))
+def test_starts_one_after_the_other_keep_all_names_and_add_what_is_missing(counts: list[int | None]) -> None:
+    known: list[str] = []
+    for count in counts:
+        names = masters(count, [*known, "taskexecutor-1"])
+        assert len(names) == max(count or 1, len(known))
+        assert len(set(names)) == len(names)
+        assert set(known) <= set(names)
+        assert all(map(is_master, names))
+        known = names
+    assert taskexecutors(1, known) == ["taskexecutor-1"]
+
+
+def test_a_lone_jobmanager_has_no_number() -> None:
+    assert masters(None, []) == masters(1, []) == ["jobmanager"]
+    assert masters(3, []) == ["jobmanager-1", "jobmanager-2", "jobmanager-3"]
+    assert masters(3, ["jobmanager"]) == ["jobmanager", "jobmanager-2", "jobmanager-3"]
+    assert masters(None, ["jobmanager-1", "jobmanager-2"]) == ["jobmanager-1", "jobmanager-2"]
+
+
+def test_more_than_one_without_an_election_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["cluster", "start", "--home", str(tmp_path / "home"), "--masters", "2"]
+    assert main(arguments) == ExitCode.USAGE
+    assert "2 jobmanagers need an election" in (err := capsys.readouterr().err)
+    assert "-D high-availability.type=zookeeper" in err
+    assert err.count("\n") == 1
+
+
+def record(tmp_path: Path, **more: object) -> ClusterRecord:
+    made = ClusterRecord("c", "k:1", False, **more)  # type: ignore[arg-type]
+    write_record(tmp_path, made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        ({}, ZOOKEEPER, "high-availability.type none"),
+        (
+            {**ZOOKEEPER, "high-availability.zookeeper.quorum": "z:1"},
+            {**ZOOKEEPER, "high-availability.zookeeper.quorum": "z:2"},
+            "ZooKeeper at z:1",
+        ),
+    ],
+)
+def test_elections_cannot_change_while_a_cluster_runs(
+    tmp_path: Path, was: dict[str, str], now: dict[str, str], told: str
+) -> None:
+    record(tmp_path, high_availability=was)
+    values = {"home": str(tmp_path), "cluster.id": "c", "bootstrap.servers": "k:1", **now}
+    with pytest.raises(Failure, match=f"{told}: stop it first"):
+        LocalCluster(Configuration(values)).start(Options())
+
+
+def test_what_the_embedded_zookeeper_cannot_do_is_refused(tmp_path: Path) -> None:
+    values = {"home": str(tmp_path), **ZOOKEEPER, "high-availability.zookeeper.ssl.enabled": "true"}
+    with pytest.raises(Failure, match=r"ssl\.enabled is set"):
+        LocalCluster(Configuration(values)).start(Options())
+
+
+def test_a_jobmanager_that_joins_is_told_of_the_elections(tmp_path: Path) -> None:
+    elections = {**ZOOKEEPER, "high-availability.zookeeper.quorum": "z:1"}
+    record(tmp_path, high_availability=elections, embedded_zookeeper=True)
+    found = located(Configuration({"home": str(tmp_path)}))
+    assert found.get(HIGH_AVAILABILITY) is HighAvailability.ZOOKEEPER
+    assert found.get(ZOOKEEPER_QUORUM) == "z:1"
+    own = located(Configuration({"home": str(tmp_path), "high-availability.zookeeper.quorum": "z:2"}))
+    assert own.get(ZOOKEEPER_QUORUM) == "z:2"
+
+
+@pytest.mark.parametrize(
+    ("roles", "running", "stands", "told"),
+    [
+        (["dispatcher", "job_master/a", "job_master/b"], True, True, "dispatcher, 2 jobs"),
+        (["job_master/a"], True, None, "1 job"),
+        ([], True, True, "nothing: stands by"),
+        ([], True, False, "nothing yet"),
+        (["dispatcher"], False, None, "dispatcher (is gone)"),
+        (["dispatcher"], None, False, "dispatcher (is gone)"),
+    ],
+)
+def test_what_a_master_leads_is_told_in_a_few_words(
+    roles: list[str], running: bool | None, stands: bool | None, told: str
+) -> None:
+    assert leads({"leads": roles, "running": running, "stands_for_election": stands}) == told
