@@ -1,7 +1,7 @@
 """Whether this replica has come to the same states as the others: StateHash.
 
-Behind each multiple of an interval of offsets, which follows from the log alone, every replica of the masters hashes its
-states; the Dispatcher's leader says its hashes. A replica that has others has gone astray: it was folded by code that
+Behind each multiple of an interval of offsets, which follows from the log alone, every replica of the masters hashes
+its states; the Dispatcher's leader says its hashes. A replica that has others has gone astray: it was folded by code that
 is not deterministic, or its memory is broken, and whatever it goes on to say may be wrong. So it stops, and says where.
 It keeps the states of its last mark for that: they are frozen data, of which little is not shared with those of now.
 """
@@ -108,7 +108,7 @@ class StateAudit:
         if self._last is not None and self._last.offset == said.offset:
             where = f"; its states are in {self._keep(self._last)}"
         raise ReplicaDiverged(
-            f"the states of {', '.join(wrong)} in this process are not those of {who}, which leads the dispatcher: they "
-            f"went astray between offsets {self._agreed + 1} and {said.offset}{where}. Compare with `tailrace state --at "
-            f"{said.offset} --output json`; this process stops, and begins anew from the log when it is started again"
+            f"the states of {', '.join(wrong)} in this process are not those of {who}, which leads the dispatcher: "
+            f"they went astray between offsets {self._agreed + 1} and {said.offset}{where}; compare with `tailrace "
+            f"state --at {said.offset} --output json`. This process stops: started again, it reads the log anew"
         )

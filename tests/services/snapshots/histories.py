@@ -1,0 +1,39 @@
+"""Simulated conversations, as a log holds them: written and read, so that every field has its schema's type."""
+
+from __future__ import annotations
+
+import functools
+
+from tailrace.schemas.event import Event, Record
+from tailrace.services.log import Codec
+from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.replica import Replica
+
+from ..scenarios import SCENARIOS, walk
+from ..simulation import new_replica
+
+WALKS = range(6)
+HISTORIES = [*SCENARIOS, *WALKS]
+LONG = 3
+"""A walk that takes a while, with several jobs, failures and checkpoints."""
+_CODEC = Codec("histories.log")
+
+
+@functools.cache
+def history(name: str | int) -> tuple[Record, ...]:
+    """The log of a scenario, or of a walk."""
+    log = walk(name).log if isinstance(name, int) else SCENARIOS[name]().log
+    read = [_CODEC.decode(_CODEC.encode(Event(each.header, each.body))) for each in log]
+    return tuple(Record(each.offset, event.header, event.body) for each, event in zip(log, read, strict=True))
+
+
+def log_of(name: str | int) -> MemoryEventLog:
+    """The same as an event log, in which offsets are as in the records."""
+    log = MemoryEventLog(Codec("histories.log"), topic="histories.log")
+    log.append([Event(each.header, each.body) for each in history(name)])
+    return log
+
+
+def quiet() -> Replica:
+    """All roles, nothing folded; it does not tell of what is illegal."""
+    return new_replica(on_illegal=lambda *_: None)
