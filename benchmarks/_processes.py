@@ -148,7 +148,7 @@ def master(bootstrap_servers: str, cluster: str, *, heartbeats: bool) -> None:
         log,
         Watched([Dispatcher(), ResourceManager(), JobMaster()], tally),
         cluster=cluster,
-        leads=(DISPATCHER, RESOURCE_MANAGER, JOB_MASTER),
+        leads=(DISPATCHER, RESOURCE_MANAGER),
         process_address="bench",
         session="master",
     )

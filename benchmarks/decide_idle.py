@@ -19,7 +19,6 @@ from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
-from tailrace.services.leadership import role_of
 from tailrace.services.replica import Replica
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.roles import (
@@ -63,7 +62,7 @@ class InMemory:
 
     def say(self, sender: str, owed: Owed) -> None:
         """An event of a role or, without an epoch, of a client."""
-        epoch = self.replica.leadership.epoch(role_of(sender))
+        epoch = self.replica.leadership.epoch(sender)
         decided_at = self._offset
         self._append(
             seal([owed], cluster="c", sender=sender, epoch=epoch, decided_at=decided_at, now=NOW, count=0)
@@ -92,7 +91,7 @@ class InMemory:
 def idle(slots: int) -> tuple[Replica, int]:
     """A cluster with nothing to do, and how many tasks run in it."""
     cluster = InMemory()
-    for role in (DISPATCHER, RESOURCE_MANAGER, JOB_MASTER):
+    for role in (DISPATCHER, RESOURCE_MANAGER):
         cluster.lead(role)
     for number in range(slots // SLOTS):
         worker = address(TASK_EXECUTOR, f"te-{number:04}")

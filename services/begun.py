@@ -26,3 +26,7 @@ class Begun:
         if demanded:
             self._keys[role_address] = frozenset(demanded)
         return [instruction for key, instruction in demanded.items() if key not in before]
+
+    def forget(self, role_address: str) -> None:
+        """Whatever the address demands next was not begun."""
+        self._keys.pop(role_address, None)

@@ -1,11 +1,15 @@
 """The one loop that runs roles in a process (design, section 3).
 
-Read a batch, evolve. A leader, once its own last append has come back: decide, append; then have the shells obey
-what the states demand. Standbys do all but decide. Nothing is decided on what was only sent: the log is read back
-first, so that a fenced leader's last words move nothing.
+Read a batch, evolve. For what it leads, once its own last append has come back: decide, append; then have the shells
+obey what the states demand. Standbys do all but decide, and are warm: what they take over costs them an append and its
+read-back. Nothing is decided on what was only sent: the log is read back first, so that a fenced leader's last words
+move nothing.
 
-Taking the lead without ZooKeeper (`high-availability.type: none`): the host claims one epoch more than the last, and
-leads once it has read its claim back unfenced; the host that it deposes sees the same event and stops.
+What a process leads changes while it runs. An election gives it mandates and takes them away
+(high_availability/mandates.py); the host claims what it was given, in the log, and leads once it has read its claim
+back unfenced. It steps down where a mandate is gone, or where it reads another's claim. While the mandates are
+suspended it decides nothing and keeps everything. Without an election (`high-availability.type: none`) the newest
+process is given all, and the one that it deposes ends.
 """
 
 from __future__ import annotations
@@ -14,16 +18,22 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import structlog
+
 from ..schemas.event import EVERYONE, Event, Record
 from ..schemas.everyone import LeaderElected
+from .candidacy import Candidacy
 from .deadlines import Deadlines
+from .high_availability.mandates import Mandates, Unopposed
 from .log import EventLog, Tail
 from .log.event_log import OnUnreadable
 from .replica import Replica, spare_the_collector
-from .roles import Clock, Owed, Shell, Time, kind_of, seal
+from .roles import DISPATCHER, JOB_MASTER, Clock, Owed, Shell, Time, kind_of, seal
+from .terms import Term, Terms
 from .voice import Voice
 
 _LONGEST_WAIT_S = 0.1
+_log = structlog.get_logger(__name__)
 
 
 class Deposed(Exception):
@@ -38,8 +48,10 @@ def wall_clock() -> Time:
 class Host:
     """Runs the roles of one process over one log.
 
-    `leads` are the roles that the process leads; `concerns` the addresses whose events it reads, None for all.
-    `run` raises Deposed, LogTruncated and LogUnavailable.
+    `leads` are the roles that the process is to lead; a process that is to lead the Dispatcher is to lead JobMasters
+    too. `mandates` say which of them it may lead now; None: all, and it ends when it is deposed. `endpoints` are the
+    servers of the process, by name, as LeaderElected has them. `concerns` are the addresses whose events it reads, None
+    for all. `run` raises Deposed, MandateFromAnotherTime, LogTruncated and LogUnavailable.
     """
 
     def __init__(
@@ -51,6 +63,8 @@ class Host:
         leads: Iterable[str],
         process_address: str,
         session: str,
+        mandates: Mandates | None = None,
+        endpoints: Mapping[str, str] | None = None,
         clock: Clock = wall_clock,
         on_unreadable: OnUnreadable | None = None,
         concerns: Iterable[str] | None = None,
@@ -61,11 +75,21 @@ class Host:
         self._leads = tuple(leads)
         self._process_address = process_address
         self._session = session
+        self._stands_by = mandates is not None
+        self._mandates: Mandates = mandates or Unopposed()
+        self._endpoints = endpoints or {}
         self._shells: Mapping[str, Shell] = {}
         self._clock = clock
         self._on_unreadable = on_unreadable
         self._concerns = frozenset(concerns) if concerns is not None else None
-        self._epochs: dict[str, int] = {}
+        self._terms = Terms(lambda: replica.leadership)
+        self._candidacy = Candidacy(
+            self._mandates, replica, self._leads, session=session, opposed=self._stands_by
+        )
+        self._granted: Mapping[str, int | None] | None = None
+        """The mandates that were looked at last; None: they are to be looked at again."""
+        self._claimed: dict[str, int] = {}
+        """What has been claimed and not read back: role -> epoch."""
         self._failure: Exception | None = None
         self._said = 0
         self._counting = threading.Lock()
@@ -74,8 +98,9 @@ class Host:
         self._dirty: dict[str, None] = {}
         self._deadlines = Deadlines()
         self._position = -1
+        self._read: Tail | None = None
         self.leading = threading.Event()
-        """Set once every role of `leads` is led."""
+        """Set while every role of `leads` is led."""
 
     def run(
         self,
@@ -83,27 +108,29 @@ class Host:
         shells: Mapping[str, Shell],
         finished: Callable[[Replica], bool] = lambda _: False,
     ) -> None:
-        """Replays the log, takes the lead, and goes on until `stop` is set or the states say that all is done.
-
-        `shells` are by kind of role.
+        """Replays the log, leads what it is to lead, and goes on until `stop` is set or the states say that all is
+        done; where they say so from the start, a leader is to begin anew. `shells` are by kind of role.
         """
         self._shells = shells
         spare_the_collector()
-        tail = self._tail()
+        tail = self._read = self._tail()
         try:
             self._replica.telling = False
             self._catch_up(tail, self._log.end(), stop)
             self._replica.telling = True
-            self._claim(tail, stop)
             self._position = self._replica.offset
-            if not stop.is_set():
-                self.leading.set()
-            self._dirty = dict.fromkeys(self._replica.awake)
-            while not stop.is_set() and not finished(self._replica):
+            self._candidacy.begin()
+            is_old = finished(self._replica)
+            while not stop.is_set():
+                self._follow_mandates(tail, stop)
+                if not finished(self._replica):
+                    is_old = False
+                elif not is_old:
+                    return
                 self._fold(tail.poll(self._patience()))
                 if self._failure is not None:
                     raise self._failure
-                if self._replica.offset >= self._appended_to:
+                if self._replica.offset >= self._appended_to and not self._mandates.suspended:
                     self._decide()
                     self._position = tail.position - 1
         finally:
@@ -113,25 +140,43 @@ class Host:
     def say(self, role_address: str, owed: Owed) -> None:
         """Appends what a shell has to say on behalf of a role that this process leads; from any thread, at once.
 
-        What can't be appended ends `run`: the instruction stands, and is obeyed again after a restart.
+        What it does not lead (any more) is not said. What can't be appended ends `run`: the instruction stands, and is
+        obeyed again after a restart.
         """
         for event in self.sealed(role_address, [owed]):
             self._voice.say(event)
 
     def sealed(self, role_address: str, owed: Sequence[Owed]) -> list[Event]:
-        """What a role that this process leads says, with its headers, for a way beside the log; from any thread.
-
-        Raises KeyError where the process does not lead the role.
-        """
-        epoch = self._epochs[self._led_as(role_address)]
+        """What a role says, with its headers, for a way beside the log; nothing if the process does not lead it (any
+        more). From any thread."""
+        term = self._terms.of(role_address)
+        if term is None:
+            names = [each.body.AVRO_NAME for each in owed]
+            _log.debug("is not said: the role is not led here", role=role_address, said=names)
+            return []
         # Shells know no more than that: what was folded since they have not been shown.
-        known = max([self._position, *(each.cause for each in owed if each.cause is not None)])
-        return self._seal(role_address, owed, epoch, self._clock(), known)
+        causes = [each.cause for each in owed if each.cause is not None]
+        return self._seal(
+            role_address, owed, term.epoch, self._clock(), max([self._position, term.since, *causes])
+        )
 
     @property
     def position(self) -> int:
         """Up to this offset the log has been folded, and the shells have seen what came of it; -1 before that."""
         return self._position
+
+    @property
+    def bytes_read(self) -> int:
+        """Of the log, since `run` began."""
+        return 0 if self._read is None else self._read.bytes_read
+
+    def leads(self, role_address: str) -> bool:
+        """Whether the process speaks for an address now; from any thread."""
+        return self._terms.of(role_address) is not None
+
+    def leads_any(self) -> bool:
+        """Whether the process leads anything now; from any thread."""
+        return bool(self._terms)
 
     def fail(self, error: Exception) -> None:
         """Ends `run` with an error that befell another thread of the process."""
@@ -142,11 +187,12 @@ class Host:
         self._voice.close()
 
     def _tail(self) -> Tail:
-        wanted = self._concerns
+        # The replica may have been put behind a snapshot.
+        wanted, start = self._concerns, self._replica.offset + 1
         if wanted is None:
-            return self._log.tail(0, on_unreadable=self._on_unreadable)
+            return self._log.tail(start, on_unreadable=self._on_unreadable)
         return self._log.tail(
-            0,
+            start,
             concerns=lambda sender, recipient: (
                 recipient in wanted or sender in wanted or recipient == EVERYONE
             ),
@@ -157,43 +203,134 @@ class Host:
         while tail.position < end and not stop.is_set():
             self._fold(tail.poll(_LONGEST_WAIT_S))
 
-    def _claim(self, tail: Tail, stop: threading.Event) -> None:
-        missing = list(self._leads)
-        while missing and not stop.is_set():
-            now = self._clock()
-            claims = []
-            for role in missing:
-                epoch = self._replica.leadership.epoch(role) + 1
-                body = LeaderElected(
-                    role=role, epoch=epoch, address=self._process_address, session=self._session
-                )
-                claims += self._seal(role, [Owed(EVERYONE, body, None)], epoch, now, self._replica.offset)
-            self._catch_up(tail, self._log.append(claims)[-1] + 1, stop)
-            # A claim that another process overtook is ignored by every reader: claim the next epoch.
-            # Of all roles: one that was won already may have been claimed by another process since.
-            missing = [role for role in self._leads if not self._is_mine(role)]
-        self._epochs = {role: self._replica.leadership.epoch(role) for role in self._leads}
+    def _follow_mandates(self, tail: Tail, stop: threading.Event) -> None:
+        """Steps down from what it may lead no more; claims what it may lead now, until nothing is left to claim."""
+        while (granted := self._mandates.granted()) is not self._granted and not stop.is_set():
+            for role in self._terms.roles():
+                if role not in granted:
+                    self._step_down(role, "the mandate is gone")
+            if self._mandates.suspended:
+                return
+            self._granted = granted
+            wanted = [role for role, epoch in granted.items() if self._is_to_be_claimed(role, epoch)]
+            if wanted:
+                self._claim(wanted, granted, tail, stop)
 
-    def _is_mine(self, role: str) -> bool:
-        leader = self._replica.leadership.leaders.get(role)
-        return leader is not None and leader.session == self._session
+    def _is_to_be_claimed(self, role: str, granted: int | None) -> bool:
+        term = self._terms.of(role)
+        if term is not None:
+            # Such as a job that is led in the Dispatcher's term.
+            self._mandates.confirm(role, term.epoch)
+            return False
+        if kind_of(role) == JOB_MASTER and not self._replica.is_awake(role):
+            return False
+        return self._candidacy.is_valid(role, granted)
+
+    def _claim(
+        self, roles: Sequence[str], granted: Mapping[str, int | None], tail: Tail, stop: threading.Event
+    ) -> None:
+        now, known = self._clock(), self._replica.offset
+        claims: list[Event] = []
+        for role in roles:
+            epoch = granted[role]
+            if epoch is None:
+                epoch = self._replica.leadership.epoch(role) + 1
+            body = LeaderElected(
+                role=role,
+                epoch=epoch,
+                address=self._process_address,
+                session=self._session,
+                endpoints=self._endpoints if role in self._leads else {},
+            )
+            self._claimed[role] = epoch
+            claims += self._seal(role, [Owed(EVERYONE, body, None)], epoch, now, known)
+        self._appended_to = self._log.append(claims)[-1]
+        self._catch_up(tail, self._appended_to + 1, stop)
+        self._claimed.clear()
+        if any(self._terms.of(role) is None for role in roles):
+            # Overtaken by another's claim, which every reader takes instead: the mandates are looked at once more.
+            self._granted = None
 
     def _fold(self, batch: Iterable[Record]) -> None:
-        apply, dirty = self._replica.apply, self._dirty
+        apply, dirty, led = self._replica.apply, self._dirty, self._terms.of
+        look_at = self._candidacy.look_at
         for record in batch:
-            for each in apply(record):
-                dirty[each] = None
-            if self._epochs and isinstance(record.body, LeaderElected):
-                self._check_deposed(record.body)
+            before = self._replica.leadership
+            changed = apply(record)
+            if self._replica.leadership is not before and isinstance(record.body, LeaderElected):
+                self._elected(record, record.body)
+            for each in changed:
+                if led(each) is not None:
+                    dirty[each] = None
+                if look_at(each):
+                    self._at_rest(each)
 
-    def _check_deposed(self, body: LeaderElected) -> None:
-        if body.role in self._epochs and not self._is_mine(body.role):
+    def _elected(self, record: Record, body: LeaderElected) -> None:
+        role = body.role
+        if body.session == self._session:
+            if self._claimed.get(role) == body.epoch:
+                self._begin(role, Term(body.epoch, record.offset))
+        elif role in self._terms:
+            self._deposed(body)
+        elif kind_of(role) == JOB_MASTER and self._terms.of(DISPATCHER) is not None:
+            self._leave(role)
+        self._candidacy.elected(role)
+
+    def _begin(self, role: str, term: Term) -> None:
+        _log.info("leads", role=role, cluster=self._cluster, epoch=term.epoch)
+        self._terms.begin(role, term)
+        self._mandates.confirm(role, term.epoch)
+        for each in self._in_the_term_of(role):
+            self._dirty[each] = None
+        if all(each in self._terms for each in self._leads):
+            self.leading.set()
+
+    def _deposed(self, body: LeaderElected) -> None:
+        why = f"{body.address} leads {body.role} of {self._cluster} since epoch {body.epoch}"
+        if self.leading.is_set() and not self._stands_by:
+            term = self._terms.of(body.role)
             raise Deposed(
-                f"{body.address} leads {body.role} of {self._cluster} since epoch {body.epoch}: this process stops "
-                f"leading epoch {self._epochs[body.role]}; running tasks are not touched"
+                f"{why}: this process stops leading epoch {term.epoch if term else 0}; running tasks are not touched"
             )
+        given = (self._granted or {}).get(body.role)
+        self._step_down(body.role, why)
+        self._candidacy.anew(body.role, given)
+
+    def _step_down(self, role: str, why: str) -> None:
+        _log.warning("steps down", role=role, cluster=self._cluster, why=why)
+        affected = self._in_the_term_of(role)
+        self._terms.end(role)
+        self.leading.clear()
+        for each in affected:
+            self._leave(each)
+        # It may be given the same again at once.
+        self._granted = None
+
+    def _leave(self, role_address: str) -> None:
+        """Nothing more is said, or asked of a shell, for an address."""
+        self._dirty.pop(role_address, None)
+        self._deadlines.put(role_address, None)
+        shell = self._shells.get(kind_of(role_address))
+        if shell is not None:
+            shell.retire(role_address)
+
+    def _at_rest(self, job: str) -> None:
+        """The claim of a job serves no more: if the job wakes, it is led by whoever claims it then."""
+        if job in self._terms:
+            self._terms.end(job)
+            self._leave(job)
+
+    def _in_the_term_of(self, role: str) -> list[str]:
+        """The addresses that speak in the term of a role, and whose states are not at rest."""
+        jobs = []
+        if role == DISPATCHER:
+            claimed = self._replica.leadership.is_claimed
+            jobs = [each for each in self._replica.awake if kind_of(each) == JOB_MASTER and not claimed(each)]
+        return [role, *jobs] if self._replica.is_awake(role) else jobs
 
     def _patience(self) -> float:
+        if self._mandates.suspended:
+            return _LONGEST_WAIT_S
         if self._dirty and self._replica.offset >= self._appended_to:
             return 0.0
         earliest = self._deadlines.earliest()
@@ -208,20 +345,19 @@ class Host:
             dirty[each] = None
         events: list[Event] = []
         for each in dirty:
+            term = self._terms.of(each)
+            if term is None:
+                continue
             role, state = self._replica.role(each), self._replica.states[each]
             owed = role.decide(state, now)
             if owed:
-                epoch = self._epochs[self._led_as(each)]
-                events += self._seal(each, owed, epoch, now, self._replica.offset)
+                events += self._seal(each, owed, term.epoch, now, self._replica.offset)
             self._deadlines.put(each, role.deadline(state))
             shell = self._shells.get(kind_of(each))
             if shell is not None:
                 shell.obey(each, role.instructions(state), state)
         if events:
             self._appended_to = self._log.append(events)[-1]
-
-    def _led_as(self, role_address: str) -> str:
-        return role_address if role_address in self._epochs else kind_of(role_address)
 
     def _seal(self, sender: str, owed: Sequence[Owed], epoch: int, now: Time, decided_at: int) -> list[Event]:
         with self._counting:

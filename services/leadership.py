@@ -1,25 +1,24 @@
 """Who leads, as the log says it: fencing (design, section 2).
 
 A leader of a role appends `LeaderElected` with an epoch higher than any before. From that offset on, whatever the
-role says under another epoch is ignored by every reader, in the same way and at the same place.
+role says under another epoch is ignored by every reader, in the same way and at the same place: it depends on nothing
+but the LeaderElected events, which everybody reads.
+
+A JobMaster is led by whoever leads the Dispatcher, under the Dispatcher's epoch, until somebody claims that one job:
+StartJob is all that it takes to begin a job, and a new Dispatcher's leader has its jobs at once, however many they are.
+From its first claim on a job is led for itself, whatever becomes of the Dispatcher.
 """
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Mapping
 
 import msgspec
 from immutables import Map
 
 from ..schemas.event import Record
 from ..schemas.everyone import LeaderElected
-from .roles import CLIENT, JOB_MASTER, kind_of
-
-
-@functools.lru_cache(1 << 16)
-def role_of(role_address: str) -> str:
-    """Whose epoch an address speaks under: all JobMasters are led together, all other addresses each by itself."""
-    return JOB_MASTER if kind_of(role_address) == JOB_MASTER else role_address
+from .roles import CLIENT, DISPATCHER, JOB_MASTER, kind_of
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -29,10 +28,12 @@ class Leader(msgspec.Struct, frozen=True):
     address: str
     session: str
     offset: int
+    endpoints: Mapping[str, str] = {}
+    """Servers of the leader's process: name -> host:port."""
 
 
 class Leadership(msgspec.Struct, frozen=True):
-    """The leader of every role."""
+    """The leader of every role that was claimed; `leader` says who leads the others."""
 
     leaders: Map[str, Leader] = Map()
 
@@ -41,21 +42,30 @@ class Leadership(msgspec.Struct, frozen=True):
         body = record.body
         if not isinstance(body, LeaderElected) or not self.admits(record):
             return self
-        leader = Leader(body.epoch, body.address, body.session, record.offset)
+        leader = Leader(body.epoch, body.address, body.session, record.offset, body.endpoints)
         return Leadership(self.leaders.set(body.role, leader))
 
     def admits(self, record: Record) -> bool:
         """Whether readers take notice of the event."""
-        header = record.header
-        if isinstance(record.body, LeaderElected):
-            # A claim is said by the role that it is for: nobody else can depose its leader.
-            return role_of(header.sender) == record.body.role and record.body.epoch > self.epoch(
-                record.body.role
-            )
+        header, body = record.header, record.body
         sender = header.sender
-        return header.sender_epoch == self.epoch(role_of(sender)) or kind_of(sender) == CLIENT
+        if isinstance(body, LeaderElected):
+            # A claim is said by the role that it is for: nobody else can depose its leader.
+            return sender == body.role and body.epoch > self.epoch(sender)
+        return header.sender_epoch == self.epoch(sender) or kind_of(sender) == CLIENT
+
+    def leader(self, role: str) -> Leader | None:
+        """Who leads the role; None before the first."""
+        leader = self.leaders.get(role)
+        if leader is None and kind_of(role) == JOB_MASTER:
+            return self.leaders.get(DISPATCHER)
+        return leader
 
     def epoch(self, role: str) -> int:
-        """The role's current epoch; 0 before the first leader."""
-        leader = self.leaders.get(role)
+        """The epoch that the role speaks under; 0 before the first leader."""
+        leader = self.leader(role)
         return leader.epoch if leader else 0
+
+    def is_claimed(self, role: str) -> bool:
+        """Whether somebody has claimed this very role."""
+        return role in self.leaders

@@ -17,7 +17,7 @@ import structlog
 
 from ..schemas.event import EVERYONE, Record
 from ..schemas.everyone import LeaderElected, SnapshotTaken, StateHash
-from .leadership import Leadership, role_of
+from .leadership import Leadership
 from .roles import JOB_MASTER, AnyRole, IllegalEvent, kind_of
 
 _STORY = 8
@@ -72,6 +72,10 @@ class Replica:
         """The addresses whose states are not at rest: an event to EVERYONE concerns them, and no others."""
         return list(self._awake)
 
+    def is_awake(self, role_address: str) -> bool:
+        """Whether the address has a state, and one that is not at rest."""
+        return role_address in self._awake
+
     def role(self, role_address: str) -> AnyRole:
         """The role that serves an address."""
         return self._roles[kind_of(role_address)]
@@ -103,7 +107,11 @@ class Replica:
             return []
         if isinstance(record.body, LeaderElected):
             self.leadership = self.leadership.evolve(record)
-            return [each for each in self._led_as(record.body.role) if self._fold(each, record)]
+            role = record.body.role
+            # A claim begins no job, and wakes none.
+            if kind_of(role) == JOB_MASTER and role not in self._awake:
+                return []
+            return [role] if self._fold(role, record) else []
         sender, recipient = record.header.sender, record.header.recipient
         if recipient == EVERYONE:
             if isinstance(record.body, _ABOUT_STATES):
@@ -119,9 +127,6 @@ class Replica:
     def story(self, role_address: str) -> tuple[Record, ...]:
         """The last events that an address folded, oldest first; none of what is at rest."""
         return tuple(self._stories.get(role_address, ()))
-
-    def _led_as(self, role: str) -> list[str]:
-        return [each for each in self._awake if role_of(each) == role] if role == JOB_MASTER else [role]
 
     def _role_serving(self, role_address: str) -> AnyRole | None:
         role = self._roles.get(kind_of(role_address))

@@ -36,6 +36,7 @@ DISPATCHER = "dispatcher"
 RESOURCE_MANAGER = "resource_manager"
 JOB_MASTER = "job_master"
 TASK_EXECUTOR = "task_executor"
+REST_SERVER = "rest_server"
 CLIENT = "client"
 
 
@@ -149,6 +150,12 @@ class Shell(Protocol):
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         """Begins what it has not begun yet; returns at once. Called by the leader's host only, on its thread."""
+        ...
+
+    def retire(self, role_address: str) -> None:
+        """The process does not lead this address any more: begins nothing more of it, and says nothing more of what it
+        has begun, which may come to its end. Returns at once; on the host's thread. `obey` may follow, and begins
+        afresh."""
         ...
 
     def close(self) -> None:

@@ -57,5 +57,5 @@ def _of(
         timeout=configuration.get(HEARTBEAT_TIMEOUT),
         seal=host.sealed,
         position=lambda: host.position,
-        ready=host.leading.is_set,
+        ready=host.leads_any,
     )

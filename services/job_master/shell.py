@@ -6,6 +6,7 @@ closed, because a cluster can't end before it; what a closed shell has left, the
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,7 @@ class JobMasterShell:
     """One for all JobMasters of a process.
 
     `follow` is told of each state of a job, on the host's thread: heartbeats take from it what they send and wait for.
+    `on_retire` is told of jobs that are not led here any more.
     """
 
     def __init__(
@@ -46,9 +48,13 @@ class JobMasterShell:
         admin: AdminClient,
         cluster: str,
         follow: Callable[[str, JobMasterState], None] = lambda _address, _state: None,
+        on_retire: Callable[[str], None] = lambda _address: None,
     ) -> None:
         self._say = say
         self._follow = follow
+        self._on_retire = on_retire
+        self._over: dict[str, threading.Event] = {}
+        """By the address that demands something: what ends that when the job is not led here any more."""
         self._admin = admin
         self._cluster = cluster
         self._begun = Begun()
@@ -61,25 +67,45 @@ class JobMasterShell:
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._checkpoints.still_demanded(role_address, instructions)
         for instruction in self._begun.new(role_address, instructions):
+            over = self._over.setdefault(role_address, threading.Event())
             match instruction:
                 case CreateChannels():
-                    self._creators.submit(self._create, role_address, instruction)
+                    self._creators.submit(self._create, role_address, instruction, over)
                 case DeleteChannels():
-                    self._deleters.submit(self._delete, role_address, instruction)
+                    self._deleters.submit(self._delete, role_address, instruction, over)
                 case WriteMetadata() | FindCheckpoint() | DiscardCheckpoint() | RemoveCheckpoints():
-                    self._checkpoints.obey(role_address, instruction)
+                    self._checkpoints.obey(role_address, instruction, functools.partial(self._tell, over))
                 case _:
                     raise TypeError(f"the JobMaster's shell does not know {instruction!r}")
         if isinstance(state, JobMasterState):
             self._follow(role_address, state)
+            if state.ended is not None and not instructions:
+                self._end(role_address)
+
+    def retire(self, role_address: str) -> None:
+        self._end(role_address)
+        self._begun.forget(role_address)
+        self._checkpoints.still_demanded(role_address, ())
+        self._on_retire(role_address)
 
     def close(self) -> None:
         self._closed.set()
+        for over in tuple(self._over.values()):
+            over.set()
         self._checkpoints.close()
         self._creators.shutdown()
         self._deleters.shutdown()
 
-    def _create(self, role_address: str, instruction: CreateChannels) -> None:
+    def _end(self, role_address: str) -> None:
+        over = self._over.pop(role_address, None)
+        if over is not None:
+            over.set()
+
+    def _tell(self, over: threading.Event, role_address: str, owed: Owed) -> None:
+        if not over.is_set() or self._closed.is_set():
+            self._say(role_address, owed)
+
+    def _create(self, role_address: str, instruction: CreateChannels, over: threading.Event) -> None:
         job_id = instruction.job_id
         body: job_master.ChannelsCreated | job_master.ChannelsFailed
         try:
@@ -92,11 +118,11 @@ class JobMasterShell:
         except Exception as error:
             # Nobody asks for the outcome of this thread: what is not said here keeps the job waiting for ever.
             body = job_master.ChannelsFailed(job_id=job_id, reason=str(error) or repr(error))
-        self._say(role_address, Owed(role_address, body, instruction.cause))
+        self._tell(over, role_address, Owed(role_address, body, instruction.cause))
 
-    def _delete(self, role_address: str, instruction: DeleteChannels) -> None:
+    def _delete(self, role_address: str, instruction: DeleteChannels, over: threading.Event) -> None:
         pause = _FIRST_PAUSE_S
-        while not self._closed.is_set():
+        while not over.is_set():
             try:
                 wanted = temporary_topics(self._cluster, instruction.job_id, instruction.job_graph)
                 delete_topics(self._admin, list(wanted))
@@ -107,9 +133,9 @@ class JobMasterShell:
                     seconds=pause,
                     error=str(error) or repr(error),
                 )
-                self._closed.wait(pause)
+                over.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
                 continue
             body = job_master.ChannelsDeleted(job_id=instruction.job_id)
-            self._say(role_address, Owed(role_address, body, instruction.cause))
+            self._tell(over, role_address, Owed(role_address, body, instruction.cause))
             return

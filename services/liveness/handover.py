@@ -10,18 +10,19 @@ S = TypeVar("S")
 
 
 class Handover(Generic[S]):
-    """The last state by address; what was replaced before anybody took it is never seen."""
+    """The last state by address, None where the address is not led here any more; what was replaced before anybody took
+    it is never seen."""
 
     def __init__(self) -> None:
-        self._given: dict[str, S] = {}
+        self._given: dict[str, S | None] = {}
         self._lock = threading.Lock()
 
-    def give(self, role_address: str, state: S) -> None:
+    def give(self, role_address: str, state: S | None) -> None:
         """From the host's thread."""
         with self._lock:
             self._given[role_address] = state
 
-    def take(self) -> Mapping[str, S]:
+    def take(self) -> Mapping[str, S | None]:
         """What was given since."""
         if not self._given:
             return {}

@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 Target = Hashable
 Monitor = HeartbeatMonitor[Any]
 Seal = Callable[[str, Sequence[Owed]], list[Event]]
-"""(address, what) -> events with their headers, not appended anywhere. Raises LookupError while it does not lead."""
+"""(address, what) -> events with their headers, not appended anywhere; none where the process does not lead it."""
 MonotonicClock = Callable[[], int]
 """Microseconds that never go back."""
 
@@ -79,7 +79,7 @@ class Heartbeats:
         ready: Callable[[], bool] = lambda: True,
         clock: MonotonicClock = monotonic,
     ) -> None:
-        """`ready`: whether the process leads its roles, before which it says and expects nothing."""
+        """`ready`: whether the process leads anything; while it does not it says and expects nothing."""
         self._connect = connect
         self._participants = participants
         self._interval = interval
@@ -114,13 +114,15 @@ class Heartbeats:
 
     def _attend(self) -> None:
         while not self._ready():
+            # What is not led here any more is forgotten, before it is led here again.
+            self._update(self._clock())
             if self._closed.wait(_LONGEST_WAIT_S / 5):
                 return
         topic = self._connect()
         try:
             # Whatever was sent until now is behind the end that is read from.
             self._monitor.refresh(self._clock())
-            while not self._closed.is_set():
+            while not self._closed.is_set() and self._ready():
                 self._round(topic)
         finally:
             topic.close()
@@ -130,8 +132,7 @@ class Heartbeats:
         self._monitor.tick(now)
         if topic.interrupted():
             self._monitor.refresh(now)
-        for participant in self._participants:
-            participant.update(self._monitor, now)
+        self._update(now)
         if now >= self._due:
             self._due = now + self._interval
             self._send(topic)
@@ -139,6 +140,10 @@ class Heartbeats:
         deadline = self._monitor.deadline()
         if deadline is not None and deadline <= self._clock():
             self._look_for_the_silent(topic)
+
+    def _update(self, now: int) -> None:
+        for participant in self._participants:
+            participant.update(self._monitor, now)
 
     def _patience(self, now: int) -> float:
         """Seconds until something is to be done though nothing was heard."""
@@ -153,11 +158,7 @@ class Heartbeats:
         events: list[Event] = []
         for participant in self._participants:
             for role_address, owed in participant.beats(position):
-                try:
-                    events += self._seal(role_address, owed)
-                except LookupError:
-                    # Deposed, or not leading yet: it has nothing to say.
-                    continue
+                events += self._seal(role_address, owed)
         topic.send(events)
 
     def _hear(self, records: Iterable[Record]) -> None:

@@ -12,7 +12,7 @@ from ...schemas import job_master, task_executor
 from ...schemas.event import Record
 from ...schemas.types import AllocatedSlotReport
 from ..job_master.state import Connection, JobMasterState
-from ..roles import JOB_MASTER, TASK_EXECUTOR, Owed, Say, address
+from ..roles import JOB_MASTER, TASK_EXECUTOR, Owed, Say, address, instance_of
 from .contradictions import Contradictions
 from .handover import Handover
 from .heartbeats import Monitor, Target
@@ -46,17 +46,22 @@ class JobMasterHeartbeats:
         """A job's newest state; from the host's thread."""
         self._handed.give(role_address, state)
 
+    def retire(self, role_address: str) -> None:
+        """The job is not led here any more; from the host's thread."""
+        self._handed.give(role_address, None)
+
     def update(self, monitor: Monitor, now: int) -> None:
-        for state in self._handed.take().values():
-            job_id = state.job_id
+        for role_address, state in self._handed.take().items():
+            job_id = instance_of(role_address)
             before = self._states.get(job_id)
             known = before.connections if before is not None else _NO_CONNECTIONS
-            if state.connections:
+            connections = state.connections if state is not None else _NO_CONNECTIONS
+            if state is not None and connections:
                 self._states[job_id] = state
             else:
                 self._states.pop(job_id, None)
-            if known is not state.connections:
-                self._follow(job_id, known, state.connections, monitor, now)
+            if known is not connections:
+                self._follow(job_id, known, connections, monitor, now)
 
     def _follow(
         self,

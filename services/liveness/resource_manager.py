@@ -40,11 +40,16 @@ class ResourceManagerHeartbeats:
         """The newest state; from the host's thread."""
         self._states.give(RESOURCE_MANAGER, state)
 
+    def retire(self) -> None:
+        """The ResourceManager is not led here any more; from the host's thread."""
+        self._states.give(RESOURCE_MANAGER, None)
+
     def update(self, monitor: Monitor, now: int) -> None:
-        state = self._states.take().get(RESOURCE_MANAGER)
-        if state is None:
+        taken = self._states.take()
+        if RESOURCE_MANAGER not in taken:
             return
-        self._state = state
+        # Of one that is not led here nobody is waited for.
+        state = self._state = taken[RESOURCE_MANAGER] or ResourceManagerState()
         known, workers = self._workers, state.workers
         if workers is known:
             return

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.event import Record
 from ...schemas.types import AccumulatorReport, AccumulatorSnapshot, SlotStatus
-from ..roles import JOB_MASTER, RESOURCE_MANAGER, Owed, Say, address, kind_of
+from ..roles import JOB_MASTER, RESOURCE_MANAGER, Owed, Say, address
 from ..task_executor.state import TaskExecutorState
 from .contradictions import Contradictions
 from .handover import Handover
@@ -52,7 +52,7 @@ class TaskExecutorHeartbeats:
         self._masters: frozenset[Master] = frozenset()
         self._reports: Contradictions[str] = Contradictions()
         self._epochs: dict[str, int] = {}
-        """Of masters, by kind: all JobMasters are led together."""
+        """Of masters that have been heard, by address."""
 
     def follow(self, state: TaskExecutorState) -> None:
         """The newest state; from the host's thread."""
@@ -74,6 +74,7 @@ class TaskExecutorHeartbeats:
         for master in self._masters - masters:
             monitor.forget(master)
             self._reports.forget(master.address)
+            self._epochs.pop(master.address, None)
         for master in masters - self._masters:
             monitor.watch(master, now)
         self._masters = masters
@@ -112,11 +113,11 @@ class TaskExecutorHeartbeats:
             body, task_executor.HeartbeatFromResourceManager | task_executor.HeartbeatFromJobManager
         ):
             return None
-        epoch, kind = record.header.sender_epoch, kind_of(sender)
-        if epoch < self._epochs.get(kind, 0) or Master(sender) not in self._masters:
+        epoch = record.header.sender_epoch
+        if epoch < self._epochs.get(sender, 0) or Master(sender) not in self._masters:
             # Deposed, or a master that is not waited for.
             return None
-        self._epochs[kind] = epoch
+        self._epochs[sender] = epoch
         if isinstance(body, task_executor.HeartbeatFromJobManager):
             job_id = body.allocated_slot_report.job_id
             if sender != address(JOB_MASTER, job_id):

@@ -46,7 +46,8 @@ NewWatch = Callable[[Callable[[str, str, str], None]], Watch]
 
 
 class ResourceManagerShell:
-    """Obeys StartWorkerProcess and StopWorkerProcess. `follow` is told of each state, on the host's thread."""
+    """Of one term. Obeys StartWorkerProcess and StopWorkerProcess. `follow` is told of each state, on the host's
+    thread; `settled` returns when the shells of earlier terms of this process start and stop nothing any more."""
 
     def __init__(
         self,
@@ -54,8 +55,10 @@ class ResourceManagerShell:
         new_driver: NewDriver,
         new_watch: NewWatch,
         follow: Follow = lambda _: None,
+        settled: Callable[[], None] = lambda: None,
     ) -> None:
         self._say = say
+        self._settled = settled
         self._follow = follow
         self._driver = new_driver(self._exited)
         self._watch = new_watch(self._ended)
@@ -118,6 +121,7 @@ class ResourceManagerShell:
 
     def _compare(self, pool: WorkerPool, compared: threading.Event) -> None:
         try:
+            self._settled()
             survivors = self._driver.survivors()
             with self._lock:
                 self._addresses.update(survivors)

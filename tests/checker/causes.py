@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .events import Event
-from .fencing import role_of
 
 
 class Causes:
@@ -47,4 +46,4 @@ class Causes:
 
     def _concerned(self, cause: int, address: str) -> bool:
         sender, recipient = self._concerns[cause]
-        return recipient == "*" or address in (sender, recipient) or role_of(sender) == address
+        return recipient == "*" or address in (sender, recipient)

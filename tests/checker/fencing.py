@@ -1,13 +1,11 @@
-"""Which events readers take notice of: a role's older epochs are not heard any more."""
+"""Which events readers take notice of: a role's older epochs are not heard any more.
+
+A JobMaster speaks under the Dispatcher's epoch until somebody has claimed that very job.
+"""
 
 from __future__ import annotations
 
 from .events import Event
-
-
-def role_of(address: str) -> str:
-    """All JobMasters are led together; every other address by itself."""
-    return "job_master" if address.startswith("job_master/") else address
 
 
 class Fencing:
@@ -18,10 +16,19 @@ class Fencing:
 
     def admits(self, event: Event) -> bool:
         """Whether the event counts; takes note of it where it is a claim to lead."""
-        role = role_of(event.sender)
+        role = event.sender
         if event.name == "everyone.LeaderElected":
-            wins = bool(event["role"] == role and event["epoch"] > self.epochs.get(role, 0))
+            wins = bool(event["role"] == role and event["epoch"] > self.epoch(role))
             if wins:
                 self.epochs[role] = event["epoch"]
             return wins
-        return event.kind == "client" or event.epoch == self.epochs.get(role, 0)
+        return event.kind == "client" or event.epoch == self.epoch(role)
+
+    def epoch(self, role: str) -> int:
+        """The epoch that counts, 0 before the first."""
+        return self.epochs.get(role, self.epochs.get("dispatcher", 0) if is_job(role) else 0)
+
+
+def is_job(role: str) -> bool:
+    """Whether the role is a JobMaster's."""
+    return role.startswith("job_master/")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .attempts import ENDS
 from .durations import microseconds
 from .events import Event
-from .fencing import role_of
+from .fencing import is_job
 from .slots import Slots
 
 WAITS_S = 300
@@ -52,7 +52,7 @@ class Requests:
         if self._slots.terminated:
             return
         for key, request in self._open.items():
-            if role_of(request.asked) not in self._led:
+            if request.asked not in self._led and not (is_job(request.asked) and "dispatcher" in self._led):
                 continue
             if key[0] == "slot" and self._now - request.time < self._waits_us:
                 continue

@@ -26,7 +26,7 @@ class Talk:
 
     def lead(self, role: str) -> int:
         """A new leader."""
-        self.epochs[role] = self.epochs.get(role, 0) + 1
+        self.epochs[role] = self._epoch(role) + 1
         return self.say(role, "*", "everyone.LeaderElected", role=role, epoch=self.epochs[role])
 
     def say(
@@ -42,9 +42,8 @@ class Talk:
     ) -> int:
         """Appends an event; returns its offset."""
         offset = len(self.events)
-        role = "job_master" if sender.startswith("job_master") else sender
         client = sender.startswith("client")
-        epoch = speaks_as if speaks_as is not None else self.epochs.get(role, 0)
+        epoch = speaks_as if speaks_as is not None else self._epoch(sender)
         decided_at = None if client else (offset - 1 if at is None else at)
         self.events.append(
             Event(
@@ -53,9 +52,13 @@ class Talk:
         )
         return offset
 
+    def _epoch(self, role: str) -> int:
+        """JobMasters speak under the Dispatcher's epoch until somebody claims them."""
+        return self.epochs.get(role, self.epochs.get("dispatcher", 0) if role.startswith("job_master") else 0)
+
     def cluster(self, *task_executors: str, slots: int = 2) -> Talk:
         """A master and TaskExecutors, all of them registered."""
-        for role in ("dispatcher", "resource_manager", "job_master"):
+        for role in ("dispatcher", "resource_manager"):
             self.lead(role)
         for resource_id in task_executors:
             self.register(resource_id, slots)

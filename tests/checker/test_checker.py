@@ -393,8 +393,8 @@ def test_what_a_deposed_leader_says_is_not_held_against_it() -> None:
     talk = running()
     talk.lead("resource_manager")
     status = {"role": "dispatcher", "epoch": 9}
-    talk.say("job_master", "*", "everyone.LeaderElected", **status)
-    talk.lead("job_master")
+    talk.say("resource_manager", "*", "everyone.LeaderElected", **status)
+    talk.lead("job_master/j")
     talk.say("job_master/j", "client", "client.JobStatusChanged", speaks_as=1, job_id="j", status="FAILED")
     assert said(talk) == []
 

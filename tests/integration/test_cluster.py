@@ -280,7 +280,7 @@ def test_a_killed_jobmanager_loses_nothing(
     assert epochs == {
         "dispatcher": 2,
         "resource_manager": 2,
-        "job_master": 2,
+        "rest_server": 2,
         "task_executor/taskexecutor-1": 1,
         "task_executor/taskexecutor-2": 1,
     }

@@ -97,7 +97,9 @@ class Cluster:
 
     def start_master(self) -> None:
         """A jobmanager process takes the lead; what an earlier one's shells began has to begin again."""
-        self.lead("dispatcher", "resource_manager", "job_master")
+        claimed = [each for each in self.replica.awake if self.replica.leadership.is_claimed(each)]
+        jobs = [each for each in claimed if kind_of(each) == "job_master"]
+        self.lead("dispatcher", "resource_manager", *jobs)
         if self.configuration and not self.said("ConfigurationChanged"):
             self.say("dispatcher", EVERYONE, ConfigurationChanged(configuration=self.configuration))
         self.obeyed = {pair for pair in self.obeyed if kind_of(pair[0]) == "task_executor"}
@@ -155,8 +157,7 @@ class Cluster:
     ) -> int:
         """Appends one event and folds it; returns its offset."""
         if epoch is None:
-            role = "job_master" if kind_of(sender) == "job_master" else sender
-            epoch = self.replica.leadership.epoch(role) if kind_of(sender) != "client" else 0
+            epoch = self.replica.leadership.epoch(sender) if kind_of(sender) != "client" else 0
         count = self.counts[sender] = self.counts.get(sender, 0) + 1
         event = seal(
             [Owed(recipient, body, cause)],
@@ -186,8 +187,7 @@ class Cluster:
 
     def led(self, role_address: str) -> bool:
         """Whether somebody leads the role."""
-        role = "job_master" if kind_of(role_address) == "job_master" else role_address
-        return self.replica.leadership.epoch(role) > 0
+        return self.replica.leadership.epoch(role_address) > 0
 
     def owed(self, role_address: str) -> list[Owed]:
         """What a role would say now."""

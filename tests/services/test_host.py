@@ -24,7 +24,7 @@ from tailrace.services.task_executor import TaskExecutor
 from .simulation import HARDWARE, PROFILE, header
 
 SOON_S = 20.0
-LEADS = ("dispatcher", "resource_manager", "job_master")
+LEADS = ("dispatcher", "resource_manager", "rest_server")
 NewLog = Callable[[], EventLog]
 
 

@@ -42,7 +42,8 @@ from .simulation_checkpoints import Barriers, TaskCheckpoints
 from .simulation_storage import OF_CHECKPOINTS, cause_of
 
 RAN = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
-MASTER_ROLES = ("dispatcher", "resource_manager", "job_master")
+MASTER_ROLES = ("dispatcher", "resource_manager")
+MASTER_KINDS = (*MASTER_ROLES, "job_master")
 RECORDS = "records"
 Subtask = tuple[str, str, int]
 """(job, vertex, index)."""
@@ -236,7 +237,7 @@ class Process:
         """Whether it folds the states of an address."""
         if self.slots:
             return address == self.leads[0]
-        return kind_of(address) in MASTER_ROLES
+        return kind_of(address) in MASTER_KINDS
 
     def is_alive(self) -> bool:
         """Whether it has not ended."""
@@ -401,7 +402,7 @@ class Process:
             [owed],
             cluster="sim",
             sender=address,
-            epoch=self.epochs[address if address in self.epochs else kind_of(address)],
+            epoch=self.epochs[address if address in self.epochs else "dispatcher"],
             decided_at=self.position - 1,
             now=self.world.now,
             count=count,

@@ -61,23 +61,30 @@ class CheckpointShell:
         self._searches: dict[str, tuple[str, threading.Event]] = {}
         """By the address of who looks for a checkpoint: the demand's key, and what ends it. For the host's thread."""
 
-    def obey(self, role_address: str, demand: Demand) -> None:
-        """Begins with it; what came of it is said as an event."""
+    def obey(self, role_address: str, demand: Demand, say: Say | None = None) -> None:
+        """Begins with it; what came of it is said as an event, by `say` where it is given."""
+        say = say or self._say
         match demand:
             case WriteMetadata():
-                self._writers.submit(self._answer, role_address, demand.cause, lambda: self._write(demand))
+                self._writers.submit(
+                    self._answer, say, role_address, demand.cause, lambda: self._write(demand)
+                )
             case FindCheckpoint():
                 over = threading.Event()
                 self._searches[role_address] = demand.key, over
                 if self._closed.is_set():
                     return
                 self._finders.submit(
-                    self._answer, role_address, demand.cause, lambda: self._find(demand, over)
+                    self._answer, say, role_address, demand.cause, lambda: self._find(demand, over)
                 )
             case DiscardCheckpoint():
-                self._deleters.submit(self._answer, role_address, demand.cause, lambda: self._discard(demand))
+                self._deleters.submit(
+                    self._answer, say, role_address, demand.cause, lambda: self._discard(demand)
+                )
             case RemoveCheckpoints():
-                self._deleters.submit(self._answer, role_address, demand.cause, lambda: self._remove(demand))
+                self._deleters.submit(
+                    self._answer, say, role_address, demand.cause, lambda: self._remove(demand)
+                )
 
     def still_demanded(self, role_address: str, instructions: Sequence[Instruction]) -> None:
         """All that the address demands now: a search that is not among it ends, and says nothing."""
@@ -95,12 +102,12 @@ class CheckpointShell:
         self._writers.shutdown(cancel_futures=True)
         self._deleters.shutdown(cancel_futures=True)
 
-    def _answer(self, role_address: str, cause: int, act: Callable[[], Body]) -> None:
+    def _answer(self, say: Say, role_address: str, cause: int, act: Callable[[], Body]) -> None:
         try:
             body = act()
         except _Closed:
             return
-        self._say(role_address, Owed(role_address, body, cause))
+        say(role_address, Owed(role_address, body, cause))
 
     # Nobody asks for the outcome of these threads: whatever goes wrong is said, or a job waits for ever.
 

@@ -235,8 +235,8 @@ def test_channels_that_could_not_be_created_for_a_suspended_job_are_demanded_aga
 def test_who_leads_makes_no_difference_to_a_job() -> None:
     job = running(GRAPH)
     before = job.state
-    body = LeaderElected(role="job_master", epoch=2, address="x", session="x")
-    job.tell("job_master", body, recipient="*")
+    body = LeaderElected(role=JOB, epoch=2, address="x", session="x")
+    job.tell(JOB, body, recipient="*")
     assert job.state == before
 
 

@@ -1,0 +1,131 @@
+"""Which roles a process stands for, as the log goes on, and what a mandate that it is given is worth.
+
+The roles of its own it stands for from the start. The latch of a job stays off the way of its submission: whoever leads
+the job by leading the Dispatcher stands for it at once, the others once the Dispatcher has got another leader than the
+one that began the job, or once the job was claimed. Nobody stands for a job at rest.
+
+A mandate's epoch is the time of an election by ZooKeeper's clock. One that is not above the log's last may have come
+too late: another process was elected meanwhile. Then this one stands anew, and will be given a later one. But one that
+was stood for after this process had read the log's epoch has to be above it, or that clock is not the one that the log
+knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import structlog
+
+from .high_availability.mandates import Mandates
+from .job_master.state import JobMasterState
+from .replica import Replica
+from .roles import DISPATCHER, JOB_MASTER, kind_of
+
+_log = structlog.get_logger(__name__)
+
+
+class MandateFromAnotherTime(Exception):
+    """ZooKeeper's transaction ids are below the log's epochs: its data were lost, or are another ensemble's."""
+
+    def __init__(self, role: str, granted: int, last: int) -> None:
+        super().__init__(
+            f"ZooKeeper grants {role} the epoch {granted}, but the log has {last}: ZooKeeper's data were lost, or the "
+            "log was led without ZooKeeper or with another one; set high-availability.zookeeper.base-epoch to "
+            f"{last} or more, the same in all jobmanagers"
+        )
+
+
+class Candidacy:
+    """Of one process, for the thread of its host. `opposed`: whether others stand against it at all."""
+
+    def __init__(
+        self, mandates: Mandates, replica: Replica, roles: Iterable[str], *, session: str, opposed: bool
+    ) -> None:
+        self._mandates = mandates
+        self._replica = replica
+        self._roles = tuple(roles)
+        self._session = session
+        self._opposed = opposed
+        self._leads_jobs = DISPATCHER in self._roles
+        self._stood: dict[str, int] = {}
+        """The roles that it stands for -> the log's epoch when it began to."""
+        self._spent: dict[str, int] = {}
+        """The last mandate for a role that was given back: it may be heard of for a while still."""
+        self._begun = False
+
+    def begin(self) -> None:
+        """The log has been read: stands for all that it has to."""
+        self._begun = True
+        for role in self._roles:
+            self._stand(role)
+        self._look_at_all_jobs()
+
+    def elected(self, role: str) -> None:
+        """Somebody leads the role, as the log has it since now."""
+        if not self._begun:
+            return
+        if role == DISPATCHER:
+            self._look_at_all_jobs()
+        else:
+            self.look_at(role)
+
+    def look_at(self, role_address: str) -> bool:
+        """The state of an address has changed; whether that is a job which is at rest now."""
+        if not self._begun or not self._leads_jobs or kind_of(role_address) != JOB_MASTER:
+            return False
+        if self._replica.is_awake(role_address):
+            if role_address not in self._stood and self._is_open(role_address):
+                self._stand(role_address)
+            return False
+        if self._stood.pop(role_address, None) is not None:
+            self._spent.pop(role_address, None)
+            leader = self._replica.leadership.leader(role_address)
+            mine = leader is not None and leader.session == self._session
+            self._mandates.withdraw(role_address, for_ever=mine)
+        return True
+
+    def is_valid(self, role: str, granted: int | None) -> bool:
+        """Whether a mandate may be claimed now; stands anew where it came too late. Raises MandateFromAnotherTime."""
+        stood = self._stood.get(role)
+        if stood is None:
+            # The mandates have not heard yet that it stands for this no more.
+            return False
+        last = self._replica.leadership.epoch(role)
+        if granted is not None and self._spent.get(role) == granted:
+            return False
+        if granted is None or granted > last:
+            return True
+        if granted <= stood:
+            raise MandateFromAnotherTime(role, granted, last)
+        _log.info("a mandate came too late: stands for election anew", role=role, epoch=granted, last=last)
+        self.anew(role, granted)
+        return False
+
+    def anew(self, role: str, granted: int | None) -> None:
+        """Gives a mandate back, and hopes for a later one."""
+        if self._stood.pop(role, None) is not None:
+            if granted is not None:
+                self._spent[role] = granted
+            self._mandates.withdraw(role)
+            self._stand(role)
+
+    def _look_at_all_jobs(self) -> None:
+        for each in self._replica.awake:
+            self.look_at(each)
+
+    def _stand(self, role: str) -> None:
+        if role not in self._stood:
+            self._stood[role] = self._replica.leadership.epoch(role)
+            self._mandates.contend(role)
+
+    def _is_open(self, job: str) -> bool:
+        leadership = self._replica.leadership
+        if leadership.is_claimed(job):
+            return True
+        dispatcher = leadership.leader(DISPATCHER)
+        if not self._opposed or dispatcher is None:
+            return False
+        state = self._replica.states[job]
+        return dispatcher.session == self._session or (
+            isinstance(state, JobMasterState) and state.started < dispatcher.offset
+        )

@@ -1,0 +1,379 @@
+"""Hosts that lead by mandates: they take up, step down, stand by, and take up again, in one process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from tailrace.schemas import dispatcher, job_master
+from tailrace.schemas.event import EVERYONE, Event, Record
+from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.job_master import StartJob
+from tailrace.services.candidacy import MandateFromAnotherTime
+from tailrace.services.dispatcher import Dispatcher
+from tailrace.services.host import Host
+from tailrace.services.job_master import JobMaster
+from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.replica import Replica
+from tailrace.services.resource_manager import ResourceManager
+from tailrace.services.roles import Instruction, Owed, kind_of
+
+from .given_mandates import GivenMandates
+from .simulation import folded, graph, header
+from .test_host import SOON_S, everything, is_answer, registers, wait_for
+
+ROLES = ("dispatcher", "resource_manager")
+WORD = LeaderElected(role="nobody", epoch=1, address="nobody", session="nobody")
+"""Something to say."""
+JOB = "job_master/j1"
+
+
+class Shells:
+    """One for all kinds of role: remembers which addresses it was told of, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self.told.append(("obey", role_address))
+
+    def retire(self, role_address: str) -> None:
+        self.told.append(("retire", role_address))
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Master:
+    """A jobmanager without a world around it, in a thread of its own."""
+
+    log: MemoryEventLog
+    name: str
+    mandates: GivenMandates = field(default_factory=GivenMandates)
+    shells: Shells = field(default_factory=Shells)
+    stop: threading.Event = field(default_factory=threading.Event)
+    errors: list[Exception] = field(default_factory=list)
+    finished: Callable[[Replica], bool] = lambda _: False
+
+    def __post_init__(self) -> None:
+        self.replica = Replica([Dispatcher(), ResourceManager(), JobMaster()], on_illegal=lambda *_: None)
+        self.host = Host(
+            self.log,
+            self.replica,
+            cluster="c",
+            leads=ROLES,
+            process_address=self.name,
+            session=self.name,
+            mandates=self.mandates,
+            endpoints={"blob": f"{self.name}:1"},
+        )
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        shells = dict.fromkeys(("dispatcher", "resource_manager", "job_master"), self.shells)
+        try:
+            self.host.run(self.stop, shells, self.finished)
+        except Exception as error:
+            self.errors.append(error)
+
+    def leads(self, role: str) -> bool:
+        return bool(self.host.sealed(role, [Owed(EVERYONE, WORD, None)]))
+
+
+@pytest.fixture
+def log() -> MemoryEventLog:
+    return MemoryEventLog()
+
+
+@pytest.fixture
+def start(log: MemoryEventLog) -> Iterator[Callable[..., Master]]:
+    """Starts masters, and stops those that still run when the test is over."""
+    started: list[Master] = []
+
+    def run(name: str, **more: object) -> Master:
+        started.append(Master(log, name, **more))  # type: ignore[arg-type]
+        return started[-1]
+
+    yield run
+    for master in started:
+        master.stop.set()
+    for master in started:
+        master.thread.join(SOON_S)
+        assert not master.thread.is_alive(), "the host does not stop"
+        master.host.close()
+
+
+def until(what: Callable[[], bool]) -> None:
+    """Waits until it is so. Raises AssertionError when it does not come to it."""
+    deadline = time.monotonic() + SOON_S
+    while not what():
+        assert time.monotonic() < deadline, "it does not come to it"
+        time.sleep(0.005)
+
+
+def submits(log: MemoryEventLog, job_id: str = "j1") -> None:
+    """A client's request, admitted."""
+    body = dispatcher.SubmitJob(job_id=job_id, job_graph=graph())
+    log.append([Event(header("client/x", "dispatcher"), body)])
+
+
+def claims(log: MemoryEventLog, role: str) -> list[tuple[int, str]]:
+    return [
+        (each.body.epoch, each.body.session)
+        for each in everything(log)
+        if isinstance(each.body, LeaderElected) and each.body.role == role
+    ]
+
+
+def passed(log: MemoryEventLog, master: Master) -> None:
+    """Waits until the master has read all that there is, and gone round once more."""
+    end = log.end() - 1
+    until(lambda: master.replica.offset >= end)
+    time.sleep(0.25)
+
+
+def test_a_standby_reads_and_says_nothing(log: MemoryEventLog, start: Callable[..., Master]) -> None:
+    master = start("a")
+    registers(log)
+    passed(log, master)
+    assert len(everything(log)) == 1
+    assert master.shells.told == []
+    assert master.mandates.stands.keys() == set(ROLES)
+    assert not master.host.leads_any()
+
+
+def test_a_mandate_is_claimed_under_its_epoch_then_its_owner_decides_and_is_confirmed(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    master = start("a")
+    registers(log)
+    master.mandates.give("resource_manager", epoch=17)
+    (answer,) = wait_for(log, is_answer)
+    assert answer.header.sender_epoch == 17
+    (claim,) = [each.body for each in everything(log) if isinstance(each.body, LeaderElected)]
+    assert (claim.role, claim.epoch, claim.session, claim.endpoints) == (
+        "resource_manager",
+        17,
+        "a",
+        {"blob": "a:1"},
+    )
+    assert master.mandates.confirmed == {"resource_manager": 17}
+    assert not master.host.leading.is_set()
+    master.mandates.give("dispatcher", epoch=18)
+    assert master.host.leading.wait(SOON_S)
+
+
+def test_who_loses_a_mandate_says_nothing_more_of_that_role_and_may_be_given_it_again(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    first, second = start("a"), start("b")
+    first.mandates.give(*ROLES, epoch=1)
+    assert first.host.leading.wait(SOON_S)
+    registers(log)
+    wait_for(log, is_answer)
+    first.mandates.take("resource_manager")
+    until(lambda: ("retire", "resource_manager") in first.shells.told)
+    assert first.leads("dispatcher")
+    first.host.say("resource_manager", Owed(EVERYONE, WORD, None))
+    assert first.host.sealed("resource_manager", [Owed(EVERYONE, WORD, None)]) == []
+    second.mandates.give("resource_manager", epoch=5)
+    registers(log)
+    answers = wait_for(log, is_answer, 2)
+    assert [each.header.sender_epoch for each in answers] == [1, 5]
+    second.mandates.take()
+    until(lambda: not second.host.leads_any())
+    first.mandates.give("resource_manager", epoch=9)
+    registers(log)
+    answers = wait_for(log, is_answer, 3)
+    assert answers[-1].header.sender_epoch == 9
+    assert claims(log, "resource_manager") == [(1, "a"), (5, "b"), (9, "a")]
+    told = [what for what, address in first.shells.told if address == "resource_manager"]
+    again = told.index("retire") + 1
+    assert "obey" in told[:again]
+    assert "obey" in told[again:]
+    assert first.thread.is_alive()
+    assert second.thread.is_alive()
+
+
+def test_of_two_that_were_given_the_same_the_one_with_the_later_election_leads(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    first, second = start("a"), start("b")
+    first.mandates.give(*ROLES, epoch=1)
+    assert first.host.leading.wait(SOON_S)
+    second.mandates.give(*ROLES, epoch=2)
+    assert second.host.leading.wait(SOON_S)
+    until(lambda: not first.host.leads_any())
+    # It goes on as a standby, and stands anew.
+    until(lambda: set(first.mandates.stands.values()) == {2})
+    assert claims(log, "dispatcher") == [(1, "a"), (2, "b")]
+    registers(log)
+    wait_for(log, is_answer)
+    assert first.thread.is_alive()
+    assert first.errors == []
+
+
+def test_a_mandate_that_came_too_late_is_not_claimed(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    late = start("a")
+    until(lambda: late.mandates.stands.keys() == set(ROLES))
+    leader = start("b")
+    leader.mandates.give(*ROLES, epoch=9)
+    assert leader.host.leading.wait(SOON_S)
+    passed(log, late)
+    late.mandates.give(*ROLES, epoch=8)
+    until(lambda: set(late.mandates.stands.values()) == {2})
+    assert claims(log, "dispatcher") == [(9, "b")]
+    late.mandates.give(*ROLES, epoch=10)
+    assert late.host.leading.wait(SOON_S)
+
+
+def test_a_mandate_below_what_the_log_had_when_it_was_stood_for_is_of_another_time(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    before = start("a")
+    before.mandates.give(*ROLES, epoch=4711)
+    assert before.host.leading.wait(SOON_S)
+    before.stop.set()
+    before.thread.join(SOON_S)
+    after = start("b")
+    after.mandates.give(*ROLES, epoch=3)
+    after.thread.join(SOON_S)
+    (error,) = after.errors
+    assert isinstance(error, MandateFromAnotherTime)
+    assert "high-availability.zookeeper.base-epoch to 4711 or more" in str(error)
+    assert "\n" not in str(error)
+
+
+def test_while_mandates_are_suspended_nothing_is_decided_and_everything_kept(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    master = start("a")
+    master.mandates.give(*ROLES, epoch=1)
+    assert master.host.leading.wait(SOON_S)
+    master.mandates.suspended = True
+    master.mandates.give("rest_server", epoch=2)
+    registers(log)
+    passed(log, master)
+    assert not [each for each in everything(log) if is_answer(each)]
+    assert master.leads("dispatcher")
+    assert ("retire", "resource_manager") not in master.shells.told
+    # What befell the world is said all the same.
+    master.host.say("resource_manager", Owed("client/x", WORD, None))
+    wait_for(log, lambda record: record.body == WORD)
+    master.mandates.suspended = False
+    (answer,) = wait_for(log, is_answer)
+    assert answer.header.sender_epoch == 1
+
+
+def test_a_job_is_led_by_whoever_leads_the_dispatcher_until_it_is_claimed(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    first, second = start("a"), start("b")
+    first.mandates.give(*ROLES, epoch=1)
+    assert first.host.leading.wait(SOON_S)
+    submits(log)
+    wait_for(log, said_by(JOB, 1))
+    # The latch is for the leader alone, for as long as it leads the Dispatcher.
+    until(lambda: JOB in first.mandates.stands)
+    passed(log, second)
+    assert JOB not in second.mandates.stands
+    assert claims(log, JOB) == []
+    first.mandates.give(JOB, epoch=2)
+    until(lambda: first.mandates.confirmed.get(JOB) == 1)
+    second.mandates.give("dispatcher", epoch=3)
+    until(lambda: second.leads(JOB))
+    until(lambda: ("retire", JOB) in first.shells.told)
+    until(lambda: JOB in second.mandates.stands)
+    assert not first.leads(JOB)
+    assert claims(log, JOB) == []
+    # Its mandate for the job is of before that: it stands anew, and takes the job with a later one.
+    until(lambda: first.mandates.stands.get(JOB) == 2)
+    first.mandates.give(JOB, epoch=4)
+    until(lambda: first.leads(JOB))
+    until(lambda: ("retire", JOB) in second.shells.told)
+    assert claims(log, JOB) == [(4, "a")]
+    assert second.leads("dispatcher")
+    assert not second.leads(JOB)
+
+
+def test_all_jobs_are_taken_over_with_the_dispatcher_and_no_word_more(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    first, second = start("a"), start("b")
+    first.mandates.give(*ROLES, epoch=1)
+    assert first.host.leading.wait(SOON_S)
+    for number in range(20):
+        submits(log, f"j{number}")
+    wait_for(log, lambda record: isinstance(record.body, StartJob), 20)
+    first.stop.set()
+    first.thread.join(SOON_S)
+    second.mandates.give(*ROLES, epoch=5)
+    until(lambda: all(second.leads(f"job_master/j{number}") for number in range(20)))
+    until(lambda: len({each for _, each in second.shells.told if kind_of(each) == "job_master"}) == 20)
+    assert [each.body.role for each in everything(log) if isinstance(each.body, LeaderElected)] == [
+        *ROLES,
+        *ROLES,
+    ]
+
+
+def test_a_job_that_has_ended_is_stood_for_no_more(log: MemoryEventLog, start: Callable[..., Master]) -> None:
+    leader, other = start("a"), start("b")
+    leader.mandates.give(*ROLES, epoch=1)
+    assert leader.host.leading.wait(SOON_S)
+    submits(log)
+    until(lambda: JOB in leader.mandates.stands)
+    other.mandates.give(JOB, epoch=2)
+    passed(log, other)
+    # It does not stand for it: the job is the leader's.
+    assert not other.leads(JOB)
+    leader.mandates.give(JOB, epoch=2)
+    log.append([Event(header("client/x", "dispatcher"), dispatcher.CancelJob(job_id="j1"))])
+    leader.host.say(JOB, Owed(JOB, job_master.ChannelsCreated(job_id="j1"), None))
+    wait_for(log, lambda record: isinstance(record.body, dispatcher.JobReachedTerminalState))
+    leader.host.say(JOB, Owed(JOB, job_master.ChannelsDeleted(job_id="j1"), None))
+    until(lambda: not leader.replica.is_awake(JOB))
+    until(lambda: leader.mandates.for_ever == [JOB])
+    assert JOB not in leader.mandates.stands
+    assert other.mandates.for_ever == []
+
+
+def test_what_a_deposed_leader_still_says_is_ignored_by_all(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    first = start("a")
+    first.mandates.give(*ROLES, epoch=1)
+    assert first.host.leading.wait(SOON_S)
+    (late,) = first.host.sealed("resource_manager", [Owed(EVERYONE, WORD, None)])
+    second = start("b")
+    second.mandates.give(*ROLES, epoch=2)
+    assert second.host.leading.wait(SOON_S)
+    log.append([late])
+    records = everything(log)
+    assert folded(records).states == folded(records[:-1]).states
+    assert not folded(records[:-1]).leadership.admits(records[-1])
+
+
+def test_all_end_with_the_cluster_and_who_starts_behind_its_end_waits_for_a_leader(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    over = [True]
+    old = start("a", finished=lambda _: over[0])
+    passed(log, old)
+    assert old.thread.is_alive()
+    over[0] = False
+    passed(log, old)
+    over[0] = True
+    old.thread.join(SOON_S)
+    assert not old.thread.is_alive()
+    assert old.errors == []
+
+
+def said_by(sender: str, epoch: int) -> Callable[[Record], bool]:
+    return lambda record: record.header.sender == sender and record.header.sender_epoch == epoch
