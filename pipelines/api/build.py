@@ -288,7 +288,7 @@ def _import_from(request: BuildRequest) -> None:
     """The program's own files come first, and what lies in the working directory last: it must not hide ours."""
     sys.path.append(os.getcwd())
     if request.python_files and request.directory is not None:
-        unpack(request.python_files, Path(request.directory))
+        unpack(request.python_files, Path(request.directory), request.blobs)
         import_from(Path(request.directory))
 
 

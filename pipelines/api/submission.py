@@ -1,14 +1,13 @@
-"""Whether a job can be submitted: it is one message on Kafka."""
+"""Whether a job can be submitted at all. Its large parts travel as blobs, where the cluster takes them."""
 
 from __future__ import annotations
 
 from ...schemas.types import JobGraph
 from ..graph.errors import ProgramError
 
-LARGEST_SUBMISSION = 8 << 20
-"""Bytes; what services/log/topics.py lets into the submissions topic, which the API does not know."""
-_ROOM = 64 << 10
-"""For the message's header, and the lengths of its fields."""
+LARGEST_JOB = 512 << 20
+"""Bytes: all of it is held in memory, in several processes. What a message on Kafka may have is seen when the job is
+submitted, by those who know what can be made a blob."""
 
 
 def check_size(graph: JobGraph) -> None:
@@ -17,13 +16,13 @@ def check_size(graph: JobGraph) -> None:
     files = sum(len(each.content) for each in graph.python_files)
     edges = sum(len(edge.code) for edge in graph.edges)
     size = sum(len(each.code) + len(each.parameters) for each in operators) + edges + files
-    if size <= LARGEST_SUBMISSION - _ROOM:
+    if size <= LARGEST_JOB:
         return
     largest = max(operators, key=lambda each: len(each.code))
     raise ProgramError(
-        f"the job has {size:,} bytes, more than {LARGEST_SUBMISSION - _ROOM:,} can be submitted; {files:,} of them are"
-        f" shipped files, and the functions and records of this operator have {len(largest.code):,}: let it read what"
-        " is large from files or Kafka",
+        f"the job has {size:,} bytes, more than {LARGEST_JOB:,} can be submitted; {files:,} of them are shipped files,"
+        f" and the functions and records of this operator have {len(largest.code):,}: let it read what is large from"
+        " files or Kafka",
         operator=largest.name,
         location=largest.location,
     )

@@ -34,10 +34,13 @@ def _operator_reasons(operator: OperatorConfig, vertex: JobVertex) -> Iterator[s
     traits = traits_of(kind)
     if not traits.parallel and vertex.parallelism > 1:
         yield f"its parallelism is {vertex.parallelism}, but {kind} reads from one place: set it to 1"
-    if traits.functions and not operator.code:
+    has_code = bool(operator.code) or operator.code_blob is not None
+    if traits.functions and not has_code:
         yield "its code is missing"
-    if not traits.functions and operator.code:
+    if not traits.functions and has_code:
         yield f"it has code, but {kind} takes none"
+    if operator.code and operator.code_blob is not None:
+        yield "it has code and names a blob that is its code: only one of them can be"
     yield from parameter_faults(kind, operator.parameters, sink=traits.sink)
 
 

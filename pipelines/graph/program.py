@@ -20,6 +20,7 @@ import msgspec
 from ...infra.interpreter import module_command
 from ...schemas.types import JobGraph, PythonFile
 from .errors import InvalidJobGraph, ProgramError, one_line
+from .python_files import MOST_SHIPPED
 from .stream_graph import StreamGraph
 from .validation import check
 
@@ -43,6 +44,8 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the job, which the program may set again."""
     python_files: tuple[PythonFile, ...] = ()
     """What the program is imported from, in front of all else; its job ships them too."""
+    blobs: dict[str, str] = {}
+    """Those of them that are blobs: key -> the local file with the content."""
     directory: str | None = None
     """Where they are to be unpacked: an empty directory, which whoever asks removes again."""
     wants_stream_graph: bool = False
@@ -66,11 +69,12 @@ def build(
     configuration: Mapping[str, str] | None = None,
     *,
     python_files: Sequence[PythonFile] = (),
+    blobs: Mapping[str, str] | None = None,
     timeout_s: float = BUILD_TIMEOUT_S,
 ) -> JobGraph:
     """The valid JobGraph of the program that `module:function` names, called with the arguments.
 
-    The module is imported from `python_files` first, if there are any.
+    The module is imported from `python_files` first, if there are any; `blobs`: local files for those that are blobs.
     Blocks until the child process has ended; every process the program started is ended with it.
     Raises ProgramError: one line that can be given to whoever submitted the program.
     """
@@ -81,6 +85,7 @@ def build(
             parallelism=parallelism,
             configuration=dict(configuration or {}),
             python_files=tuple(python_files),
+            blobs=dict(blobs or {}),
         ),
         timeout_s=timeout_s,
     )
@@ -113,7 +118,7 @@ def _built(request: BuildRequest, timeout_s: float) -> tuple[StreamGraph | None,
         reason = result.error or f"{name} gave neither a graph nor a reason"
         raise ProgramError(reason + (_last_line(printed) if result.exited else ""))
     try:
-        check(result.job_graph)
+        check(result.job_graph, MOST_SHIPPED)
     except InvalidJobGraph as error:
         raise ProgramError(f"{name} built a graph that cannot be run: {error}") from error
     return result.stream_graph, result.job_graph

@@ -8,10 +8,11 @@ graph of a program that came in such files. A zip file at the top is on sys.path
 from __future__ import annotations
 
 import importlib
+import shutil
 import sys
 import zipimport
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from ...schemas.types import PythonFile
@@ -20,7 +21,9 @@ from .errors import ProgramError
 
 MOST_FILES = 2_000
 MOST_BYTES = 6 << 20
-"""Of all files together: a submission, with the graph in it, has to fit into an event of the log."""
+"""Of all files together that travel in the submission: with the graph in it, it has to fit into an event of the log."""
+MOST_SHIPPED = 512 << 20
+"""Of all files together, before those that are large are made blobs: they are held in memory."""
 LONGEST_PATH = 512
 _LONGEST_PART = 200
 _PASSED_OVER = frozenset({"__pycache__"})
@@ -56,14 +59,17 @@ _OURS = frozenset(
 """What the processes that import the files may have imported already, and can't do without."""
 
 
-def faults(files: Sequence[PythonFile]) -> Iterator[str]:
-    """Everything that keeps the files from being shipped, one line each."""
+def faults(files: Sequence[PythonFile], most_bytes: int = MOST_BYTES) -> Iterator[str]:
+    """Everything that keeps the files from being shipped, one line each.
+
+    `most_bytes` is for those whose content is in them: blobs are bounded where they are kept.
+    """
     if len(files) > MOST_FILES:
         yield f"it ships {len(files):,} files, more than {MOST_FILES:,}: put them into a zip file"
     size = sum(len(each.content) for each in files)
-    if size > MOST_BYTES:
+    if size > most_bytes:
         yield (
-            f"the files that it ships have {size:,} bytes, more than {MOST_BYTES:,}: install what is large where the "
+            f"the files that it ships have {size:,} bytes, more than {most_bytes:,}: install what is large where the "
             "cluster runs, or let the job load it from storage"
         )
     for path, count in Counter(each.path for each in files).items():
@@ -71,14 +77,17 @@ def faults(files: Sequence[PythonFile]) -> Iterator[str]:
             yield f"the shipped file {_shown(path)} {reason}"
         elif count > 1:
             yield f"{count} shipped files have the path {_shown(path)}"
+    for each in files:
+        if each.content and each.blob is not None:
+            yield f"the shipped file {_shown(each.path)} has content and names a blob that is its content: give one"
     paths = {each.path for each in files}
     for path in sorted(paths.intersection(str(parent) for each in paths for parent in _parents(each))):
         yield f"the shipped file {_shown(path)} has the path of a directory of others"
 
 
 def check(files: Sequence[PythonFile]) -> None:
-    """Raises ProgramError for files that can't be shipped."""
-    for reason in faults(files):
+    """Raises ProgramError for files that can't be shipped, be it as blobs."""
+    for reason in faults(files, MOST_SHIPPED):
         raise ProgramError(reason)
 
 
@@ -97,12 +106,12 @@ def files_at(path: str) -> tuple[PythonFile, ...]:
                 f"{path} can't be shipped: it has {len(below):,} files, more than {MOST_FILES:,}"
             )
         files = []
-        left = MOST_BYTES
+        left = MOST_SHIPPED
         for each in below:
             left -= each.stat().st_size
             if left < 0:
                 raise ProgramError(
-                    f"{path} can't be shipped: its files have more than {MOST_BYTES:,} bytes; install what is large "
+                    f"{path} can't be shipped: its files have more than {MOST_SHIPPED:,} bytes; install what is large "
                     "where the cluster runs, or let the job load it from storage"
                 )
             name = PurePosixPath(top.name, *each.relative_to(top).parts)
@@ -120,8 +129,12 @@ def merged(files: Iterable[PythonFile], more: Iterable[PythonFile]) -> tuple[Pyt
     return tuple(by_path[path] for path in sorted(by_path))
 
 
-def unpack(files: Sequence[PythonFile], directory: Path) -> None:
-    """Writes the files below a directory, which is made. Raises OSError, ProgramError for a file that may not be."""
+def unpack(files: Sequence[PythonFile], directory: Path, blobs: Mapping[str, str] | None = None) -> None:
+    """Writes the files below a directory, which is made.
+
+    `blobs`: key -> the local file with the content of those that are blobs. Raises OSError, ProgramError for a file
+    that may not be, or a blob that is not among them.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     for each in files:
         # Whoever wrote the event: nothing is written but below the directory.
@@ -129,7 +142,12 @@ def unpack(files: Sequence[PythonFile], directory: Path) -> None:
             raise ProgramError(f"the shipped file {_shown(each.path)} {reason}")
         path = directory.joinpath(*PurePosixPath(each.path).parts)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(each.content)
+        if each.blob is None:
+            path.write_bytes(each.content)
+        elif blobs is not None and each.blob in blobs:
+            shutil.copyfile(blobs[each.blob], path)
+        else:
+            raise ProgramError(f"the shipped file {_shown(each.path)} is a blob, which nobody has fetched")
 
 
 def import_from(directory: Path) -> None:

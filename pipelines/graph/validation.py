@@ -26,15 +26,19 @@ MAX_SUBTASKS = 50_000
 """Of the whole graph: each is an object in every replica, and several events."""
 
 
-def check(graph: JobGraph) -> None:
+def check(graph: JobGraph, most_shipped: int = python_files.MOST_BYTES) -> None:
     """Raises InvalidJobGraph with all reasons, if there are any."""
-    if reasons := validate(graph):
+    if reasons := validate(graph, most_shipped):
         raise InvalidJobGraph(reasons)
 
 
-def validate(graph: JobGraph) -> list[str]:
-    """Everything that is wrong with the graph, one line each; empty if it can be run."""
-    reasons = [*_graph_reasons(graph)]
+def validate(graph: JobGraph, most_shipped: int = python_files.MOST_BYTES) -> list[str]:
+    """Everything that is wrong with the graph, one line each; empty if it can be run.
+
+    `most_shipped`: bytes of the shipped files that are no blobs; more than the default is for a graph whose large ones
+    are to become blobs yet.
+    """
+    reasons = [*_graph_reasons(graph, most_shipped)]
     for vertex in graph.vertices:
         reasons += [f"vertex {shown(vertex.name)}: {reason}" for reason in _vertex_reasons(vertex)]
     reasons += edge_reasons(graph)
@@ -43,7 +47,7 @@ def validate(graph: JobGraph) -> list[str]:
     return reasons
 
 
-def _graph_reasons(graph: JobGraph) -> Iterator[str]:
+def _graph_reasons(graph: JobGraph, most_shipped: int) -> Iterator[str]:
     if not graph.name.strip():
         yield "the job has no name"
     if not graph.vertices:
@@ -61,7 +65,7 @@ def _graph_reasons(graph: JobGraph) -> Iterator[str]:
     for fault in faults(graph.configuration):
         yield f"configuration: {fault}"
     yield from _co_location_reasons(graph)
-    yield from python_files.faults(graph.python_files)
+    yield from python_files.faults(graph.python_files, most_shipped)
 
 
 def _duplicates(what: str, ids: Iterable[str]) -> Iterator[str]:

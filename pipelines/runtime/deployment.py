@@ -53,6 +53,8 @@ class VertexDeployment(msgspec.Struct, frozen=True):
     job_graph: JobGraph
     vertex_id: str
     subtasks: tuple[SubtaskDeployment, ...]
+    blobs: Mapping[str, str] = {}
+    """The shipped files that are blobs: key -> the local file with the content."""
 
     @property
     def vertex(self) -> JobVertex:

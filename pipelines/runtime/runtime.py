@@ -310,11 +310,11 @@ class TaskRuntime:
 
     def _start_subtask(self, deployment: Deployment, subtask: SubtaskDeployment) -> Execution:
         spec = deployment.spec
-        path = self._user_files.enter(spec.job_id, spec.job_graph.python_files)
+        path = self._user_files.enter(spec.job_id, spec.job_graph.python_files, spec.blobs)
         deployment.python_path = path
         process = self._pool.take()
         # The files themselves need not go through the socket: they lie where the process can read them.
-        bare = replace(spec, job_graph=replace(spec.job_graph, python_files=()))
+        bare = replace(spec, job_graph=replace(spec.job_graph, python_files=()), blobs={})
         try:
             process.send(
                 Open(

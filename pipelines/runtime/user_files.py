@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...schemas.types import PythonFile
@@ -25,15 +25,20 @@ class UserFiles:
         self._users: dict[str, int] = {}
         shutil.rmtree(root, ignore_errors=True)
 
-    def enter(self, job_id: str, files: Sequence[PythonFile]) -> str | None:
-        """A task of the job begins: the directory of its files, None where it ships none. Raises TaskError."""
+    def enter(
+        self, job_id: str, files: Sequence[PythonFile], blobs: Mapping[str, str] | None = None
+    ) -> str | None:
+        """A task of the job begins: the directory of its files, None where it ships none.
+
+        `blobs`: key -> the local file with the content of those that are blobs. Raises TaskError.
+        """
         if not files:
             return None
         directory = self._root / f"{job_id}-{_digest(files)}"
         path = str(directory)
         if path not in self._users:
             try:
-                unpack(files, directory)
+                unpack(files, directory, blobs)
             except (OSError, ProgramError) as error:
                 shutil.rmtree(directory, ignore_errors=True)
                 raise TaskError(f"the files that the job ships can't be unpacked: {error}") from error
@@ -58,6 +63,6 @@ class UserFiles:
 def _digest(files: Sequence[PythonFile]) -> str:
     found = hashlib.blake2b(digest_size=8)
     for each in sorted(files, key=lambda file: file.path):
-        for part in (each.path.encode(), each.content):
+        for part in (each.path.encode(), each.content, (each.blob or "").encode()):
             found.update(len(part).to_bytes(8, "little") + part)
     return found.hexdigest()

@@ -159,6 +159,8 @@ class OperatorConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The operator of the same chain whose output this one takes, by its id; null for the chain's head."""
     output_tag: str | None = None
     """The side output of `upstream` that it takes; null for its main output."""
+    code_blob: str | None = None
+    """The key of the blob that is the code, where `code` is empty because it was too large to travel along."""
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False, kw_only=True):

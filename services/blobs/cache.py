@@ -7,6 +7,7 @@ server may be dead, and its successor not known yet: it is asked several times, 
 
 from __future__ import annotations
 
+import functools
 import random
 import threading
 from collections import Counter
@@ -21,6 +22,7 @@ from .client import BlobClient
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
 from .files import BlobFiles, Incoming
 from .keys import BlobKey
+from .protocol import Pace
 from .single_flight import SingleFlight
 from .store import BlobStore, VoidBlobStore
 
@@ -49,6 +51,8 @@ class BlobCache:
         retries: int = 5,
         size_limit: int = 1 << 36,
         first_pause: float = _FIRST_PAUSE_S,
+        connect_timeout: float = 5.0,
+        pace: Pace | None = None,
     ) -> None:
         """Raises OSError for the directory.
 
@@ -63,6 +67,7 @@ class BlobCache:
         self._retries = retries
         self._size_limit = size_limit
         self._first_pause = first_pause
+        self._connect = functools.partial(BlobClient, connect_timeout=connect_timeout, pace=pace)
         self._flights = SingleFlight()
         self._pins: Counter[BlobKey] = Counter()
         self._lock = threading.Lock()
@@ -141,7 +146,7 @@ class BlobCache:
         address = self._server()
         if address is None:
             return None
-        with BlobClient(address) as client, self._files.incoming() as incoming:
+        with self._connect(address) as client, self._files.incoming() as incoming:
             client.get(key, incoming.write)
             return _publish(incoming, key, address)
 

@@ -100,11 +100,12 @@ class BlobDepot:
 
     def delete_job(self, job_id: str) -> None:
         """Deletes all that a job owns, here and in the store."""
+        # The store first: what is still on disk says that there is something left to do.
+        self._store.delete_job(job_id)
         try:
             self.files.delete_job(job_id)
         except OSError as error:
             raise BlobUnavailable(f"the blobs of job {job_id} can't be deleted: {error}") from error
-        self._store.delete_job(job_id)
 
     def _keep(self, key: BlobKey, path: Path) -> None:
         if not key.transient:

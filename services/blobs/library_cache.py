@@ -94,8 +94,9 @@ class BlobLibraryCacheManager:
         self._thread.start()
 
     def close(self) -> None:
-        """Cleans up no more; what is in the cache stays there."""
+        """Cleans up no more, and nobody waits for a server any more; what is in the cache stays there."""
         self._closed.set()
+        self._cache.close()
         if self._thread is not None:
             self._thread.join()
 

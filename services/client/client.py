@@ -17,6 +17,7 @@ from ...schemas import dispatcher
 from ...schemas.body import Body
 from ...schemas.event import Event
 from ...schemas.types import EntryPoint, Header, JobGraph
+from ..blobs.upload import upload
 from ..configuration import Configuration
 from ..connections import event_log, registry
 from ..log import Codec, LogUnavailable
@@ -59,12 +60,16 @@ class Client:
     ) -> str:
         """Asks for a job to be run; returns its id. `parallelism` is the default of an entry point's program.
 
-        `savepoint_path`: URI or absolute path of the savepoint or checkpoint that it begins with.
+        `savepoint_path`: URI or absolute path of the savepoint or checkpoint that it begins with. What is large of the
+        job is put on the cluster's BlobServer first.
 
         Raises JobRejectedError for one that is too large to be submitted.
         """
+        if job_id is None:
+            job_id = new_job_id(what.name if isinstance(what, JobGraph) else what_runs(what))
+        # What can't be a blob goes on travelling along, as it does from clients that know nothing of blobs.
+        what, left = upload(what, job_id, self.configuration, self._log)
         graph, entry_point = (what, None) if isinstance(what, JobGraph) else (None, what)
-        job_id = new_job_id(graph.name if graph else what_runs(entry_point)) if job_id is None else job_id
         body = dispatcher.SubmitJob(
             job_id=job_id,
             job_graph=graph,
@@ -76,11 +81,12 @@ class Client:
         size = self._request(body)
         if size > LARGEST_SUBMISSION:
             shipped = sum(len(each.content) for each in what.python_files)
+            no_blobs = "" if left is None else f" (nothing of it could be made a blob: {left})"
             raise JobRejectedError(
                 job_id,
                 f"it has {size:,} bytes, {shipped:,} of them in files that it ships, but at most "
-                f"{LARGEST_SUBMISSION:,} can be submitted: let its functions load what they need, or install it where "
-                "the cluster runs",
+                f"{LARGEST_SUBMISSION:,} can be submitted{no_blobs}: let its functions load what they need, or install "
+                "it where the cluster runs",
             )
         return job_id
 

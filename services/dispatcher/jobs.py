@@ -15,6 +15,7 @@ from ...schemas.event import Record
 from ...schemas.ids import is_id
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import EntryPoint, JobStatus
+from ..blobs import offloading
 from ..configuration.role_options import job_configuration
 from ..roles import JOB_MASTER, IllegalEvent, Owed, Step, address
 from . import checkpoints
@@ -68,6 +69,9 @@ def _fault(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
         fault = checkpoints.fault_of_location(body.savepoint_path, what="the savepoint")
         if fault is not None:
             return fault
+    what = body.job_graph or body.entry_point
+    if what is not None and (of_blobs := offloading.fault(what, body.job_id)) is not None:
+        return of_blobs
     if body.job_graph is not None:
         return _some_of(validate(body.job_graph)) or None
     return None if body.entry_point is None else _fault_of_program(body.entry_point)
@@ -87,7 +91,7 @@ def _some_of(reasons: list[str]) -> str:
 
 def _built(state: DispatcherState, record: Record, body: dispatcher.JobGraphBuilt) -> DispatcherState:
     job, graph = _job(state, record, body.job_id, Phase.BUILDING), body.job_graph
-    fault = _some_of(validate(graph))
+    fault = offloading.fault(graph, body.job_id) or _some_of(validate(graph))
     if fault:
         return _refused(state, record, job, fault)
     admitted = job.moved(Phase.ADMITTED, cause=record.offset, name=graph.name, graph=graph, cancellers=())

@@ -7,13 +7,19 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
+import structlog
 
 from ...pipelines.graph.errors import ProgramError
 from ...pipelines.graph.program import build
 from ...schemas import dispatcher, everyone
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE
+from ...schemas.types import JobGraph
 from ..begun import Begun
+from ..blobs.depot import BlobDepot
+from ..blobs.errors import BlobError
+from ..blobs.offloading import file_keys, offloaded, parse
+from ..configuration.options import BLOB_OFFLOAD_MINSIZE
 from ..log.topics import LARGEST_SUBMISSION
 from ..roles import DISPATCHER, Instruction, Owed, Say
 from .checkpoints import DisposeSavepoint
@@ -23,18 +29,27 @@ from .state import DispatcherState
 from .submissions import SubmissionsReader
 
 _BUILDERS = 2
+_log = structlog.get_logger(__name__)
 
 
 class DispatcherShell:
-    """Runs programs in processes of their own: user code never enters the jobmanager."""
+    """Of one term. Runs programs in processes of their own: user code never enters the jobmanager."""
 
     def __init__(
-        self, say: Say, submissions: SubmissionsReader, configuration: Mapping[str, str] | None = None
+        self,
+        say: Say,
+        submissions: SubmissionsReader,
+        configuration: Mapping[str, str] | None = None,
+        blobs: BlobDepot | None = None,
     ) -> None:
-        """`configuration` is what the cluster is to go by, as ConfigurationChanged has it; None: what the log says."""
+        """`configuration` is what the cluster is to go by, as ConfigurationChanged has it; None: what the log says.
+
+        `blobs`: where programs' files are had from, and what is large of their graphs is put.
+        """
         self._say = say
         self._configuration = configuration
         self._configured = False
+        self._blobs = blobs
         self._submissions = submissions
         self._admitting = False
         self._begun = Begun()
@@ -79,7 +94,9 @@ class DispatcherShell:
                 instruction.parallelism,
                 entry_point.configuration,
                 python_files=entry_point.python_files,
+                blobs=self._files(instruction),
             )
+            graph = self._offloaded(graph, instruction.job_id)
             size = len(msgspec.msgpack.encode(graph))
             if size > LARGEST_SUBMISSION:
                 raise ProgramError(
@@ -87,13 +104,38 @@ class DispatcherShell:
                     "taken: let its functions load what they need instead of carrying it with them, and ship less"
                 )
             body = dispatcher.JobGraphBuilt(job_id=instruction.job_id, job_graph=graph)
-        except ProgramError as error:
+        except (ProgramError, BlobError) as error:
             body = dispatcher.JobGraphFailed(job_id=instruction.job_id, reason=str(error))
         except Exception as error:
             # Nobody asks for the outcome of this thread: what is not said here leaves the client without an answer.
             reason = f"{entry_point.target} could not be run: {type(error).__name__}: {error}"
             body = dispatcher.JobGraphFailed(job_id=instruction.job_id, reason=reason)
         self._say(DISPATCHER, Owed(DISPATCHER, body, instruction.cause))
+
+    def _files(self, instruction: BuildJobGraph) -> dict[str, str]:
+        """The program's files that are blobs: key -> a local file. Raises BlobError."""
+        keys = file_keys(instruction.entry_point)
+        if keys and self._blobs is None:
+            raise BlobError(
+                f"{instruction.entry_point.target} came as blobs, and this jobmanager has no BlobServer"
+            )
+        return {
+            text: str(self._blobs.file(parse(text, instruction.job_id)))
+            for text in keys
+            if self._blobs is not None
+        }
+
+    def _offloaded(self, graph: JobGraph, job_id: str) -> JobGraph:
+        """The graph without its large parts, which are blobs then, if they can be."""
+        blobs = self._blobs
+        if blobs is None:
+            return graph
+        minsize = BLOB_OFFLOAD_MINSIZE.of(self._configuration or {})
+        try:
+            return offloaded(graph, minsize, lambda content: blobs.put(content, job_id))
+        except BlobError as error:
+            _log.warning("a graph keeps its large parts", job=job_id, error=str(error))
+            return graph
 
     def _dispose(self, instruction: DisposeSavepoint) -> None:
         try:

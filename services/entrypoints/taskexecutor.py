@@ -22,6 +22,7 @@ from ..task_executor import TaskExecutor
 from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
 from . import liveness
+from .blobs import of_task_executor
 from .process import KAFKA_PATIENCE_S, process_address, session, wait_for_topics
 
 _log = structlog.get_logger(__name__)
@@ -32,16 +33,20 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     cluster = configuration.cluster_id
     own_address = address(TASK_EXECUTOR, resource_id)
     log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    replica = Replica([TaskExecutor()], only=lambda each: each == own_address)
+    blobs = of_task_executor(configuration, replica, resource_id, scratch)
     host = Host(
         log,
-        Replica([TaskExecutor()], only=lambda each: each == own_address),
+        replica,
         cluster=cluster,
         leads=(own_address,),
         process_address=process_address(),
         session=session(),
         concerns=(own_address,),
     )
-    shell = TaskExecutorShell(host.say, own_address, cluster, lambda state: own_heartbeats.follow(state))
+    shell = TaskExecutorShell(
+        host.say, own_address, cluster, lambda state: own_heartbeats.follow(state), blobs
+    )
     beating, own_heartbeats = liveness.of_task_executor(
         configuration, host, own_address, resource_id, shell.running
     )
@@ -89,6 +94,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         # Whatever ended this process: who waits for it to lead waits no more.
         stop.set()
         starting.join()
+        shell.close()
         runtime.close()
         host.close()
         log.close()

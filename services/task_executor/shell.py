@@ -27,11 +27,13 @@ from ...schemas.types import (
     SubtaskState,
 )
 from ..begun import Begun
+from ..blobs.library_cache import BlobLibraryCacheManager
 from ..configuration import Configuration
 from ..configuration.options import MANAGED_MEMORY
 from ..configuration.resources import slot_profile
 from ..roles import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Say, address
 from .instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
+from .libraries import Libraries
 from .state import TaskExecutorState
 
 _NONE: Mapping[str, float] = MappingProxyType({})
@@ -60,7 +62,8 @@ class Runtime(Protocol):
 class TaskExecutorShell:
     """Obeys instructions; `reported`, `acknowledged` and `declined` are what the runtime calls, from its own threads.
 
-    `follow` is told of each state, on the host's thread: heartbeats take from it what they send and wait for.
+    `follow` is told of each state, on the host's thread: heartbeats take from it what they send and wait for. `blobs`:
+    where tasks have what travels as blobs from.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class TaskExecutorShell:
         role_address: str,
         cluster: str,
         follow: Callable[[TaskExecutorState], None] = lambda _: None,
+        blobs: BlobLibraryCacheManager | None = None,
     ) -> None:
         self._say = say
         self._follow = follow
@@ -77,6 +81,7 @@ class TaskExecutorShell:
         self._runtime: Runtime | None = None
         self._begun = Begun()
         self._jobs: dict[str, tuple[str, int]] = {}
+        self._libraries = Libraries(blobs, self._deploy, self._not_deployed)
 
     @property
     def registered(self) -> bool:
@@ -109,7 +114,10 @@ class TaskExecutorShell:
 
     def running(self, state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
         """What the runtime really has, and what it is still to be given; from any thread."""
-        attempts = self._runtime.accumulators() if self._runtime is not None else {}
+        # In this order: one whose blobs have come is in both, not in neither.
+        attempts: dict[str, Mapping[str, float]] = {each: {} for each in self._libraries.waiting()}
+        if self._runtime is not None:
+            attempts |= self._runtime.accumulators()
         for attempt, counts in attempts.items():
             known = self._jobs.get(attempt)
             if known is not None:
@@ -119,6 +127,9 @@ class TaskExecutorShell:
         for attempt, task in state.tasks.items():
             if attempt not in self._jobs:
                 yield AccumulatorSnapshot(job_id=task.job_id, execution_attempt_id=attempt)
+
+    def retire(self, role_address: str) -> None:
+        """Another process has this one's resource id: it ends, and its tasks with it."""
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._obey(instructions)
@@ -133,9 +144,10 @@ class TaskExecutorShell:
         for instruction in self._begun.new(self._address, instructions):
             match instruction:
                 case RunTasks():
-                    self._run(runtime, instruction)
+                    self._run(instruction)
                 case StopTask(execution_attempt_id=attempt, job_id=job_id, cause=cause):
                     self._jobs[attempt] = (job_id, cause)
+                    self._libraries.cancel(attempt)
                     runtime.cancel(attempt)
                 case TriggerTasks(
                     checkpoint_id=number, attempts=attempts, timestamp=timestamp, options=options
@@ -164,6 +176,7 @@ class TaskExecutorShell:
         job_id, cause = self._jobs[execution_attempt_id]
         if state in EXECUTION_ENDS:
             del self._jobs[execution_attempt_id]
+            self._libraries.ended(job_id, execution_attempt_id)
         body = job_master.UpdateTaskExecutionState(
             job_id=job_id,
             execution_attempt_id=execution_attempt_id,
@@ -212,13 +225,21 @@ class TaskExecutorShell:
             self._say(self._address, Owed(address(JOB_MASTER, job_id), body(job_id), cause))
 
     def close(self) -> None:
+        self._libraries.close()
         if self._runtime is not None:
             self._runtime.close()
 
-    def _run(self, runtime: Runtime, instruction: RunTasks) -> None:
+    def _deploy(self, deployment: VertexDeployment) -> None:
+        if self._runtime is not None:
+            self._runtime.deploy(deployment)
+
+    def _not_deployed(self, execution_attempt_id: str, reason: str) -> None:
+        self.reported(execution_attempt_id, ExecutionState.FAILED, reason)
+
+    def _run(self, instruction: RunTasks) -> None:
         for task in instruction.tasks:
             self._jobs[task.execution_attempt_id] = (instruction.job_id, task.cause)
-        runtime.deploy(
+        self._libraries.deploy(
             VertexDeployment(
                 cluster=self._cluster,
                 job_id=instruction.job_id,

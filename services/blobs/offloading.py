@@ -1,0 +1,135 @@
+"""Which parts of a job travel as blobs, beside the log, and which blobs a job names.
+
+Files that it ships, and pickled functions: each that is large and, where the job would not fit into a message, the
+largest of the others too. A job names blobs that belong to it and no others: its id is in their keys. Masters never
+need what is in them, but to build the graph of a program that came in such files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from ...pipelines.graph.python_files import MOST_BYTES
+from ...schemas.types import EntryPoint, JobGraph, JobVertex, OperatorConfig, PythonFile
+from .errors import BlobRefused
+from .keys import BlobKey
+
+T = TypeVar("T", bound=JobGraph | EntryPoint)
+Put = Callable[[bytes], BlobKey]
+
+_SMALLEST: Final = 4 << 10
+"""Bytes; what has fewer is no blob, however large all of it is together: a key has its length too."""
+
+
+def offloaded(what: T, minsize: int, put: Put) -> T:
+    """The same with its large parts put away as blobs: all of `minsize` bytes, and more if the rest is too large.
+
+    Raises what `put` raises.
+    """
+    least = least_size(what, minsize)
+    if least is None:
+        return what
+    files = tuple(_file(each, least, put) for each in what.python_files)
+    if isinstance(what, EntryPoint):
+        return replace(what, python_files=files)
+    vertices = tuple(
+        replace(vertex, operators=tuple(_operator(each, least, put) for each in vertex.operators))
+        for vertex in what.vertices
+    )
+    return replace(what, python_files=files, vertices=vertices)
+
+
+def least_size(what: JobGraph | EntryPoint, minsize: int) -> int | None:
+    """From how many bytes on a part of it becomes a blob; None: none does."""
+    sizes = sorted(len(part) for part in _parts(what))
+    rest = sum(sizes)
+    least = None
+    while sizes and (sizes[-1] >= minsize or (rest > MOST_BYTES and sizes[-1] >= _SMALLEST)):
+        least = sizes.pop()
+        rest -= least
+    return least
+
+
+def keys_of(what: JobGraph | EntryPoint) -> list[str]:
+    """The blobs that it names, as it names them."""
+    return [*file_keys(what), *([] if isinstance(what, EntryPoint) else _code_keys(what.vertices))]
+
+
+def file_keys(what: JobGraph | EntryPoint) -> list[str]:
+    """Those of the files that it ships."""
+    return [each.blob for each in what.python_files if each.blob is not None]
+
+
+def code_keys(graph: JobGraph, vertex_id: str) -> list[str]:
+    """Those of the functions of one vertex."""
+    return list(_code_keys([vertex for vertex in graph.vertices if vertex.vertex_id == vertex_id]))
+
+
+def with_code(graph: JobGraph, vertex_id: str, blobs: Mapping[str, Path]) -> JobGraph:
+    """The graph with the functions of one vertex in it. `blobs`: key -> the file that has it. Raises OSError."""
+
+    def of(operator: OperatorConfig) -> OperatorConfig:
+        if operator.code_blob is None:
+            return operator
+        return replace(operator, code=blobs[operator.code_blob].read_bytes(), code_blob=None)
+
+    vertices = tuple(
+        replace(vertex, operators=tuple(of(each) for each in vertex.operators))
+        if vertex.vertex_id == vertex_id
+        else vertex
+        for vertex in graph.vertices
+    )
+    return replace(graph, vertices=vertices)
+
+
+def fault(what: JobGraph | EntryPoint, job_id: str) -> str | None:
+    """Why a job can't name the blobs that it names, one line; None: it can."""
+    for text in keys_of(what):
+        try:
+            parse(text, job_id)
+        except BlobRefused as error:
+            return str(error)
+    return None
+
+
+def parse(text: str, job_id: str) -> BlobKey:
+    """The key of a blob that a job names. Raises BlobRefused for one that is not the job's."""
+    try:
+        key = BlobKey.parse(text)
+    except ValueError as error:
+        raise BlobRefused(str(error)) from error
+    if key.job_id != job_id or key.transient:
+        raise BlobRefused(f"{key} is no blob of job {job_id}: its key would begin with permanent/{job_id}/")
+    return key
+
+
+def _parts(what: JobGraph | EntryPoint) -> Iterator[bytes]:
+    for file in what.python_files:
+        yield file.content
+    if isinstance(what, JobGraph):
+        for vertex in what.vertices:
+            for operator in vertex.operators:
+                yield operator.code
+
+
+def _file(file: PythonFile, least: int, put: Put) -> PythonFile:
+    if len(file.content) < least:
+        return file
+    return replace(file, content=b"", blob=str(put(file.content)))
+
+
+def _operator(operator: OperatorConfig, least: int, put: Put) -> OperatorConfig:
+    if len(operator.code) < least:
+        return operator
+    return replace(operator, code=b"", code_blob=str(put(operator.code)))
+
+
+def _code_keys(vertices: Sequence[JobVertex]) -> Iterator[str]:
+    for vertex in vertices:
+        for operator in vertex.operators:
+            if operator.code_blob is not None:
+                yield operator.code_blob

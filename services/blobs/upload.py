@@ -1,0 +1,68 @@
+"""A client's way to the BlobServer: where it is now, and what of a job goes there before the job is submitted."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ...schemas.event import EVERYONE
+from ...schemas.types import EntryPoint, JobGraph
+from ..configuration import Configuration
+from ..configuration.options import BLOB_CONNECT_TIMEOUT, BLOB_OFFLOAD_MINSIZE, BLOB_SOCKET_TIMEOUT
+from ..leadership import Leadership
+from ..log import EventLog, LogTruncated, LogUnavailable
+from ..roles import DISPATCHER
+from .client import BlobClient
+from .errors import BlobError, BlobUnavailable
+from .offloading import least_size, offloaded
+from .protocol import Pace
+
+ENDPOINT = "blob"
+"""The BlobServer's name among LeaderElected.endpoints."""
+_TRIES = 3
+T = TypeVar("T", bound=JobGraph | EntryPoint)
+
+
+def address_of(leadership: Leadership) -> str | None:
+    """Where the BlobServer of the Dispatcher's leader is, host:port; None where nobody leads, or it has none."""
+    leader = leadership.leader(DISPATCHER)
+    return None if leader is None else leader.endpoints.get(ENDPOINT)
+
+
+def find_server(log: EventLog) -> str | None:
+    """As `address_of`, as the log says it now. Raises LogUnavailable."""
+    leadership = Leadership()
+    end = log.end()
+    tail = log.tail(0, concerns=lambda sender, recipient: sender == DISPATCHER and recipient == EVERYONE)
+    try:
+        while tail.position < end:
+            for record in tail.poll(1.0):
+                leadership = leadership.evolve(record)
+    finally:
+        tail.close()
+    return address_of(leadership)
+
+
+def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) -> tuple[T, str | None]:
+    """What is to be submitted: with its large parts put on the cluster's BlobServer, or as it is.
+
+    With the reason, in one line, where parts should have been put there and could not be.
+    """
+    minsize = configuration.get(BLOB_OFFLOAD_MINSIZE)
+    if least_size(what, minsize) is None:
+        return what, None
+    pace = Pace(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6)
+    reason = ""
+    for _ in range(_TRIES):
+        try:
+            address = find_server(log)
+            if address is None:
+                return what, "the cluster has no BlobServer"
+            timeout = configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6
+            with BlobClient(address, connect_timeout=timeout, pace=pace) as client:
+                return offloaded(what, minsize, lambda content: client.put(content, job_id)), None
+        except BlobUnavailable as error:
+            # The leader may be another by now.
+            reason = str(error)
+        except (BlobError, LogTruncated, LogUnavailable) as error:
+            return what, str(error)
+    return what, reason
