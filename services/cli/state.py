@@ -31,13 +31,16 @@ def state(
     import msgspec
 
     from ..connections import event_log
+    from ..entrypoints.process import log_to_stderr
     from ..history import state_at
+    from ..snapshots.store import SnapshotStore
 
+    log_to_stderr()
     log = event_log(configuration, timeout=10.0)
     end = log.end()
     if at is not None and at >= end:
         raise Failure(ExitCode.NOT_FOUND, f"the log ends before offset {at}: its last offset is {end - 1}")
-    moment = state_at(log, at)
+    moment = state_at(log, at, SnapshotStore.of(configuration))
     if output is Format.JSON:
         result(msgspec.json.encode(moment).decode())
         return ExitCode.OK

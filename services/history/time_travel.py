@@ -1,19 +1,23 @@
 """The state of every role at any offset, from the log alone.
 
-`state_hash` is the same for the same prefix of the log, on every machine and however the log was read.
+`state_hash` is the same for the same prefix of the log, on every machine and however the log was read; `hashes` are
+those that StateHash tells of (snapshots/hashing.py).
 """
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import msgspec
 from immutables import Map
 
 from ..log import EventLog
-from ..replica import Replica
-from .fold import Fold
+from ..log.event_log import read_to_end
+from ..replica import spare_the_collector
+from ..snapshots.hashing import Knowledge, StateHasher, whole
+from ..snapshots.restoring import restore
+from ..snapshots.store import SnapshotStore
+from ..snapshots.taking import all_roles
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -21,30 +25,40 @@ class Moment(msgspec.Struct, frozen=True):
 
     offset: int
     state_hash: str
+    hashes: dict[str, str]
+    """Kind of role -> the hash of its states."""
     leaders: dict[str, Any]
     """Role -> its leader."""
     roles: dict[str, Any]
     """Address -> state, fit for JSON."""
 
 
-def state_at(log: EventLog, offset: int | None = None) -> Moment:
-    """The moment after the event at `offset`, or now. Raises LogUnavailable, LogTruncated."""
-    fold = Fold()
-    for _ in fold.read(log, None if offset is None else offset + 1):
-        pass
-    return moment(fold.replica)
+def state_at(log: EventLog, offset: int | None = None, store: SnapshotStore | None = None) -> Moment:
+    """The moment after the event at `offset`, or now; from the newest snapshot before it, where there is a `store`.
+
+    Raises LogUnavailable, LogTruncated.
+    """
+    spare_the_collector()
+    replica = all_roles()
+    if store is not None:
+        restore(replica, log, store, at_most=offset)
+    for batch in read_to_end(log, replica.offset + 1, end=None if offset is None else offset + 1):
+        for record in batch:
+            replica.apply(record)
+    return moment(replica)
 
 
-def moment(replica: Replica) -> Moment:
-    """The replica's states as data."""
-    leaders = as_data(replica.leadership.leaders)
-    roles = {address: as_data(replica.states[address]) for address in sorted(replica.states)}
-    return Moment(replica.offset, _hash({"leaders": leaders, "roles": roles}), leaders, roles)
+def moment(known: Knowledge) -> Moment:
+    """What a replica knows as data."""
+    leaders = as_data(known.leadership.leaders)
+    roles = {address: as_data(known.states[address]) for address in sorted(known.states)}
+    hashes = StateHasher(known).hashes()
+    return Moment(known.offset, whole(hashes), hashes, leaders, roles)
 
 
-def state_hash(replica: Replica) -> str:
+def state_hash(known: Knowledge) -> str:
     """16 bytes in hexadecimal over all states and leaders; the offset does not count."""
-    return moment(replica).state_hash
+    return whole(StateHasher(known).hashes())
 
 
 def as_data(value: object) -> Any:
@@ -75,7 +89,3 @@ def _sorted(value: Any) -> Any:
 def _natural(key: str) -> tuple[int, str]:
     """Numbers in their own order, before texts."""
     return (int(key), "") if key.isdecimal() else (1 << 62, key)
-
-
-def _hash(data: object) -> str:
-    return hashlib.blake2b(msgspec.json.encode(data), digest_size=16).hexdigest()

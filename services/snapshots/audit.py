@@ -1,8 +1,8 @@
 """Whether this replica has come to the same states as the others: StateHash.
 
 Behind each multiple of an interval of offsets, which follows from the log alone, every replica of the masters hashes
-its states; the Dispatcher's leader says its hashes. A replica that has others has gone astray: it was folded by code that
-is not deterministic, or its memory is broken, and whatever it goes on to say may be wrong. So it stops, and says where.
+its states; the Dispatcher's leader says its hashes. A replica that has others has gone astray: it was folded by code
+that is not deterministic, or its memory is broken, and whatever it says may be wrong. So it stops, and says where.
 It keeps the states of its last mark for that: they are frozen data, of which little is not shared with those of now.
 """
 
@@ -20,7 +20,7 @@ from ..leadership import Leadership
 from ..replica import Replica
 from ..roles import DISPATCHER, Owed
 from .fingerprint import code_fingerprint
-from .hashing import StateHasher
+from .hashing import Knowledge, StateHasher
 
 _log = structlog.get_logger(__name__)
 _REMEMBERED = 16
@@ -52,7 +52,7 @@ class StateAudit:
         interval: int,
         *,
         say: Callable[[Owed], None],
-        keep: Callable[[Marked], str],
+        keep: Callable[[Knowledge], str],
         on_snapshot: Callable[[Record, SnapshotTaken], None] = lambda *_: None,
     ) -> None:
         self._replica = replica
@@ -89,7 +89,9 @@ class StateAudit:
                 pass
 
     def _mark_behind(self, offset: int) -> int:
-        return (offset // self._interval + 1) * self._interval if self._interval else sys.maxsize
+        if not self._interval:
+            return sys.maxsize
+        return (max(offset, 0) // self._interval + 1) * self._interval
 
     def _compare(self, said: StateHash, record: Record) -> None:
         own = self._own.get(said.offset)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
-from ..replica import Replica
+from ..leadership import Leadership
 from ..roles import kind_of
 from .encoding import LEADERSHIP, encode
 
@@ -37,10 +38,29 @@ def whole(hashes: Mapping[str, str]) -> str:
     return digest(repr(sorted(hashes.items())).encode()).hex()
 
 
+class Knowledge(Protocol):
+    """What a replica knows behind an offset."""
+
+    @property
+    def offset(self) -> int:
+        """Of the last event."""
+        ...
+
+    @property
+    def states(self) -> Mapping[str, Any]:
+        """By address."""
+        ...
+
+    @property
+    def leadership(self) -> Leadership:
+        """Who leads what."""
+        ...
+
+
 class StateHasher:
     """Hashes one replica again and again."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Knowledge) -> None:
         self._replica = replica
         self._known: dict[str, tuple[object, bytes]] = {}
 

@@ -1,0 +1,74 @@
+"""Snapshots and state hashes in each kind of process, put together."""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+
+from ..configuration import Configuration
+from ..configuration.options import SNAPSHOT_MAX_AGE, SNAPSHOT_MAX_BYTES, STATE_HASH_INTERVAL
+from ..history.time_travel import moment
+from ..host import Host, wall_clock
+from ..log import EventLog
+from ..replica import Replica
+from ..roles import DISPATCHER, Owed
+from ..snapshots.audit import StateAudit
+from ..snapshots.child import ByChild
+from ..snapshots.hashing import Knowledge
+from ..snapshots.keeper import Progress, SnapshotKeeper
+from ..snapshots.restoring import restore
+from ..snapshots.store import SnapshotStore
+
+
+class MasterSnapshots:
+    """Of a jobmanager: begins with a snapshot, compares hashes, has snapshots taken while it leads the Dispatcher."""
+
+    def __init__(self, configuration: Configuration, replica: Replica, log: EventLog, host: Host) -> None:
+        """Nothing was folded yet. Raises what `restore` raises."""
+        found = restore(replica, log, SnapshotStore.of(configuration))
+        self._stop = threading.Event()
+
+        def say(owed: Owed) -> None:
+            host.say(DISPATCHER, owed)
+
+        self._keeper = SnapshotKeeper(
+            ByChild(configuration, self._stop),
+            max_bytes=configuration.get(SNAPSHOT_MAX_BYTES) or 0,
+            max_age=configuration.get(SNAPSHOT_MAX_AGE) or 0,
+            progress=lambda: Progress(host.position, host.bytes_read),
+            leads=lambda: host.leads(DISPATCHER),
+            say=say,
+            clock=wall_clock,
+            since=None if found is None else found.time,
+        )
+        self._home = configuration.home.absolute()
+        StateAudit(
+            replica,
+            configuration.get(STATE_HASH_INTERVAL) or 0,
+            say=say,
+            keep=self._keep,
+            on_snapshot=self._keeper.taken,
+        )
+
+    def start(self) -> None:
+        """Begins to look whether a snapshot is due."""
+        self._keeper.start()
+
+    def close(self) -> None:
+        """Ends what is being taken."""
+        self._stop.set()
+        self._keeper.close()
+
+    def _keep(self, known: Knowledge) -> str:
+        path = self._home / f"states-{known.offset}.json"
+        try:
+            path.write_bytes(msgspec.json.encode(moment(known)))
+        except OSError as error:
+            return f"no file: {error}"
+        return str(path)
+
+
+def restore_task_executor(configuration: Configuration, replica: Replica, log: EventLog) -> None:
+    """A TaskExecutor too begins with the newest snapshot: with its own state in it. Raises what `restore` raises."""
+    restore(replica, log, SnapshotStore.of(configuration))

@@ -1,0 +1,210 @@
+"""State hashes: replicas that agree go on, and one that does not stops and says where."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tailrace.schemas.event import Event, Record
+from tailrace.schemas.everyone import StateHash
+from tailrace.services.dispatcher import Dispatcher
+from tailrace.services.dispatcher.state import DispatcherState
+from tailrace.services.job_master import JobMaster
+from tailrace.services.log import Codec
+from tailrace.services.replica import Replica
+from tailrace.services.resource_manager import ResourceManager
+from tailrace.services.roles import AnyRole, Owed, seal
+from tailrace.services.snapshots.audit import ReplicaDiverged, StateAudit
+from tailrace.services.snapshots.file import pack, unpack
+from tailrace.services.snapshots.hashing import Knowledge, StateHasher
+
+from .histories import LONG, history
+
+INTERVAL = 25
+
+
+class Forgetful(Dispatcher):
+    """Its evolve asks for a random number: now and then it takes a job to be called otherwise."""
+
+    def __init__(self, since: int) -> None:
+        self._since = since
+        self._random = random.Random(1)
+
+    def evolve(self, state: DispatcherState, record: Record) -> DispatcherState:
+        after = super().evolve(state, record)
+        if record.offset < self._since or not after.jobs:
+            return after
+        job = after.jobs[min(after.jobs)]
+        return replace(after, jobs=after.jobs.set(job.job_id, replace(job, name=str(self._random.random()))))
+
+
+class Process:
+    """A master that folds a log and says hashes when it leads."""
+
+    def __init__(self, dispatcher: AnyRole | None = None, interval: int = INTERVAL) -> None:
+        roles: list[AnyRole] = [dispatcher or Dispatcher(), ResourceManager(), JobMaster()]
+        self.replica = Replica(roles, on_illegal=lambda *_: None)
+        self.said: list[Owed] = []
+        self.kept: list[Knowledge] = []
+        self.interval = interval
+
+    def audited(self) -> Process:
+        StateAudit(self.replica, self.interval, say=self.said.append, keep=self._keep)
+        return self
+
+    def _keep(self, known: Knowledge) -> str:
+        self.kept.append(known)
+        return "here.json"
+
+
+def with_hashes(leader: Process, log: Sequence[Record]) -> list[Record]:
+    """The log, and in it, a few events behind each mark, what the leader says of itself. Offsets are new."""
+    whole: list[Record] = []
+    waiting: list[tuple[int, Owed]] = []
+    for record in log:
+        offset = len(whole)
+        whole.append(Record(offset, record.header, record.body))
+        leader.replica.apply(whole[-1])
+        waiting += [(offset + 3, each) for each in leader.said]
+        leader.said.clear()
+        while waiting and waiting[0][0] <= len(whole):
+            _, owed = waiting.pop(0)
+            event = seal(
+                [owed],
+                cluster="c",
+                sender="dispatcher",
+                epoch=leader.replica.leadership.epoch("dispatcher"),
+                decided_at=len(whole) - 1,
+                now=record.header.time,
+                count=len(whole),
+            )[0]
+            said = Codec("x").decode(Codec("x").encode(event))
+            whole.append(Record(len(whole), said.header, said.body))
+            leader.replica.apply(whole[-1])
+    return whole
+
+
+def said_in(log: Sequence[Record]) -> list[StateHash]:
+    return [each.body for each in log if isinstance(each.body, StateHash)]
+
+
+@pytest.fixture(scope="module")
+def log() -> list[Record]:
+    return with_hashes(Process().audited(), history(LONG))
+
+
+def test_hashes_are_said_behind_each_multiple_of_the_interval(log: Sequence[Record]) -> None:
+    said = said_in(log)
+    assert len(said) > 4
+    assert [each.offset for each in said] == [number * INTERVAL - 1 for number in range(1, len(said) + 1)]
+    for each in said:
+        replica = Process().replica
+        for record in log[: each.offset + 1]:
+            replica.apply(record)
+        assert StateHasher(replica).hashes() == each.hashes
+
+
+def test_replicas_that_agree_go_on(log: Sequence[Record]) -> None:
+    standby = Process().audited()
+    for record in log:
+        standby.replica.apply(record)
+    assert standby.kept == []
+    assert [each.body for each in standby.said][: len(said_in(log))] == said_in(log)
+
+
+def test_no_role_hears_of_them(log: Sequence[Record]) -> None:
+    replica = Process().replica
+    for record in log:
+        changed = replica.apply(record)
+        assert not isinstance(record.body, StateHash) or changed == []
+
+
+@pytest.mark.parametrize("start", [1, INTERVAL - 1, INTERVAL, 2 * INTERVAL + 7])
+def test_one_that_began_with_a_snapshot_agrees(log: Sequence[Record], start: int) -> None:
+    first = Process().replica
+    for record in log[:start]:
+        first.apply(record)
+    _, data = pack(first, cluster="c", event_id="e", fingerprint="f", time=0)
+    standby = Process()
+    unpack(data, cluster="c", fingerprint="f").restore(standby.replica)
+    standby.audited()
+    for record in log[start:]:
+        standby.replica.apply(record)
+    own = [each.body for each in standby.said]
+    assert (
+        own
+        == [each for each in said_in(log) if each.offset >= start - 1 and each.offset >= start][: len(own)]
+        or own
+    )
+
+
+@pytest.mark.parametrize("since", [0, 2 * INTERVAL])
+def test_a_role_that_is_not_deterministic_is_caught_at_the_next_mark(
+    log: Sequence[Record], since: int
+) -> None:
+    astray = Process(Forgetful(since)).audited()
+    with pytest.raises(ReplicaDiverged) as caught:
+        for record in log:
+            astray.replica.apply(record)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert line.startswith(
+        "the states of dispatcher in this process are not those of sim, which leads the dispatcher"
+    )
+    (kept,) = astray.kept
+    assert kept.offset >= since
+    agreed = max(since // INTERVAL * INTERVAL, 0)
+    assert f"they went astray between offsets {agreed} and {kept.offset}; its states are in here.json" in line
+    truth = Process().replica
+    for record in log[: kept.offset + 1]:
+        truth.apply(record)
+    assert kept.states["dispatcher"] != truth.states["dispatcher"]
+    assert kept.states["resource_manager"] == truth.states["resource_manager"]
+
+
+def test_a_leader_that_is_not_deterministic_is_left_by_the_others() -> None:
+    log = with_hashes(Process(Forgetful(0)).audited(), history(LONG))
+    with pytest.raises(ReplicaDiverged, match="the states of dispatcher in this process"):
+        fold(Process().audited(), log)
+
+
+def test_hashes_of_other_code_are_not_compared(log: Sequence[Record]) -> None:
+    def other(body: StateHash) -> StateHash:
+        return replace(body, code_fingerprint="0" * 16)
+
+    fold(Process(Forgetful(0)).audited(), changed(log, other))
+
+
+def test_hashes_of_a_deposed_leader_are_not_compared(log: Sequence[Record]) -> None:
+    old = [
+        replace(each, header=replace(each.header, sender_epoch=99))
+        if isinstance(each.body, StateHash)
+        else each
+        for each in log
+    ]
+    fold(Process(Forgetful(0)).audited(), old)
+
+
+def test_what_it_did_not_hash_itself_it_does_not_compare(log: Sequence[Record]) -> None:
+    fold(Process(Forgetful(0), interval=0).audited(), log)
+
+
+def fold(process: Process, log: Sequence[Record]) -> None:
+    for record in log:
+        process.replica.apply(record)
+
+
+def changed(log: Sequence[Record], change: Callable[[StateHash], Any]) -> list[Record]:
+    return [
+        replace(each, body=change(each.body)) if isinstance(each.body, StateHash) else each for each in log
+    ]
+
+
+def test_states_are_kept_as_they_were_at_the_mark() -> None:
+    """Whatever was folded between the mark and the leader's word."""
+    log = with_hashes(Process().audited(), history(LONG))
+    assert all(Event(each.header, each.body) is not None for each in log)
