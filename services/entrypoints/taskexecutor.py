@@ -24,6 +24,7 @@ from ..task_executor.state import TaskExecutorState
 from . import liveness
 from .blobs import of_task_executor
 from .process import KAFKA_PATIENCE_S, process_address, session, wait_for_topics
+from .snapshots import restore_task_executor
 
 _log = structlog.get_logger(__name__)
 
@@ -82,6 +83,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         wait_for_topics(configuration, stop)
         if stop.is_set():
             return
+        restore_task_executor(configuration, replica, log)
         beating.start()
         host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda replica: _left(replica, own_address))
         if stop.is_set() and shell.registered:
