@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .cluster_view import processes, seen, servers, show, show_processes, standing
+from .cluster_view import nodes, processes, seen, servers, show, show_processes
 from .errors import ExitCode, Failure
 from .options import (
     BootstrapServers,
@@ -123,7 +123,7 @@ def status(
         "cluster_id": reachable.cluster_id,
         "bootstrap_servers": reachable.bootstrap_servers,
         "processes": running,
-        **seen(fold, standing(reachable), local),
+        **seen(fold, nodes(reachable), local),
     }
     if output is Format.JSON:
         import json
@@ -132,6 +132,42 @@ def status(
     else:
         show(data)
     return ExitCode.OK if all(each["running"] for each in running) else ExitCode.UNREACHABLE
+
+
+@app.command()
+def snapshot(
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+    definitions: Definitions = None,
+) -> int:
+    """Take a snapshot of the log's state now: jobmanagers begin with it when they start.
+
+    The cluster need not run, and does not pause; what is needed is its Kafka and its storage.
+    """
+    found = find_cluster(home, bootstrap_servers, cluster_id, definitions)
+    from ...pipelines.checkpoint.errors import CheckpointError
+    from ..connections import event_log
+    from ..entrypoints.process import log_to_stderr
+    from ..snapshots.store import SnapshotStore
+    from ..snapshots.taking import take
+
+    log_to_stderr()
+    try:
+        taken = take(event_log(found, timeout=10.0), SnapshotStore.of(found))
+    except CheckpointError as error:
+        raise Failure(ExitCode.UNREACHABLE, f"the snapshot could not be stored: {error}") from error
+    if taken is None:
+        raise Failure(ExitCode.NOT_FOUND, f"the log of cluster {found.cluster_id} is empty: nothing to take")
+    if output is Format.JSON:
+        import msgspec
+
+        result(msgspec.json.encode(taken).decode())
+    else:
+        there = "" if taken.fresh else ", which was there already"
+        result(f"snapshot of offset {taken.offset}, {taken.size:,} bytes, {taken.uri}{there}")
+    return ExitCode.OK
 
 
 @contextmanager

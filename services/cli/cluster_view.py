@@ -14,8 +14,10 @@ from .show import clock, result, table, tell
 
 if TYPE_CHECKING:
     from ..configuration import Configuration
+    from ..high_availability.inventory import RoleNodes
     from ..history import Fold
     from ..history.leaders import LeaderView
+    from ..history.views import JobView
     from .local import LocalCluster
 
 
@@ -29,27 +31,19 @@ def servers(configuration: Configuration) -> str:
     return f"{kafka}, ZooKeeper at {configuration.get(ZOOKEEPER_QUORUM)}"
 
 
-def standing(configuration: Configuration) -> list[str] | None:
-    """The jobmanagers that stand for the lead of the Dispatcher (host:pid), its leader included.
-
-    None where there are no elections, or ZooKeeper does not answer, of which people are told.
-    """
+def nodes(configuration: Configuration) -> tuple[RoleNodes, ...] | None:
+    """What of the cluster is in ZooKeeper; None where it is not used, or does not answer, of which people are told."""
     from ..configuration.options import HIGH_AVAILABILITY, HighAvailability
 
     if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
         return None
-    from kazoo.handlers.threading import KazooTimeoutError
-
-    from ..high_availability.contenders import Contenders
+    from ..high_availability.inventory import ZooKeeperUnreachable, inventory
     from ..high_availability.settings import ZooKeeperSettings
-    from ..roles import DISPATCHER
 
-    settings = ZooKeeperSettings.of(configuration)
     try:
-        with Contenders(settings, timeout_s=5.0) as contenders:
-            return contenders.of(DISPATCHER)
-    except KazooTimeoutError:
-        tell(f"ZooKeeper at {settings.quorum} does not answer: who stands by is not known")
+        return inventory(ZooKeeperSettings.of(configuration), timeout_s=5.0)
+    except ZooKeeperUnreachable as error:
+        tell(f"who stands by is not known: {error}")
         return None
 
 
@@ -69,7 +63,7 @@ def processes(local: LocalCluster) -> list[dict[str, Any]]:
     return found
 
 
-def seen(fold: Fold, contenders: Sequence[str] | None, local: LocalCluster | None) -> dict[str, Any]:
+def seen(fold: Fold, found: tuple[RoleNodes, ...] | None, local: LocalCluster | None) -> dict[str, Any]:
     import msgspec
 
     from ..history.leaders import leaders
@@ -80,7 +74,8 @@ def seen(fold: Fold, contenders: Sequence[str] | None, local: LocalCluster | Non
         "offset": fold.replica.offset,
         "leader": master_address(fold.replica),
         "leaders": msgspec.to_builtins(leading),
-        "masters": _masters(leading, contenders, local),
+        "masters": _masters(leading, found, local),
+        "orphans": _orphans(found, listed),
         "taskexecutors": msgspec.to_builtins(known),
         "slots": {
             "total": sum(worker.slots for worker in known),
@@ -92,9 +87,12 @@ def seen(fold: Fold, contenders: Sequence[str] | None, local: LocalCluster | Non
 
 
 def _masters(
-    leading: Sequence[LeaderView], contenders: Sequence[str] | None, local: LocalCluster | None
+    leading: Sequence[LeaderView], found: tuple[RoleNodes, ...] | None, local: LocalCluster | None
 ) -> list[dict[str, Any]]:
     """Every jobmanager that runs here, stands for election, or leads something by the log; its name if it is ours."""
+    contenders = None
+    if found is not None:
+        contenders = dict.fromkeys(each.address for role in found for each in role.contenders)
     ours = {each.address: each for each in local.masters.values()} if local is not None else {}
     running = [address for address, each in ours.items() if each.is_running()]
     known = dict.fromkeys([*running, *(contenders or ()), *(each.address for each in leading)])
@@ -108,6 +106,14 @@ def _masters(
         }
         for address in known
     ]
+
+
+def _orphans(found: tuple[RoleNodes, ...] | None, listed: Sequence[JobView]) -> list[dict[str, str]]:
+    """What ZooKeeper holds of jobs that are over."""
+    from ..high_availability.inventory import orphans
+
+    ended = {job.job_id: job.status in JOB_ENDS for job in listed}
+    return [{"path": each.path, "reason": each.reason} for each in orphans(found or (), ended)]
 
 
 def show_processes(output: Format, processes: list[dict[str, Any]]) -> None:
@@ -142,6 +148,8 @@ def show(data: dict[str, Any]) -> None:
         ("JOB", "NAME", "STATUS", "SUBMITTED"),
         [(job["job_id"], job["name"], job["status"], clock(job["submitted"])) for job in live],
     )
+    for orphan in data["orphans"]:
+        result(f"orphan {orphan['path']} in ZooKeeper: {orphan['reason']}")
     slots = data["slots"]
     result(
         f"cluster {data['cluster_id']} on Kafka at {data['bootstrap_servers']}: "

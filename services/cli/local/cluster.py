@@ -220,6 +220,9 @@ class LocalCluster:
         begun = time.monotonic()
         self.home.mkdir(parents=True, exist_ok=True)
         self._servers.begin(detached=options.detached)
+        if self._servers.zookeeper.has_moved:
+            # Another process had taken its port. Jobmanagers lose nothing when they start again.
+            end_soon(self.masters.values())
         for name in wanted:
             process = self._processes.get(name)
             if process is None or not process.is_running():

@@ -65,7 +65,7 @@ class Servers:
         """Finds those of a cluster that was started."""
         self.bootstrap_servers = self.bootstrap_servers or record.bootstrap_servers
         self.embedded = record.embedded_kafka
-        self.zookeeper.take_over(embedded=record.embedded_zookeeper)
+        self.zookeeper.take_over(record)
         if self.embedded and self.kafka is None:
             try:
                 self.kafka = EmbeddedKafka.attach(self.kafka_dir)

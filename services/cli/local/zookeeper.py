@@ -24,6 +24,7 @@ from ...configuration.options import (
 )
 from ...roles import DISPATCHER
 from ..errors import ExitCode, Failure
+from .record import ClusterRecord
 
 _OPTIONS = "high-availability."
 
@@ -39,10 +40,12 @@ class LocalZooKeeper:
         self.embedded = self.is_used and not configuration.get(ZOOKEEPER_QUORUM)
         self.server: EmbeddedZooKeeper | None = None
         """The embedded one, where it runs, or ran when it was looked for."""
+        self._known = ""
 
-    def take_over(self, *, embedded: bool) -> None:
+    def take_over(self, record: ClusterRecord) -> None:
         """Finds that of a cluster that was started, whatever is configured now."""
-        self.embedded = embedded
+        self.embedded = embedded = record.embedded_zookeeper
+        self._known = record.high_availability.get(ZOOKEEPER_QUORUM.key, "")
         if not embedded:
             return
         try:
@@ -53,6 +56,11 @@ class LocalZooKeeper:
     def is_running(self) -> bool:
         """Whether the embedded one does, where there is to be one."""
         return not self.embedded or (self.server is not None and self.server.is_running())
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the embedded one is not where those that run were told."""
+        return self.server is not None and self._known not in ("", self.server.connect_string)
 
     def check(self) -> None:
         """Raises Failure for what the embedded one can't do."""
