@@ -1,0 +1,223 @@
+"""Snapshots on real Kafka: start-up from snapshot and tail, with the log's head deleted, with the newest one damaged;
+taken by the child process of a real jobmanager, which is then killed, and by the command line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from structlog.testing import capture_logs
+from typer.testing import CliRunner
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas import client, dispatcher
+from tailrace.schemas.body import Body
+from tailrace.schemas.event import Event, Record
+from tailrace.schemas.everyone import LeaderElected, SnapshotTaken, StateHash
+from tailrace.schemas.types import Header
+from tailrace.services.cli.app import app
+from tailrace.services.configuration import Configuration
+from tailrace.services.connections import event_log
+from tailrace.services.history import state_at
+from tailrace.services.log import Codec, LogTruncated
+from tailrace.services.log.event_log import read_to_end
+from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topics import ensure_cluster_topics, submissions_topic
+from tailrace.services.snapshots.child import ByChild
+from tailrace.services.snapshots.hashing import StateHasher, whole
+from tailrace.services.snapshots.restoring import restore
+from tailrace.services.snapshots.store import SnapshotStore
+from tailrace.services.snapshots.taking import Taken, all_roles, take
+
+from ..services.snapshots.histories import LONG, history
+
+SOON_S = 60.0
+JOBMANAGER = """
+from tailrace.services.configuration import load
+from tailrace.services.entrypoints import jobmanager, process
+process.log_to_stderr()
+jobmanager.run(load(), process.stop_on_signals())
+"""
+
+
+class Cluster:
+    """A log on Kafka, and where its snapshots are."""
+
+    def __init__(self, servers: str, cluster: str, home: Path) -> None:
+        self.configuration = Configuration(
+            {
+                "cluster.id": cluster,
+                "bootstrap.servers": servers,
+                "home": str(home),
+                "snapshot.max-bytes": "6 kb",
+                "state-hash.interval": "10",
+            }
+        )
+        self.home = home
+        self.admin = AdminClient({"bootstrap.servers": servers})
+        ensure_cluster_topics(self.admin, cluster)
+        self.log: KafkaEventLog = event_log(self.configuration)
+        self.store = SnapshotStore.of(self.configuration)
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def talk(self) -> None:
+        """A simulated conversation."""
+        self.log.append([Event(each.header, each.body) for each in history(LONG)])
+
+    def started(self) -> tuple[str, int, list[str]]:
+        """The hash of what a process comes to; the offset that it began with; what it warned of."""
+        replica = all_roles()
+        with capture_logs() as said:
+            header = restore(replica, self.log, self.store)
+        for batch in read_to_end(self.log, replica.offset + 1):
+            for record in batch:
+                replica.apply(record)
+        begun = -1 if header is None else header.offset
+        return whole(StateHasher(replica).hashes()), begun, [str(each.get("reason")) for each in said]
+
+    def truncate(self, first: int) -> None:
+        partition = TopicPartition(self.log.topic, 0, first)
+        for done in self.admin.delete_records([partition]).values():
+            done.result()
+
+    def tear(self, offset: int) -> None:
+        path = Path(self.store.uri_of(offset))
+        path.write_bytes(path.read_bytes()[:-50])
+
+    def start_jobmanager(self) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, **self.configuration.environment()}
+        with (self.home / "jobmanager.log").open("ab") as log:
+            process = subprocess.Popen([sys.executable, "-c", JOBMANAGER], env=environment, stderr=log)
+        self.processes.append(process)
+        return process
+
+    def ask(self, count: int) -> None:
+        """Requests that are refused: each is an event, and its answer another."""
+        topic = submissions_topic(self.configuration.cluster_id)
+        producer = Producer({"bootstrap.servers": self.configuration.bootstrap_servers})
+        for number in range(count):
+            header = Header(event_id="e", time=1, sender="client/t", sender_epoch=0, recipient="dispatcher")
+            body = dispatcher.CancelJob(job_id=f"none-{number}")
+            producer.produce(topic, Codec(topic).encode(Event(header, body)))
+        assert producer.flush(30) == 0
+
+    def said(self, kind: type[Body], start: int = 0) -> list[Record]:
+        return [
+            each for batch in read_to_end(self.log, start) for each in batch if isinstance(each.body, kind)
+        ]
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Raises AssertionError with the jobmanager's log."""
+        deadline = time.monotonic() + SOON_S
+        pause = threading.Event()
+        while not condition():
+            log = self.home / "jobmanager.log"
+            assert time.monotonic() < deadline, (what, log.read_text() if log.exists() else "")
+            pause.wait(0.1)
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.log.close()
+
+
+@pytest.fixture
+def cluster(kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(kafka.bootstrap_servers, cluster_id, tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def test_a_start_from_snapshot_and_tail_comes_to_the_same_as_one_from_the_start(cluster: Cluster) -> None:
+    cluster.talk()
+    end = cluster.log.end()
+    from_start, begun, _ = cluster.started()
+    assert begun == -1
+    for until in (end // 3, end - 7):
+        take(cluster.log, cluster.store, until)
+    assert cluster.started() == (from_start, end - 8, [])
+    cluster.tear(end - 8)
+    found, begun, told = cluster.started()
+    assert (found, begun) == (from_start, end // 3 - 1)
+    assert told == ["it is torn or damaged: its SHA-256 is not that of its bytes"]
+
+
+def test_the_head_of_the_log_may_be_deleted_up_to_a_snapshot_and_no_further(cluster: Cluster) -> None:
+    cluster.talk()
+    end = cluster.log.end()
+    from_start, _, _ = cluster.started()
+    take(cluster.log, cluster.store, end - 20)
+    cluster.truncate(end - 20)
+    assert cluster.started() == (from_start, end - 21, [])
+    taken = take(cluster.log, cluster.store)
+    assert taken is not None
+    assert (taken.offset, taken.state_hash) == (end - 1, from_start)
+    cluster.tear(end - 1)
+    assert cluster.started()[:2] == (from_start, end - 21)
+    cluster.tear(end - 21)
+    with pytest.raises(LogTruncated, match=f"begins at offset {end - 20}, but offset 0 is needed"):
+        cluster.started()
+
+
+def test_a_child_process_takes_it_up_to_the_end_that_it_was_told(cluster: Cluster) -> None:
+    cluster.talk()
+    end = cluster.log.end() - 5
+    taken = ByChild(cluster.configuration, threading.Event())(end)
+    assert isinstance(taken, Taken)
+    assert taken.offset == end - 1
+    assert taken.state_hash == state_at(cluster.log, end - 1).state_hash
+    assert Path(taken.uri).stat().st_size == taken.size
+
+
+def test_a_jobmanager_takes_snapshots_says_so_and_its_successor_begins_with_them(cluster: Cluster) -> None:
+    first = cluster.start_jobmanager()
+    cluster.wait(lambda: len(cluster.said(LeaderElected)) >= 3, "nobody leads")
+    cluster.ask(60)
+    cluster.wait(lambda: bool(cluster.said(SnapshotTaken)), "no snapshot was taken")
+    cluster.wait(lambda: len(cluster.said(client.CancelJobRejected)) == 60, "not all were answered")
+    first.kill()
+    first.wait()
+    told = [each.body for each in cluster.said(SnapshotTaken)]
+    newest = max(each.offset for each in told if isinstance(each, SnapshotTaken))
+    assert cluster.store.offsets()[0] >= newest
+    hashes = [each.body for each in cluster.said(StateHash)]
+    assert len(hashes) >= 10
+    for said in hashes:
+        assert isinstance(said, StateHash)
+        expected = state_at(cluster.log, said.offset).hashes
+        assert said.hashes == {kind: value for kind, value in expected.items() if kind in said.hashes}
+    cluster.truncate(newest + 1)
+    behind = cluster.log.end()
+    cluster.start_jobmanager()
+    cluster.ask(3)
+    cluster.wait(
+        lambda: len(cluster.said(client.CancelJobRejected, behind)) == 3, "the successor answers nobody"
+    )
+
+
+def test_the_command_line_takes_one_and_looks_back_from_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.talk()
+    end = cluster.log.end()
+    for name, value in cluster.configuration.environment().items():
+        monkeypatch.setenv(name, value)
+    run = CliRunner()
+    taken = run.invoke(app, ["cluster", "snapshot", "--output", "json"])
+    assert taken.exit_code == 0, taken.output
+    assert json.loads(taken.stdout)["offset"] == end - 1
+    expected = state_at(cluster.log)
+    cluster.truncate(end - 1)
+    found = run.invoke(app, ["state", "--output", "json"])
+    assert json.loads(found.stdout)["state_hash"] == expected.state_hash
