@@ -24,6 +24,8 @@ class ExitCode(IntEnum):
     """`demo`: what was counted is not what was sent."""
     SAVEPOINT = 8
     """A checkpoint or savepoint was not completed, not deleted, or is not whole."""
+    ASTRAY = 9
+    """The states of this jobmanager are not those of the one that leads: it stopped."""
     INTERNAL = 70
     """A mistake of tailrace itself."""
     INTERRUPTED = 130
@@ -50,6 +52,7 @@ def explained(error: BaseException) -> Failure | None:
     from ..configuration import ConfigurationError
     from ..host import Deposed
     from ..log import LogTruncated, LogUnavailable
+    from ..snapshots.audit import ReplicaDiverged
 
     match error:
         case Failure():
@@ -67,6 +70,8 @@ def explained(error: BaseException) -> Failure | None:
             return Failure(ExitCode.SAVEPOINT, str(error))
         case ProgramError():
             return Failure(ExitCode.JOB, str(error))
+        case ReplicaDiverged():
+            return Failure(ExitCode.ASTRAY, str(error))
         case Deposed():
             return Failure(ExitCode.DEPOSED, str(error))
         case _:

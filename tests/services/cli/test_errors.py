@@ -18,6 +18,7 @@ from tailrace.services.cli.local.record import ClusterRecord, ProcessRecord, rea
 from tailrace.services.client import JobRejectedError, NoAnswer
 from tailrace.services.host import Deposed
 from tailrace.services.log import LogTruncated, LogUnavailable
+from tailrace.services.snapshots.audit import ReplicaDiverged
 
 ALL = ("list", "status", "log", "state", "cancel x", "output x", "run x.py", "jobmanager", "taskexecutor")
 
@@ -142,6 +143,7 @@ def test_a_pid_that_was_given_to_another_process_is_not_ours() -> None:
         (NoAnswer("x"), ExitCode.UNREACHABLE),
         (JobRejectedError("j", "too big"), ExitCode.JOB),
         (Deposed("x"), ExitCode.DEPOSED),
+        (ReplicaDiverged("x"), ExitCode.ASTRAY),
         (Failure(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
     ],
 )
