@@ -26,7 +26,7 @@ from tailrace.schemas import client, dispatcher, everyone, job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.dead_letters import DeadLetter
 from tailrace.schemas.event import Event, Record
-from tailrace.schemas.types import EntryPoint, Header, JobGraph, JobStatus, PythonFile
+from tailrace.schemas.types import EntryPoint, Header, JobGraph, JobStatus
 from tailrace.services.client import Client, JobRejectedError
 from tailrace.services.configuration import Configuration
 from tailrace.services.dispatcher.submissions import partitions_of
@@ -332,11 +332,12 @@ def test_a_large_graph_is_taken(cluster: Cluster, graph: JobGraph) -> None:
 
 
 def test_a_job_that_is_too_large_is_not_even_sent(cluster: Cluster, graph: JobGraph) -> None:
-    large = replace(graph, python_files=(PythonFile(path="model.bin", content=bytes(LARGEST_SUBMISSION)),))
+    # What could be made a blob would be: the key selectors of edges are not.
+    large = replace(graph, edges=(replace(graph.edges[0], code=bytes(LARGEST_SUBMISSION)), *graph.edges[1:]))
     where = Configuration({"bootstrap.servers": cluster.servers, "cluster.id": cluster.cluster})
     with (
         Client(where) as asking,
-        pytest.raises(JobRejectedError, match=f"{LARGEST_SUBMISSION:,} of them in files"),
+        pytest.raises(JobRejectedError, match=f"at most {LARGEST_SUBMISSION:,} can be submitted"),
     ):
         asking.submit(large, job_id="too-large")
     assert not [each for each in cluster.said(dispatcher.SubmitJob) if each.body.job_id == "too-large"]  # type: ignore[attr-defined]

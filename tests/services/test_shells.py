@@ -5,13 +5,19 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
 from graphs import edge, job_graph, source, vertex
+from msgspec.structs import replace
 
 from tailrace.schemas import dispatcher, job_master
-from tailrace.schemas.types import EntryPoint
+from tailrace.schemas.types import EntryPoint, JobGraph, PythonFile
+from tailrace.services.blobs.depot import BlobDepot
+from tailrace.services.blobs.files import BlobFiles
+from tailrace.services.blobs.keys import BlobKey
+from tailrace.services.blobs.store import VoidBlobStore
 from tailrace.services.dispatcher import shell as dispatcher_shell
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.dispatcher.shell import DispatcherShell
@@ -124,6 +130,52 @@ def test_a_program_that_can_not_even_be_begun_is_answered(
         shell.close()
     assert isinstance(body, dispatcher.JobGraphFailed)
     assert "a:b could not be run: BlockingIOError" in body.reason
+
+
+def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_becomes_one(
+    said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    depot = BlobDepot(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
+    key = str(depot.put(b"the program", "j"))
+    files = (PythonFile(path="a.py", content=b"", blob=key),)
+    seen: list[str] = []
+
+    def build(*_: object, blobs: dict[str, str], **__: object) -> JobGraph:
+        seen.append(Path(blobs[key]).read_text())
+        return replace(GRAPH, python_files=(*files, PythonFile(path="model.bin", content=bytes(5000))))
+
+    monkeypatch.setattr(dispatcher_shell, "build", build)
+    shell = DispatcherShell(
+        lambda _, owed: said.put(owed),
+        Submissions(),  # type: ignore[arg-type]
+        {"blob.offload.minsize": "1 kb"},
+        depot,
+    )
+    program = EntryPoint(target="a:b", arguments=(), python_files=files)
+    try:
+        shell.obey("dispatcher", [BuildJobGraph("j", program, None, 3)], None)
+        built = said.get(timeout=SOON_S).body
+    finally:
+        shell.close()
+    assert isinstance(built, dispatcher.JobGraphBuilt)
+    assert seen == ["the program"]
+    assert [each.content for each in built.job_graph.python_files] == [b"", b""]
+    model = BlobKey.parse(built.job_graph.python_files[1].blob or "")
+    assert depot.file(model).read_bytes() == bytes(5000)
+
+
+def test_a_program_whose_blobs_are_gone_is_answered(said: queue.Queue[Owed], tmp_path: Path) -> None:
+    depot = BlobDepot(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
+    files = (PythonFile(path="a.py", content=b"", blob=f"permanent/j/{'a' * 64}"),)
+    shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions(), None, depot)  # type: ignore[arg-type]
+    program = EntryPoint(target="a:b", arguments=(), python_files=files)
+    try:
+        shell.obey("dispatcher", [BuildJobGraph("j", program, None, 3)], None)
+        failed = said.get(timeout=SOON_S).body
+    finally:
+        shell.close()
+    assert isinstance(failed, dispatcher.JobGraphFailed)
+    assert "is not here" in failed.reason
 
 
 def test_a_program_is_built_once_for_as_long_as_that_is_demanded(

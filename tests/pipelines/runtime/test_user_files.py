@@ -28,6 +28,19 @@ def test_a_directory_lives_from_the_first_task_of_its_job_to_the_last(tmp_path: 
     assert (Path(first) / "shop/prices.py").exists()
 
 
+def test_files_that_are_blobs_are_copied_from_where_they_lie(tmp_path: Path) -> None:
+    (tmp_path / "content").write_bytes(b"2.5")
+    shipped = [*OLD, PythonFile(path="rates.csv", content=b"", blob="key")]
+    files = UserFiles(tmp_path / "files")
+    found = files.enter("j", shipped, {"key": str(tmp_path / "content")})
+    assert found is not None
+    (Path(found) / "rates.csv").write_bytes(b"changed by the job")
+    assert (tmp_path / "content").read_bytes() == b"2.5"
+    other = [*OLD, PythonFile(path="rates.csv", content=b"", blob="other")]
+    with pytest.raises(TaskError, match=r"'rates\.csv' is a blob, which nobody has fetched"):
+        files.enter("j", other)
+
+
 def test_jobs_do_not_share_directories(tmp_path: Path) -> None:
     files = UserFiles(tmp_path / "files")
     found = {files.enter("a", OLD), files.enter("b", OLD), files.enter("b", NEW)}
