@@ -272,8 +272,12 @@ class Host:
                 self._begin(role, Term(body.epoch, record.offset))
         elif role in self._terms:
             self._deposed(body)
-        elif kind_of(role) == JOB_MASTER and self._terms.of(DISPATCHER) is not None:
-            self._leave(role)
+        else:
+            if kind_of(role) == JOB_MASTER and self._terms.of(DISPATCHER) is not None:
+                self._leave(role)
+            if self._granted and role in self._granted:
+                # Whoever has a mandate, and thought that it led already or that others did, looks at it once more.
+                self._granted = None
         self._candidacy.elected(role)
 
     def _begin(self, role: str, term: Term) -> None:

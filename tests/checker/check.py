@@ -13,6 +13,7 @@ from .checkpoints import Checkpoints
 from .counts import Accumulators
 from .events import Event
 from .fencing import Fencing
+from .leaders import Leaders
 from .requests import Requests
 from .restores import Restores
 from .slots import Slots
@@ -52,7 +53,7 @@ def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
     unless a role's own shell tells it.
     """
     slots = Slots()
-    attempts, causes = Attempts(slots), Causes()
+    attempts, causes, leaders = Attempts(slots), Causes(), Leaders()
     checkpoints = Checkpoints(slots, attempts)
     invariants: list[Invariant] = [
         slots,
@@ -60,6 +61,7 @@ def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
         Requests(slots),
         Statuses(),
         causes,
+        leaders,
         Words(slots),
         Accumulators(),
         checkpoints,
@@ -73,6 +75,8 @@ def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
         offset = event.offset
         if not fencing.admits(event):
             causes.ignored(event)
+            for what in leaders.ignored(event):
+                violations.append(Violation(offset, type(leaders).__name__, what))
             continue
         # What a shell tells its own role is a fact as often as it is told.
         if event.event_id in ids and event.sender != event.recipient:

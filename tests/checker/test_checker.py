@@ -253,6 +253,24 @@ def a_decision_was_made_before_its_time(talk: Talk) -> None:
     talk.say("job_master/j", "client", "client.Anything", at=len(talk.events))
 
 
+def a_leader_has_not_read_that_it_leads(talk: Talk) -> None:
+    claim = talk.lead("dispatcher")
+    talk.say("dispatcher", "client/me", "client.Anything", at=claim - 1)
+
+
+def a_job_is_led_by_one_who_has_not_read_so(talk: Talk) -> None:
+    claim = talk.lead("job_master/j")
+    talk.say("job_master/j", "client", "client.Anything", at=claim - 1)
+
+
+def somebody_leads_whom_the_log_does_not_name(talk: Talk) -> None:
+    talk.say("dispatcher", "client/me", "client.Anything", speaks_as=99)
+
+
+def a_job_speaks_before_it_has_begun(talk: Talk) -> None:
+    talk.say("job_master/k", "client", "client.Anything")
+
+
 def a_farewell_has_other_words(talk: Talk) -> None:
     te = "task_executor/te-1"
     body = {"job_id": "j", "resource_id": "te-1", "reason": "bye"}
@@ -303,6 +321,10 @@ def a_client_is_told_other_counts(talk: Talk) -> None:
 
 
 BAD: dict[Callable[[Talk], None], str] = {
+    a_leader_has_not_read_that_it_leads: "by one who had not read that this begins at",
+    a_job_is_led_by_one_who_has_not_read_so: "by one who had not read that this begins at",
+    somebody_leads_whom_the_log_does_not_name: "under epoch 99, which nobody ever had",
+    a_job_speaks_before_it_has_begun: "before the job has begun",
     a_slot_is_given_twice: "slot te-1/0 is given to allocation B of job k while allocation A of job j holds it since",
     an_allocation_is_requested_for_two_jobs: "allocation A is requested for job k and for job j",
     an_allocation_is_taken_at_two_task_executors: "job j takes allocation A at te-2 and has it at te-1",
@@ -387,6 +409,20 @@ def test_what_may_still_be_mended_is_wrong_only_at_the_end(spoil: Callable[[Talk
     spoil(talk)
     found = [each for each in said(talk, settled=False) if BAD[spoil] in each]
     assert bool(found) == (spoil not in SHOWS_AT_THE_END)
+
+
+def test_a_job_is_led_with_the_dispatcher_until_it_is_claimed() -> None:
+    talk = running()
+    talk.lead("dispatcher")
+    status = {"job_id": "j", "status": "FAILED"}
+    talk.say("job_master/j", "client", "client.JobStatusChanged", speaks_as=1, **status)
+    assert said(talk) == []
+    talk.lead("job_master/j")
+    talk.say("job_master/j", "client", "client.JobStatusChanged", speaks_as=2, **status)
+    talk.lead("dispatcher")
+    assert said(talk) == []
+    talk.say("job_master/j", "client", "client.Anything")
+    assert said(talk) == []
 
 
 def test_what_a_deposed_leader_says_is_not_held_against_it() -> None:

@@ -17,8 +17,10 @@ import structlog
 from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, ExecutionState, JobGraph
+from tailrace.services.leadership import Leadership
 
 from .scenarios_checkpoints import STORIES
+from .scenarios_masters import STORIES_OF_MASTERS
 from .simulation import Cluster, graph
 from .simulation_chaos import Chaos
 from .simulation_jobs import co_located, configured
@@ -363,6 +365,7 @@ SCENARIOS: dict[str, Callable[[], Cluster]] = {
         a_worker_is_started_and_released_when_it_is_idle,
         a_task_executor_is_lost_and_lives,
         *STORIES,
+        *STORIES_OF_MASTERS,
     )
 }
 
@@ -394,6 +397,7 @@ _MOSTLY_DEFAULT = {
     "checkpoints_over",
     "drain",
     "drains",
+    "endpoints",
     "finished",
     "full",
     "generation",
@@ -409,15 +413,22 @@ _MOSTLY_DEFAULT = {
 
 
 def transcript(records: Sequence[Record]) -> str:
-    """The conversation, a line an event: offset, sender, recipient, fields, cause; derived ids have short names."""
+    """The conversation, a line an event: offset, sender, recipient, fields, cause; derived ids have short names.
+
+    What no reader takes notice of is in brackets, with the epoch that it was said under.
+    """
     names: dict[str, str] = {}
-    lines = []
+    lines, leadership = [], Leadership()
     for record in records:
         header, body = record.header, record.body
         fields = "".join(f" {name}={_short(value)}" for name, value in _told(body))
         cause = "" if header.cause is None else f" <- {header.cause}"
         event = body.AVRO_NAME.rpartition(".")[2]
-        line = f"{record.offset:>3} {header.sender} -> {header.recipient}: {event}{fields}{cause}"
+        said = f"{header.sender} -> {header.recipient}: {event}{fields}{cause}"
+        if not leadership.admits(record):
+            said = f"(epoch {header.sender_epoch}, ignored: {said})"
+        leadership = leadership.evolve(record)
+        line = f"{record.offset:>3} {said}"
         lines.append(_ID.sub(lambda match: names.setdefault(match[0], f"id{len(names) + 1}"), line))
     return "\n".join(lines) + "\n"
 

@@ -21,9 +21,11 @@ from tailrace.services.roles import Owed
 
 from .simulation import PROFILE
 from .simulation_chaos_checkpoints import CHECKPOINT_TROUBLE, CheckpointChaos
+from .simulation_chaos_masters import MASTERS_TROUBLE, MastersChaos
 from .simulation_heartbeats import contradictions
 from .simulation_invariants import Invariants
 from .simulation_jobs import STRATEGIES, any_checkpointing, any_job
+from .simulation_masters import StandbyWorld
 from .world import Process, World
 
 RESOURCE_IDS = ("te-1", "te-2", "te-3", "te-4")
@@ -64,12 +66,14 @@ TROUBLE = {
 """Weights of what may happen besides, before a seed's character multiplies them."""
 
 
-class Chaos(CheckpointChaos):
+class Chaos(CheckpointChaos, MastersChaos):
     """One run: `run` raises AssertionError where a law is broken. Without `run`, its methods are the steps."""
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
-        self.world = World(self._configuration(), draw)
+        self.stands_by = draw.random() < 0.5
+        kind = StandbyWorld if self.stands_by else World
+        self.world = kind(self._configuration(), draw)
         self.invariants = Invariants(self.world)
         self.steps = draw.choice((40, 80, 160))
         self.world.task_failures = draw.choice((0.0, 0.0, 0.05, 0.2))
@@ -82,7 +86,8 @@ class Chaos(CheckpointChaos):
         self.lied = False
         """Whether something was said that is not so, since all was healed last."""
         weights = dict(ALWAYS)
-        for kind, weight in TROUBLE.items():
+        trouble = {**TROUBLE, **MASTERS_TROUBLE} if self.stands_by else TROUBLE
+        for kind, weight in trouble.items():
             weights[kind] = weight * draw.choice((0.0, 0.0, 0.3, 1.0, 3.0))
         if draw.random() < 0.4:
             self.slots, self.steps = 6, draw.choice((80, 160))
@@ -113,7 +118,8 @@ class Chaos(CheckpointChaos):
         """A master, mostly, some TaskExecutors, and a first job."""
         world, draw = self.world, self.draw
         if draw.random() < 0.9:
-            world.start_master()
+            for _ in range(draw.randint(1, 3) if self.stands_by else 1):
+                world.start_master()
         for resource_id in RESOURCE_IDS[: draw.randint(0 if self.is_active else 1, 4)]:
             world.start_worker(resource_id, draw.randint(1, self.slots))
         if draw.random() < 0.5:
@@ -167,8 +173,7 @@ class Chaos(CheckpointChaos):
     def everybody_returns(self) -> None:
         """A master leads, and every TaskExecutor lives or is known to be lost."""
         world, draw = self.world, self.draw
-        for process in world.processes():
-            process.stalled = False
+        world.heal()
         world.settle()
         if world.master is None:
             world.start_master()
@@ -308,9 +313,6 @@ class Chaos(CheckpointChaos):
             process.decide(only=self.draw.randint(0, 4))
             process.end()
 
-    def start_master(self) -> None:
-        self.world.start_master()
-
     def kill_master(self) -> None:
         self.world.kill_master()
 
@@ -379,7 +381,7 @@ class Chaos(CheckpointChaos):
     def lose(self, resource_id: str, *, exited: bool) -> None:
         """The ResourceManager's shell says that a worker is lost."""
         world = self.world
-        master = world.master
+        master = world.leader("resource_manager")
         if master is None:
             return
         instance_id = world.instance_of(resource_id, master.position)
@@ -412,7 +414,8 @@ class Chaos(CheckpointChaos):
 
     def worker_unheard_by_job(self) -> None:
         """A JobMaster does not hear a TaskExecutor any more."""
-        master, pair = self.world.master, self._connection()
+        pair = self._connection()
+        master = self.world.leader(f"job_master/{pair[0]}") if pair is not None else None
         if master is not None and pair is not None:
             job_id, resource_id = pair
             body = job_master.HeartbeatTimedOut(resource_id=resource_id, reason="no heartbeat")
@@ -431,10 +434,12 @@ class Chaos(CheckpointChaos):
         """A TaskExecutor is said not to run what it was to run, truly or not."""
         self.lied = True
         submitted = [each for each in self.world.log[-300:] if isinstance(each.body, SubmitTask)]
-        master = self.world.master
-        if master is None or not submitted:
+        if not submitted:
             return
         record = self.draw.choice(submitted)
+        master = self.world.leader(record.header.sender)
+        if master is None:
+            return
         body = job_master.TasksContradicted(
             resource_id=record.header.recipient.partition("/")[2],
             execution_attempt_ids=(record.body.execution_attempt_id,),  # type: ignore[attr-defined]
@@ -463,7 +468,7 @@ class Chaos(CheckpointChaos):
     def report_contradicted(self) -> None:
         """A SlotReport that the ResourceManager has not got, or an old one that it takes for new."""
         self.lied = True
-        master = self.world.master
+        master = self.world.leader("resource_manager")
         reports = [
             each.body
             for each in self.world.log[-300:]

@@ -19,8 +19,8 @@ from .world import Process, World
 
 def contradictions(world: World) -> Iterator[tuple[Process, str, Owed]]:
     """(who finds out, as which role, what it says), of every TaskExecutor that is alive and registered."""
-    master, position = world.master, len(world.log) - 1
-    if master is None:
+    manager, position = world.leader("resource_manager"), len(world.log) - 1
+    if manager is None:
         return
     for resource_id, process in world.workers.items():
         state = process.states.get(process.leads[0])
@@ -30,13 +30,15 @@ def contradictions(world: World) -> Iterator[tuple[Process, str, Owed]]:
         beat = resource_manager.HeartbeatFromTaskManager(
             resource_id=resource_id, instance_id=instance_id, position=position, slots=slots
         )
-        if contradicts(master.states["resource_manager"], beat):
+        if contradicts(manager.states["resource_manager"], beat):
             report = resource_manager.SlotReportContradicted(
                 resource_id=resource_id, instance_id=instance_id, slots=slots
             )
-            yield master, "resource_manager", Owed("resource_manager", report, None)
+            yield manager, "resource_manager", Owed("resource_manager", report, None)
         for job_id in state.jobs:
-            yield from _of_job(master, process, resource_id, job_id, position)
+            master = world.leader(f"job_master/{job_id}")
+            if master is not None:
+                yield from _of_job(master, process, resource_id, job_id, position)
 
 
 def _of_job(

@@ -25,6 +25,7 @@ from tailrace.schemas.states import EXECUTION_ENDS
 from tailrace.schemas.types import EntryPoint, ExecutionState, Header, Origin, ResourceProfile
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
+from tailrace.services.leadership import Leadership
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.worker_pool import WorkerState
 from tailrace.services.roles import IllegalEvent, Instruction, Owed, Time, kind_of, seal
@@ -66,8 +67,13 @@ class World:
         self.task_failures = 0.0
         self.driver_failures = 0.0
         self.barriers = Barriers()
-        self.master: Process | None = None
+        self.single: Process | None = None
+        """The newest master."""
         self.deposed: list[Process] = []
+        self.leaderships: list[Leadership] = []
+        """By offset: who leads behind the event."""
+        self.admitted: list[bool] = []
+        """By offset: whether readers take notice of the event."""
         self.workers: dict[str, Process] = {}
         self.ever_started: set[str] = set()
         self.started_by_driver: set[str] = set()
@@ -91,24 +97,44 @@ class World:
             self.log.append(record)
             if by_shell:
                 self.by_shells.add(offset)
+            self.admitted.append(truth.leadership.admits(record))
             self.changed.append([(address, truth.states[address]) for address in truth.apply(record)])
+            self.leaderships.append(truth.leadership)
 
     def processes(self) -> list[Process]:
         """All that are alive, deposed ones included."""
-        masters = [self.master] if self.master else []
+        masters = [self.single] if self.single else []
         return [*masters, *self.deposed, *self.workers.values()]
+
+    @property
+    def master(self) -> Process | None:
+        """Who leads the Dispatcher, if it is alive."""
+        return self.leader("dispatcher")
+
+    def leader(self, role: str) -> Process | None:
+        """Who leads a role of masters, as the log has it, if it is alive."""
+        return self.single
+
+    def is_alive(self, process: Process) -> bool:
+        """Whether it has not ended."""
+        return process is self.single or process in self.workers.values() or process in self.deposed
 
     def start_master(self) -> None:
         """Another jobmanager; one that is alive does not know yet that it was deposed."""
-        if self.master is not None:
-            self.deposed.append(self.master)
-        self.master = Process(self, MASTER_ROLES)
-        self.master.configure()
-        self.master.look_for_survivors()
+        if self.single is not None:
+            self.deposed.append(self.single)
+        self.single = Process(self, MASTER_ROLES)
+        self.single.configure()
+        self.single.look_for_survivors()
 
     def kill_master(self) -> None:
         """SIGKILL."""
-        self.master = None
+        self.single = None
+
+    def heal(self) -> None:
+        """Every process that is alive can go on."""
+        for process in self.processes():
+            process.stalled = False
 
     def start_worker(
         self, resource_id: str, slots: int, profile: ResourceProfile = PROFILE, *, zombie: bool = False
@@ -161,8 +187,7 @@ class World:
 
     def settle(self, limit: int = 2_000) -> None:
         """Every process that is alive goes on until nobody has anything to do. Raises AssertionError."""
-        for process in self.processes():
-            process.stalled = False
+        self.heal()
         for _ in range(limit):
             before = len(self.log)
             self.turn()
@@ -224,6 +249,11 @@ class Process:
         world.sessions += 1
         self.session = f"session {world.sessions}"
         self.position = len(world.log)
+        self.claims()
+
+    def claims(self) -> None:
+        """It leads whatever it was started for."""
+        world = self.world
         self.states = {each: state for each, state in world.truth.states.items() if self.serves(each)}
         for role in self.leads:
             self.epochs[role] = world.truth.leadership.epoch(role) + 1
@@ -241,8 +271,11 @@ class Process:
 
     def is_alive(self) -> bool:
         """Whether it has not ended."""
-        world = self.world
-        return self is world.master or self in world.workers.values() or self in world.deposed
+        return self.world.is_alive(self)
+
+    def leads_address(self, address: str) -> bool:
+        """Whether it decides for an address that it serves."""
+        return True
 
     def is_busy(self) -> bool:
         """Whether it has something to read, to look at, or to say."""
@@ -295,8 +328,8 @@ class Process:
         world = self.world
         if self in world.deposed:
             world.deposed.remove(self)
-        elif world.master is self:
-            world.master = None
+        elif world.single is self:
+            world.single = None
         for resource_id, process in list(world.workers.items()):
             if process is self:
                 del world.workers[resource_id]
