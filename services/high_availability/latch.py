@@ -66,6 +66,9 @@ class Latch:
             ours = {node for node in nodes if guid_of(node) in self._guids}
             for stray in sorted(ours.difference(mine[:1])):
                 self._delete(f"{self._path}/{stray}")
+            if not mine and self._node is not None:
+                self._begin_anew()
+                return None
             if not mine:
                 self._enter()
                 continue
@@ -79,8 +82,8 @@ class Latch:
                 return None
             if found.ephemeralOwner == self._session.id:
                 return int(found.czxid)
-            self.end(gone=False)
-            self._enter()
+            self._begin_anew()
+            return None
 
     def look(self) -> Any:
         """Asks for its node, without waiting for the answer (`is_there`)."""
@@ -149,6 +152,11 @@ class Latch:
         """Removes all that there is of a job, whoever made it."""
         for path in self._paths.of_job(self.role):
             self._delete_all(path)
+
+    def _begin_anew(self) -> None:
+        """Somebody has removed its node. That is told before anything else is done."""
+        self.end(gone=False)
+        self._on_change(self)
 
     def _enter(self) -> None:
         """A new node for a new term."""

@@ -1,0 +1,212 @@
+"""What becomes of an election when a master or its connection fails: SUSPENDED keeps everything, LOST steps down.
+
+A master's own clock counts for it: it stops deciding before anybody else can be elected, and gives up what it was
+granted when its session may be over, without having been told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+
+from tailrace.infra.zookeeper import EmbeddedZooKeeper
+from tailrace.services.high_availability.lease import FRESH, uptime
+from tailrace.services.high_availability.paths import Paths
+from tailrace.services.high_availability.settings import ZooKeeperSettings
+
+from ...torture.link import Link
+from .masters import ROLE, Master, OtherMaster, eventually, onlooker, tree
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[[ZooKeeperSettings], Master]
+
+
+@pytest.fixture
+def link(zookeeper: EmbeddedZooKeeper) -> Iterator[Link]:
+    """The first master's way to ZooKeeper."""
+    with Link(zookeeper.connect_string) as link:
+        yield link
+
+
+def through(link: Link, settings: ZooKeeperSettings, session_s: float) -> ZooKeeperSettings:
+    return msgspec.structs.replace(
+        settings, quorum=link.address, session_timeout_s=session_s, connection_timeout_s=0.5
+    )
+
+
+def lasting(settings: ZooKeeperSettings, session_s: float) -> ZooKeeperSettings:
+    return msgspec.structs.replace(settings, session_timeout_s=session_s)
+
+
+def test_a_master_that_is_back_before_its_session_is_over_goes_on_under_its_epoch(
+    settings: ZooKeeperSettings, masters: Make, link: Link
+) -> None:
+    one, other = masters(through(link, settings, 30.0)), masters(settings)
+    one.contend(ROLE)
+    epoch = one.leads()
+    other.contend(ROLE)
+    with onlooker(settings) as kazoo:
+        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+        eventually(lambda: kazoo.exists(Paths.of(settings).leader(ROLE)))
+        before = tree(kazoo, settings.cluster_path)
+        for _ in range(3):
+            granted = one.granted()
+            link.sever()
+            eventually(lambda: one.suspended)
+            assert one.granted() is granted
+            link.heal()
+            eventually(lambda: one.believes())
+            assert one.granted() is granted
+        assert one.epoch() == epoch
+        assert not other.granted()
+        assert tree(kazoo, settings.cluster_path) == before
+
+
+def test_a_node_that_went_while_nobody_looked_ends_the_term(
+    settings: ZooKeeperSettings, masters: Make, link: Link
+) -> None:
+    one = masters(through(link, settings, 30.0))
+    one.contend(ROLE)
+    first = one.leads()
+    link.sever()
+    eventually(lambda: one.suspended)
+    with onlooker(settings) as kazoo:
+        (node,) = tree(kazoo, Paths.of(settings).latch(ROLE))
+        kazoo.delete(node)
+    link.heal()
+    eventually(lambda: one.granted().get(ROLE) not in (None, first))
+    assert one.epoch() > first
+
+
+@pytest.mark.parametrize("how", ["severed", "cut"])
+def test_who_is_cut_off_stops_deciding_before_another_is_elected_and_gives_up_by_its_own_clock(
+    how: str, settings: ZooKeeperSettings, masters: Make, link: Link
+) -> None:
+    session_s = 3.0
+    one, other = masters(through(link, settings, session_s)), masters(settings)
+    one.contend(ROLE)
+    first = one.leads()
+    other.contend(ROLE)
+    with onlooker(settings) as kazoo:
+        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+    link.sever() if how == "severed" else link.cut()
+    cut = uptime()
+    eventually(lambda: not one.believes())
+    stopped = uptime()
+    assert not other.granted()
+    assert stopped - cut < session_s
+    eventually(lambda: not one.granted())
+    given_up = uptime()
+    second = other.epoch()
+    assert given_up - cut < session_s + 0.5
+    link.heal()
+    eventually(lambda: not one.suspended)
+    assert not one.granted()
+    assert second > first
+    other.close()
+    assert one.epoch() > second
+
+
+def test_a_session_that_outlives_the_belief_in_it_is_a_new_term(
+    settings: ZooKeeperSettings, masters: Make, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole of ZooKeeper stands still for longer than a session: it keeps the session, its master cannot know."""
+    one = masters(lasting(settings, 2.0))
+    one.contend(ROLE)
+    first = one.leads()
+    session = one._session.id
+    zookeeper.pause()
+    try:
+        eventually(lambda: one.suspended)
+        assert one.granted() == {ROLE: first}
+        eventually(lambda: not one.granted())
+    finally:
+        zookeeper.resume()
+    assert one.epoch() > first
+    with onlooker(settings) as kazoo:
+        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 1)
+    assert session is not None
+
+
+def test_a_process_that_is_killed_is_followed_within_its_session_timeout(settings: ZooKeeperSettings) -> None:
+    brief = lasting(settings, 3.0)
+    with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
+        eventually(lambda: first.deciding)
+        with OtherMaster(brief, "second:1") as second:
+            eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+            killed = first.kill()
+            eventually(lambda: second.deciding)
+            assert second.epoch is not None
+            assert first.epoch is not None
+            assert second.epoch > first.epoch
+            # The last it was heard of is some time before the kill, and ZooKeeper looks every 250 ms.
+            assert second.sights[-1].time > killed + 3.0 * (1 - FRESH)
+
+
+def test_a_process_that_ends_in_order_is_followed_at_once(settings: ZooKeeperSettings) -> None:
+    long = lasting(settings, 300.0)
+    with OtherMaster(long, "first:1") as first, onlooker(settings) as kazoo:
+        eventually(lambda: first.deciding)
+        with OtherMaster(long, "second:1") as second:
+            eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+            first.end()
+            eventually(lambda: second.deciding)
+
+
+def test_a_process_that_stood_still_for_longer_than_its_session_wakes_without_a_mandate(
+    settings: ZooKeeperSettings,
+) -> None:
+    brief = lasting(settings, 2.0)
+    with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
+        eventually(lambda: first.deciding)
+        with OtherMaster(brief, "second:1") as second:
+            eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+            epoch, stopped = first.epoch, first.pause()
+            eventually(lambda: second.deciding)
+            followed = second.sights[-1].time
+            first.resume()
+            eventually(lambda: first.sights[-1].time > followed and not first.sights[-1].suspended)
+            assert first.epoch is None
+            believed_until = next(sight.time for sight in first.sights if sight.time > stopped)
+            assert believed_until > stopped
+            assert not any(
+                sight.epoch == epoch and not sight.suspended
+                for sight in first.sights
+                if sight.time > followed
+            )
+            assert second.deciding
+
+
+def test_a_process_that_stood_still_for_less_than_its_session_goes_on_under_its_epoch(
+    settings: ZooKeeperSettings,
+) -> None:
+    with OtherMaster(lasting(settings, 30.0), "first:1") as first:
+        eventually(lambda: first.deciding)
+        epoch = first.epoch
+        stopped = first.pause()
+        with OtherMaster(settings, "second:1") as second:
+            eventually(lambda: uptime() > stopped + 1.5 and second.sights and not second.sights[-1].suspended)
+            first.resume()
+            with onlooker(settings) as kazoo:
+                eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+            assert first.deciding == epoch
+            assert second.epoch is None
+
+
+def test_masters_that_start_before_zookeeper_wait_for_it(masters: Make, settings: ZooKeeperSettings) -> None:
+    with EmbeddedZooKeeper() as zookeeper:
+        late = msgspec.structs.replace(settings, quorum=zookeeper.connect_string, connection_timeout_s=0.3)
+        zookeeper.kill()
+        master = masters(late)
+        master.contend(ROLE)
+        eventually(lambda: master._session.complaint)
+        assert master.suspended
+        assert not master.granted()
+        zookeeper.start()
+        assert zookeeper.connect_string == late.quorum
+        master.epoch()
+        assert not master.suspended
+        master.close()
