@@ -223,6 +223,10 @@ class EmbeddedZooKeeper:
 
         The data stays, unless the directory is a temporary one. Stopping what is not running is fine.
         """
+        if self.is_running():
+            # One that is paused would not hear of its end.
+            with contextlib.suppress(ProcessLookupError):
+                self.resume()
         self._end(timeout_s)
         if self._temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)

@@ -164,7 +164,7 @@ def leads(master: dict[str, Any]) -> str:
     jobs = len(master["leads"]) - len(roles)
     said = [*roles, *([f"{jobs} job{'' if jobs == 1 else 's'}"] if jobs else [])]
     if not said:
-        return "nothing yet" if master["stands_for_election"] is False else "nothing: stands by"
+        return "nothing: stands by" if master["stands_for_election"] else "nothing"
     # Its claims stay in the log until somebody else makes his.
     gone = master["running"] is False or master["stands_for_election"] is False
     return ", ".join(said) + (" (is gone)" if gone else "")

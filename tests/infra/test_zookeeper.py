@@ -52,8 +52,8 @@ def ensemble() -> Iterator[ZooKeeperEnsemble]:
 
 
 @contextlib.contextmanager
-def client(connect_string: str) -> Iterator[KazooClient]:
-    kazoo = KazooClient(connect_string, timeout=SESSION_S)
+def client(connect_string: str, session_s: float = SESSION_S) -> Iterator[KazooClient]:
+    kazoo = KazooClient(connect_string, timeout=session_s)
     kazoo.start(timeout=PATIENCE_S)
     try:
         yield kazoo
@@ -174,7 +174,7 @@ def test_of_several_that_start_at_once_over_the_same_data_one_does(tmp_path: Pat
 
 
 def test_a_frozen_server_thaws(zookeeper: EmbeddedZooKeeper) -> None:
-    with client(zookeeper.address) as kazoo:
+    with client(zookeeper.address, 3.0) as kazoo:
         states: list[str] = []
         kazoo.add_listener(states.append)
         zookeeper.pause()
@@ -183,6 +183,14 @@ def test_a_frozen_server_thaws(zookeeper: EmbeddedZooKeeper) -> None:
         zookeeper.resume()
         kazoo.retry(kazoo.create, "/thawed")
         assert zookeeper.mode() == "standalone"
+
+
+def test_one_that_is_frozen_can_be_stopped(tmp_path: Path) -> None:
+    frozen = EmbeddedZooKeeper(tmp_path / "zookeeper").start()
+    process = psutil.Process(frozen.pid)
+    frozen.pause()
+    frozen.stop(timeout_s=PATIENCE_S)
+    assert not process.is_running()
 
 
 def test_a_server_that_does_not_come_up_says_why(tmp_path: Path) -> None:

@@ -102,7 +102,10 @@ class LocalZooKeeper:
         try:
             contenders = Contenders(settings)
         except KazooTimeoutError:
-            raise Failure(ExitCode.UNREACHABLE, f"ZooKeeper at {settings.quorum} does not answer") from None
+            raise Failure(
+                ExitCode.UNREACHABLE,
+                f"ZooKeeper at {settings.quorum} does not answer: does it run, and is {ZOOKEEPER_QUORUM.key} right?",
+            ) from None
         with contenders:
             yield lambda: contenders.of(DISPATCHER)
 
