@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .cluster_view import nodes, processes, seen, servers, show, show_processes
+from .cluster_view import processes, seen, servers, show, show_processes
 from .errors import ExitCode, Failure
 from .options import (
     BootstrapServers,
@@ -123,7 +123,7 @@ def status(
         "cluster_id": reachable.cluster_id,
         "bootstrap_servers": reachable.bootstrap_servers,
         "processes": running,
-        **seen(fold, nodes(reachable), local),
+        **seen(fold, reachable, local),
     }
     if output is Format.JSON:
         import json

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from ..high_availability.inventory import RoleNodes
     from ..history import Fold
     from ..history.leaders import LeaderView
-    from ..history.views import JobView
     from .local import LocalCluster
 
 
@@ -31,7 +30,7 @@ def servers(configuration: Configuration) -> str:
     return f"{kafka}, ZooKeeper at {configuration.get(ZOOKEEPER_QUORUM)}"
 
 
-def nodes(configuration: Configuration) -> tuple[RoleNodes, ...] | None:
+def _nodes(configuration: Configuration) -> tuple[RoleNodes, ...] | None:
     """What of the cluster is in ZooKeeper; None where it is not used, or does not answer, of which people are told."""
     from ..configuration.options import HIGH_AVAILABILITY, HighAvailability
 
@@ -63,19 +62,22 @@ def processes(local: LocalCluster) -> list[dict[str, Any]]:
     return found
 
 
-def seen(fold: Fold, found: tuple[RoleNodes, ...] | None, local: LocalCluster | None) -> dict[str, Any]:
+def seen(fold: Fold, configuration: Configuration, local: LocalCluster | None) -> dict[str, Any]:
+    """What is known of a cluster: from its log, ZooKeeper and storage, and of its processes on this machine."""
     import msgspec
 
     from ..history.leaders import leaders
     from ..history.views import jobs, master_address, workers
+    from .orphans import find
 
     known, listed, leading = workers(fold.replica), jobs(fold), leaders(fold.replica)
+    found = _nodes(configuration)
     return {
         "offset": fold.replica.offset,
         "leader": master_address(fold.replica),
         "leaders": msgspec.to_builtins(leading),
         "masters": _masters(leading, found, local),
-        "orphans": _orphans(found, listed),
+        "orphans": msgspec.to_builtins(find(configuration, found or (), listed, fold.replica.offset)),
         "taskexecutors": msgspec.to_builtins(known),
         "slots": {
             "total": sum(worker.slots for worker in known),
@@ -106,14 +108,6 @@ def _masters(
         }
         for address in known
     ]
-
-
-def _orphans(found: tuple[RoleNodes, ...] | None, listed: Sequence[JobView]) -> list[dict[str, str]]:
-    """What ZooKeeper holds of jobs that are over."""
-    from ..high_availability.inventory import orphans
-
-    ended = {job.job_id: job.status in JOB_ENDS for job in listed}
-    return [{"path": each.path, "reason": each.reason} for each in orphans(found or (), ended)]
 
 
 def show_processes(output: Format, processes: list[dict[str, Any]]) -> None:
@@ -149,7 +143,7 @@ def show(data: dict[str, Any]) -> None:
         [(job["job_id"], job["name"], job["status"], clock(job["submitted"])) for job in live],
     )
     for orphan in data["orphans"]:
-        result(f"orphan {orphan['path']} in ZooKeeper: {orphan['reason']}")
+        result(f"orphan {orphan['kind']} {orphan['path']}: {orphan['reason']}")
     slots = data["slots"]
     result(
         f"cluster {data['cluster_id']} on Kafka at {data['bootstrap_servers']}: "
