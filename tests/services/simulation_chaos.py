@@ -69,9 +69,10 @@ TROUBLE = {
 class Chaos(CheckpointChaos, MastersChaos):
     """One run: `run` raises AssertionError where a law is broken. Without `run`, its methods are the steps."""
 
-    def __init__(self, draw: random.Random) -> None:
+    def __init__(self, draw: random.Random, *, stands_by: bool | None = None) -> None:
+        """`stands_by`: whether masters stand by; None: as it comes."""
         self.draw = draw
-        self.stands_by = draw.random() < 0.5
+        self.stands_by = draw.random() < 0.5 if stands_by is None else stands_by
         kind = StandbyWorld if self.stands_by else World
         self.world = kind(self._configuration(), draw)
         self.invariants = Invariants(self.world)

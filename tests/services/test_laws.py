@@ -20,6 +20,7 @@ from tailrace.schemas.catalog import EVENTS
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.resource_manager import RegisterTaskExecutor
+from tailrace.services.leadership import Leadership
 from tailrace.services.log import Codec
 from tailrace.services.replica import Replica
 from tailrace.services.roles import IllegalEvent
@@ -238,6 +239,24 @@ def test_what_an_older_epoch_says_changes_nothing(name: int, data: st.DataObject
     assert replica.apply(Record(position, replace(late.header, sender_epoch=older), body)) == []
     same = (dict(replica.states), replica.leadership) == before
     assert same
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_whoever_reads_only_what_concerns_it_ignores_the_same(name: str | int) -> None:
+    log = log_of(name)
+    whole, ignored = Leadership(), set()
+    for record in log:
+        if not whole.admits(record):
+            ignored.add(record.offset)
+        whole = whole.evolve(record)
+    senders = {record.header.sender for record in log}
+    for address in sorted(each for each in senders if each.startswith(("task_executor", "client"))):
+        own = Leadership()
+        for record in log:
+            if {record.header.sender, record.header.recipient} & {address, "*"}:
+                assert own.admits(record) == (record.offset not in ignored)
+                own = own.evolve(record)
+        assert own == whole
 
 
 def test_nobody_claims_to_lead_the_role_of_another() -> None:

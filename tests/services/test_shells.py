@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -111,6 +112,26 @@ def test_what_has_been_done_is_forgotten_once_it_is_not_demanded_any_more(
         channels.obey("job_master/other", [], None)
     for _ in range(2):
         assert said.get(timeout=SOON_S).body == job_master.ChannelsDeleted(job_id="j")
+    channels.close()
+    assert said.empty()
+
+
+def test_a_job_that_is_led_elsewhere_is_left_alone_and_begun_afresh_when_it_is_back(
+    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker
+) -> None:
+    broker.failures *= 1_000
+    demand = DeleteChannels("j", GRAPH, 3)
+    channels.obey("job_master/j", [demand], None)
+    channels.retire("job_master/j")
+    channels.retire("job_master/never_led")
+    left = -1
+    while left != len(broker.failures):
+        left = len(broker.failures)
+        threading.Event().wait(0.1)
+    assert said.empty()
+    broker.failures.clear()
+    channels.obey("job_master/j", [demand], None)
+    assert said.get(timeout=SOON_S).body == job_master.ChannelsDeleted(job_id="j")
     channels.close()
     assert said.empty()
 

@@ -403,6 +403,45 @@ def test_a_heartbeat_of_a_deposed_master_is_none() -> None:
     assert [body.peer for _, body in job.said] == ["resource_manager"]
 
 
+def test_each_master_has_epochs_of_its_own() -> None:
+    job = Job()
+    body = task_executor.HeartbeatFromResourceManager()
+    owed = [Owed("*", body, None)]
+    later = seal(owed, cluster="c", sender="resource_manager", epoch=9, decided_at=0, now=0, count=0)
+    job.master.topic.send(later)
+    # The JobMaster speaks under epoch 1 all the while.
+    job.passes(120)
+    assert {body.peer for _, body in job.said} == {"resource_manager"}
+
+
+def test_a_job_that_is_led_elsewhere_is_waited_for_no_more_and_afresh_when_it_is_back() -> None:
+    job = Job()
+    state = JobMasterState(job_id="j", connections=Map({"te": CONNECTION}))
+    job.passes(45, worker=False)
+    job.job.retire("job_master/j")
+    job.passes(120, worker=False)
+    assert job.said == []
+    assert list(job.job.beats(7)) == []
+    job.job.follow("job_master/j", state)
+    job.passes(45, worker=False)
+    assert job.said == []
+    job.passes(20, worker=False)
+    assert [type(body) for _, body in job.said] == [job_master.HeartbeatTimedOut]
+
+
+def test_a_resource_manager_that_is_led_elsewhere_waits_for_nobody() -> None:
+    master = Master(worker("a"))
+    master.bench.passes(45)
+    master.heartbeats.retire()
+    master.bench.passes(120)
+    assert master.lost == []
+    master.heartbeats.follow(known(worker("a")))
+    master.bench.passes(45)
+    assert master.lost == []
+    master.bench.passes(20)
+    assert master.lost == ["a-1"]
+
+
 def test_tasks_that_two_reports_in_a_row_lack_are_missed() -> None:
     job = Job()
     for missing in ({"a", "b"}, {"b", "c"}, {"a"}, set()):
@@ -464,6 +503,43 @@ def test_a_process_that_does_not_lead_yet_neither_sends_nor_listens() -> None:
         assert participant.asked.wait(10)
     finally:
         heartbeats.close()
+        heartbeats.close()
+
+
+def test_a_process_that_leads_no_more_stops_and_begins_afresh_when_it_leads_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tailrace.services.liveness.heartbeats._PAUSE_S", 0.0)
+    kafka, participant, leads, opened = MemoryHeartbeats(), Silent(), threading.Event(), list[Any]()
+
+    def connect() -> Any:
+        opened.append(kafka.end_of(TASK_EXECUTORS, lambda _: True))
+        return opened[-1]
+
+    leads.set()
+    heartbeats = Heartbeats(
+        connect,
+        [participant],
+        interval=1,
+        timeout=TIMEOUT,
+        seal=sealed,
+        position=lambda: 0,
+        ready=leads.is_set,
+    )
+    heartbeats.start()
+    try:
+        assert participant.asked.wait(10)
+        leads.clear()
+        deadline = threading.Event()
+        while participant.asked.is_set():
+            # A round may be under way still.
+            participant.asked.clear()
+            deadline.wait(0.05)
+        assert len(opened) == 1
+        leads.set()
+        assert participant.asked.wait(10)
+        assert len(opened) == 2
+    finally:
         heartbeats.close()
 
 

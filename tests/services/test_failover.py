@@ -1,0 +1,163 @@
+"""Masters come and go at any moment, and nothing else goes wrong: nobody who asked is forgotten, no task notices."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tailrace.schemas import client, dispatcher, task_executor
+from tailrace.schemas.everyone import LeaderElected, TaskExecutorLost
+from tailrace.schemas.types import JobGraph, JobStatus
+from tailrace.services.roles import kind_of
+
+from .simulation import SECOND, graph
+from .simulation_chaos import ALWAYS, Chaos
+from .simulation_chaos_masters import MASTERS_TROUBLE
+from .simulation_jobs import co_located, configured, in_a_line, in_groups, in_single_slots, shared
+from .simulation_masters import StandbyWorld
+
+WORKERS, SLOTS = 3, 40
+MOST_JOBS = 6
+
+
+def job_that_runs(draw: random.Random) -> JobGraph:
+    """One that nothing is wrong with, and that there are slots for."""
+    shape = draw.choice((graph, shared, in_groups, in_single_slots, co_located, in_a_line))
+    job = shape(draw.randint(1, 3))
+    return configured(job, {"execution.checkpointing.interval": "1 s"}) if draw.random() < 0.5 else job
+
+
+class OnlyMasters(Chaos):
+    """All the trouble that elections can make, and none besides."""
+
+    def __init__(self, draw: random.Random) -> None:
+        super().__init__(draw, stands_by=True)
+        self.world.task_failures = self.world.driver_failures = 0.0
+        self.no_more_trouble()
+        self.steps = draw.choice((40, 120))
+        weights = {
+            **ALWAYS,
+            **MASTERS_TROUBLE,
+            "start_master": 1.0,
+            "kill_master": 1.0,
+            "master_dies_between": 2.0,
+            "stall_master": 2.0,
+            "go_on": 3.0,
+            "echo": 1.0,
+            "ask_for_checkpoint": 1.0,
+        }
+        self._kinds, self._weights = list(weights), list(weights.values())
+
+    def _configuration(self) -> dict[str, str]:
+        return {"slot.request.timeout": "10 h"}
+
+    def begin(self) -> None:
+        for _ in range(self.draw.randint(1, 3)):
+            self.world.start_master()
+        for number in range(WORKERS):
+            self.world.start_worker(f"te-{number}", SLOTS)
+        self.submit()
+
+    def step(self, kind: str) -> None:
+        if not self._world.masters and self.draw.random() < 0.5:
+            self.world.start_master()
+        super().step(kind)
+
+    def submit(self) -> None:
+        if len(self.job_ids) <= MOST_JOBS:
+            body = dispatcher.SubmitJob(job_id=self._new_job(), job_graph=job_that_runs(self.draw))
+            self.world.request(body, admitted=self.draw.choice((1, 1, 2)))
+
+    def tick(self) -> None:
+        self.world.tick(self.draw.choice((0.1, 1, 5)))
+
+    def settle(self) -> None:
+        """Who should lead is not known any better for it."""
+        for _ in range(5):
+            self.world.turn()
+
+    def master_dies_between(self) -> None:
+        """With only some of what it owes in the log."""
+        if (master := self._master()) is not None:
+            master.fold()
+            master.decide(only=self.draw.randint(0, 4))
+
+    def stall_master(self) -> None:
+        if (master := self._master()) is not None:
+            master.stalled = True
+
+
+def run(seed: int) -> StandbyWorld:
+    """As long as it lasts, until all is healed and at rest."""
+    chaos = OnlyMasters(random.Random(seed))
+    chaos.begin()
+    for _ in range(chaos.steps):
+        (kind,) = chaos.draw.choices(chaos._kinds, chaos._weights)
+        chaos.step(kind)
+    world = chaos._world
+    if not world.masters:
+        world.start_master()
+    world.settle()
+    for _ in range(3):
+        world.tick(10)
+        world.settle()
+    chaos.invariants.always()
+    chaos.invariants.settled()
+    return world
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_command_is_lost_and_no_task_restarted(seed: int) -> None:
+    world = run(seed)
+    said = [each for each in world.log if world.admitted[each.offset]]
+    asked = {each.body.job_id for each in said if isinstance(each.body, dispatcher.SubmitJob)}
+    answered = {
+        each.body.job_id for each in said if isinstance(each.body, client.JobAccepted | client.JobRejected)
+    }
+    assert asked == answered
+    submitted = [each.body for each in said if isinstance(each.body, task_executor.SubmitTask)]
+    assert {each.attempt_number for each in submitted} == {0}
+    assert not [each for each in said if isinstance(each.body, TaskExecutorLost)]
+    running = {attempt for process in world.workers.values() for attempt in process.running}
+    for address, state in world.truth.states.items():
+        if kind_of(address) == "job_master":
+            assert state.status in (JobStatus.RUNNING, JobStatus.FINISHED), address
+            assert state.status is not JobStatus.RUNNING or set(state.current.values()) <= running
+
+
+@pytest.mark.parametrize("seed", range(25, 30))
+def test_somebody_leads_everything_as_soon_as_it_is_known_who_should(seed: int) -> None:
+    world = run(seed)
+    world.heal()
+    for _ in range(3):
+        world.turn()
+    sessions = {master.session for master in world.masters}
+    for role in ("dispatcher", "resource_manager", *world.truth.awake):
+        if kind_of(role) in ("dispatcher", "resource_manager", "job_master"):
+            leader = world.truth.leadership.leader(role)
+            assert leader is not None
+            assert leader.session in sessions, role
+            assert [each.session for each in world.masters if each.leads_address(role)] == [leader.session]
+
+
+def test_all_jobs_are_taken_over_with_the_dispatcher() -> None:
+    world = StandbyWorld()
+    world.start_master()
+    world.start_master()
+    world.start_worker("te-1", 1)
+    for number in range(50):
+        world.request(
+            dispatcher.SubmitJob(job_id=f"j{number}", job_graph=job_that_runs(random.Random(number)))
+        )
+    world.settle()
+    before = len(world.log)
+    world.now += SECOND
+    world.kill_master()
+    world.election.heal()
+    (successor,) = world.masters
+    successor.fold()
+    successor.decide()
+    claims = [each.body.role for each in world.log[before:] if isinstance(each.body, LeaderElected)]
+    assert claims == ["dispatcher", "resource_manager"]
+    assert all(successor.leads_address(f"job_master/j{number}") for number in range(50))
