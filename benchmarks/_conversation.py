@@ -1,0 +1,115 @@
+"""A cluster's log of any length, made once by the real roles and kept in the temporary directory.
+
+Jobs of four subtasks a vertex come, run on three TaskExecutors, and end, two at a time. Of twenty, one is cancelled,
+two have a task that fails and is started again, and four take a checkpoint; all else finishes. The file holds each
+event as the log does, behind its length.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tailrace.schemas import dispatcher
+from tailrace.schemas.event import Event, Record
+from tailrace.schemas.types import ExecutionState
+from tailrace.services.log import Codec
+from tailrace.services.snapshots.fingerprint import schema_fingerprint
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from services.simulation import Cluster, graph
+
+PARALLELISM = 4
+CLUSTER = "startup"
+_LENGTH = struct.Struct("<I")
+_CODEC = Codec("conversation.log")
+
+
+def conversation(events: int) -> Path:
+    """The file of a log of so many events; made if it is not there."""
+    path = Path(tempfile.gettempdir()) / f"tailrace-conversation-{events}-{schema_fingerprint()}.bin"
+    if not path.exists():
+        half = path.with_suffix(f".{id(path)}.part")
+        with half.open("wb") as file:
+            for number, event in enumerate(_told(events)):
+                if number == events:
+                    break
+                value = _CODEC.encode(event)
+                file.write(_LENGTH.pack(len(value)) + value)
+        half.replace(path)
+    return path
+
+
+def read(path: Path) -> Iterator[tuple[Event, int]]:
+    """The events, each with its size in bytes."""
+    data = path.read_bytes()
+    at = 0
+    while at < len(data):
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        yield _CODEC.decode(data[at : at + length]), length
+        at += length
+
+
+class _Log(list[Record]):
+    """What was said since it was looked at last; its length is that of all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._gone = 0
+
+    def __len__(self) -> int:
+        return self._gone + super().__len__()
+
+    def taken(self) -> list[Event]:
+        """What is new."""
+        new = [Event(each.header, each.body) for each in self]
+        self._gone += len(new)
+        self.clear()
+        return new
+
+
+def _told(events: int) -> Iterator[Event]:
+    log = _Log()
+    cluster = Cluster(log=log, configuration={"state.checkpoints.dir": "/checkpoints"})
+    cluster.start_master()
+    for number in range(3):
+        cluster.start_task_executor(f"te-{number}", 3)
+    cluster.settle()
+    number = 0
+    while cluster.replica.offset < events:
+        for job in (f"job-{number:07}", f"job-{number + 1:07}"):
+            cluster.submit(job, graph(PARALLELISM))
+        cluster.settle()
+        match number // 2 % 10:
+            case 0:
+                cluster.say("client/test", "dispatcher", dispatcher.CancelJob(job_id=f"job-{number:07}"))
+            case 1 | 2:
+                _fail_one(cluster)
+            case 3 | 4:
+                for job in (f"job-{number:07}", f"job-{number + 1:07}"):
+                    _checkpoint(cluster, job)
+        cluster.settle()
+        cluster.tick(2)
+        cluster.finish_all()
+        cluster.settle()
+        cluster.tick(0.1)
+        number += 2
+        yield from log.taken()
+
+
+def _fail_one(cluster: Cluster) -> None:
+    for address, state in sorted(cluster.replica.states.items()):
+        if address.startswith("task_executor/"):
+            for attempt, task in sorted(state.tasks.items()):
+                if task.state is ExecutionState.RUNNING:
+                    cluster.report(address, attempt, ExecutionState.FAILED, "ValueError: not a number")
+                    return
+
+
+def _checkpoint(cluster: Cluster, job: str) -> None:
+    body = dispatcher.TriggerCheckpoint(job_id=job)
+    cluster.say("client/test", "dispatcher", body)

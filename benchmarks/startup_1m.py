@@ -1,0 +1,134 @@
+"""How long a master takes from its start to the state of a log of one million events: from scratch, beside what consume
+and Avro decoding alone take; and from a snapshot that leaves 20 MiB of log as its tail.
+
+STARTUP_EVENTS: how many events, to try it out. The log is a conversation of the real roles (`_conversation.py`), made
+once.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from _conversation import CLUSTER, conversation, read
+from _report import conditions, median, report
+from replay import consume, decoder, timed
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas.event import Event
+from tailrace.services.configuration import Configuration
+from tailrace.services.connections import admin, event_log
+from tailrace.services.dispatcher import Dispatcher
+from tailrace.services.job_master import JobMaster
+from tailrace.services.log.event_log import EventLog, read_to_end
+from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topics import ensure_cluster_topics, log_topic
+from tailrace.services.replica import Replica, spare_the_collector
+from tailrace.services.resource_manager import ResourceManager
+from tailrace.services.snapshots.restoring import restore
+from tailrace.services.snapshots.store import SnapshotStore
+from tailrace.services.snapshots.taking import take
+
+EVENTS = int(os.environ.get("STARTUP_EVENTS", "1000000"))
+ROUNDS = 3
+TAIL_BYTES = 20 << 20
+BATCH = 10_000
+
+
+def masters() -> Replica:
+    """What a jobmanager folds."""
+    return Replica([Dispatcher(), ResourceManager(), JobMaster()], on_illegal=lambda *_: None)
+
+
+def fold(replica: Replica, log: EventLog) -> Replica:
+    """The rest of the log."""
+    for batch in read_to_end(log, replica.offset + 1):
+        for record in batch:
+            replica.apply(record)
+    return replica
+
+
+def write(log: KafkaEventLog, path: Path) -> tuple[int, int]:
+    """The conversation, into Kafka; its bytes, and the offset at which the tail begins."""
+    sizes: list[int] = []
+    batch: list[Event] = []
+    for event, size in read(path):
+        sizes.append(size)
+        batch.append(event)
+        if len(batch) == BATCH:
+            log.append(batch)
+            batch.clear()
+    if batch:
+        log.append(batch)
+    tail, begin = min(TAIL_BYTES, sum(sizes) // 2), len(sizes)
+    while tail > 0:
+        begin -= 1
+        tail -= sizes[begin]
+    return sum(sizes), begin
+
+
+def start(log: EventLog, store: SnapshotStore) -> dict[str, float]:
+    """A start from the newest snapshot: seconds until it is restored, and until the log's end."""
+    begun = time.perf_counter()
+    replica = masters()
+    restore(replica, log, store)
+    restored = time.perf_counter()
+    fold(replica, log)
+    return {"restore": restored - begun, "snapshot": time.perf_counter() - begun}
+
+
+def main() -> None:
+    path = conversation(EVENTS)
+    spare_the_collector()
+    with EmbeddedKafka() as kafka, tempfile.TemporaryDirectory() as home:
+        servers = kafka.bootstrap_servers
+        configuration = Configuration({"cluster.id": CLUSTER, "bootstrap.servers": servers, "home": home})
+        ensure_cluster_topics(admin(configuration), CLUSTER)
+        log = event_log(configuration)
+        size, tail_begin = write(log, path)
+        topic, store = log_topic(CLUSTER), SnapshotStore.of(configuration)
+        phases: dict[str, Callable[[], Any]] = {
+            "consume": lambda: consume(servers, topic, EVENTS, lambda _: None),
+            "decode": lambda: consume(servers, topic, EVENTS, decoder()),
+            "scratch": lambda: fold(masters(), log),
+        }
+        taken_at = time.perf_counter()
+        taken = take(log, store, tail_begin)
+        took = time.perf_counter() - taken_at
+        assert taken is not None
+        rounds = {phase: [timed(run) for _ in range(ROUNDS)] for phase, run in phases.items()}
+        starts = [start(log, store) for _ in range(ROUNDS)]
+        log.close()
+    seconds = {phase: median([each.clock for each in found]) for phase, found in rounds.items()}
+    cpu = {phase: median([each.cpu for each in found]) / EVENTS * 1e6 for phase, found in rounds.items()}
+    figures = {
+        "events_per_s": EVENTS / seconds["scratch"],
+        "decode_per_s": EVENTS / seconds["decode"],
+        "consume_per_s": EVENTS / seconds["consume"],
+        "scratch_s": seconds["scratch"],
+        "event_us": cpu["scratch"],
+        "snapshot_s": median([each["snapshot"] for each in starts]),
+        "restore_s": median([each["restore"] for each in starts]),
+        "snapshot_mib": taken.size / (1 << 20),
+        "tail_events": EVENTS - tail_begin,
+        "take_s": took,
+    }
+    notes = {
+        "events_per_s": "Kafka -> the state of all that masters fold; aim: 100,000",
+        "decode_per_s": "raw limit: consume + fastavro decode",
+        "consume_per_s": "consume alone",
+        "event_us": "CPU an event, librdkafka's threads included",
+        "snapshot_s": "snapshot and 20 MiB of tail -> state; aim: below 2",
+        "restore_s": "of that, the snapshot",
+        "take_s": "from scratch, beside the leader: all roles, TaskExecutors' too",
+    }
+    under = conditions(events=EVENTS, log_mib=round(size / (1 << 20)), rounds=ROUNDS)
+    report("startup_1m", figures, under, notes)
+
+
+if __name__ == "__main__":
+    main()
