@@ -1,21 +1,26 @@
-"""The jobmanager process: Dispatcher, ResourceManager and the JobMasters of all jobs, led together.
+"""The jobmanager process: it leads the Dispatcher, the ResourceManager and JobMasters, or stands by.
 
 Killed at any moment it loses nothing: the next one folds the log, takes the next epoch, and says what is still owed;
-tasks run on meanwhile. It may start before Kafka. SIGTERM stops the process, not the cluster; the cluster ends by
-ShutDownCluster.
+tasks run on meanwhile. With `high-availability.type: zookeeper` any number of them stand by, warm, and the roles may be
+led by different ones; without, the newest leads all, and the one before it ends. It may start before Kafka. SIGTERM
+stops the process, not the cluster; the cluster ends by ShutDownCluster.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import structlog
 
+from ..afresh import Afresh
 from ..configuration import Configuration
 from ..connections import admin, event_log, registry
 from ..dispatcher import Dispatcher
 from ..dispatcher.shell import DispatcherShell
 from ..dispatcher.submissions import SubmissionsReader
+from ..high_availability.information import LeaderInformation
+from ..high_availability.selection import mandates_of
 from ..host import Host, wall_clock
 from ..job_master import JobMaster
 from ..job_master.shell import JobMasterShell
@@ -29,9 +34,11 @@ from ..resource_manager import ResourceManager
 from ..resource_manager.drivers.table import new_driver
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
-from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Shell
+from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Say, Shell
 from . import liveness
+from .blobs import of_master
 from .process import KAFKA_PATIENCE_S, process_address, session, wait_for_topics
+from .snapshots import MasterSnapshots
 
 _log = structlog.get_logger(__name__)
 
@@ -42,49 +49,76 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     wait_for_topics(configuration, stop)
     if stop.is_set():
         return
+    own_address, own_session = process_address(), session()
+    replica = Replica([Dispatcher(), ResourceManager(), JobMaster()])
+    blobs = of_master(configuration, replica, lambda: host.position >= 0)
+    mandates = mandates_of(
+        configuration, LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
+    )
     kafka_admin = admin(configuration)
     log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
     letters = DeadLetters(configuration.bootstrap_servers, cluster)
     host = Host(
         log,
-        Replica([Dispatcher(), ResourceManager(), JobMaster()]),
+        replica,
         cluster=cluster,
-        leads=(DISPATCHER, RESOURCE_MANAGER, JOB_MASTER),
-        process_address=process_address(),
-        session=session(),
+        leads=(DISPATCHER, RESOURCE_MANAGER, REST_SERVER),
+        process_address=own_address,
+        session=own_session,
+        mandates=mandates,
+        endpoints=blobs.endpoints,
         on_unreadable=lambda unreadable: letters.write(unreadable, wall_clock()),
     )
-    submissions = SubmissionsReader(
-        bootstrap_servers=configuration.bootstrap_servers,
-        cluster=cluster,
-        codec=Codec(submissions_topic(cluster), registry(configuration)),
-        log=log,
-        say=host.say,
-        write_dead_letter=letters.write,
-        clock=wall_clock,
-        on_failure=host.fail,
-    )
+    codec = Codec(submissions_topic(cluster), registry(configuration))
     beating, of_workers, of_jobs = liveness.of_masters(configuration, host)
-    shells: dict[str, Shell] = {
-        DISPATCHER: DispatcherShell(host.say, submissions, configuration.as_map()),
-        RESOURCE_MANAGER: ResourceManagerShell(
-            host.say,
+
+    def dispatcher_shell(say: Say, _settled: Callable[[], None]) -> DispatcherShell:
+        submissions = SubmissionsReader(
+            bootstrap_servers=configuration.bootstrap_servers,
+            cluster=cluster,
+            codec=codec,
+            log=log,
+            say=say,
+            write_dead_letter=letters.write,
+            clock=wall_clock,
+            on_failure=host.fail,
+        )
+        return DispatcherShell(say, submissions, configuration.as_map(), blobs.depot)
+
+    def resource_manager_shell(say: Say, settled: Callable[[], None]) -> ResourceManagerShell:
+        return ResourceManagerShell(
+            say,
             lambda on_exit: new_driver(configuration, on_exit),
             ProcessWatch,
             of_workers.follow,
-        ),
-        JOB_MASTER: JobMasterShell(host.say, kafka_admin, cluster, of_jobs.follow),
+            settled,
+        )
+
+    shells: dict[str, Shell] = {
+        DISPATCHER: Afresh(host.say, dispatcher_shell),
+        RESOURCE_MANAGER: Afresh(host.say, resource_manager_shell, of_workers.retire),
+        JOB_MASTER: JobMasterShell(host.say, kafka_admin, cluster, of_jobs.follow, of_jobs.retire),
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
+    snapshots: MasterSnapshots | None = None
     try:
+        snapshots = MasterSnapshots(configuration, replica, log, host)
+        snapshots.start()
         beating.start()
+        blobs.start()
         host.run(stop, shells, finished=_ended)
         _log.info("jobmanager ends", cluster=cluster)
     finally:
+        if snapshots is not None:
+            snapshots.close()
         beating.close()
         for shell in shells.values():
             shell.close()
         host.close()
+        if mandates is not None:
+            # What was said is in the log: another may go on from there.
+            mandates.close()
+        blobs.close()
         log.close()
 
 
