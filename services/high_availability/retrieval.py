@@ -90,6 +90,9 @@ class LeaderRetriever:
     def ended(self, *, gone: bool) -> None:
         """Nothing is held (Tenant)."""
 
+    def closing(self) -> None:
+        """Nothing of it is there (Tenant)."""
+
     def work(self) -> None:
         """Looks, if something has changed (Tenant)."""
         while self._stale:

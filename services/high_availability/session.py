@@ -52,6 +52,10 @@ class Tenant(Protocol):
         """Does what is missing. Returns the seconds after which to look again although nobody says so, or None."""
         ...
 
+    def closing(self) -> None:
+        """The session is about to be ended: the last chance to remove what does not go with it."""
+        ...
+
 
 class Session:
     """Of one tenant; connects in the background and stays with it until it is closed.
@@ -167,6 +171,11 @@ class Session:
                 self._not_before = self._clock() + _AFTER_A_REFUSAL_S
                 _log.exception("work with ZooKeeper failed; tries again", error=str(error))
         self._client.remove_listener(self._on_state)
+        if self._client.connected:
+            try:
+                self._tenant.closing()
+            except Exception as error:
+                _log.debug("not all was removed from ZooKeeper", error=repr(error))
         self._client.discard()
 
     def _patience(self) -> float:

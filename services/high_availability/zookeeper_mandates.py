@@ -128,13 +128,20 @@ class ZooKeeperMandates:
             except Exception:
                 self._changed(latch)
                 raise
+        self._leave()
+        return self._purge()
+
+    def closing(self) -> None:
+        """What was withdrawn is removed before the session ends (Tenant)."""
+        self._leave()
+
+    def _leave(self) -> None:
         while (leaving := next(iter(self._leaving.items()), None)) is not None:
             latch, for_ever = leaving
             if not latch.leave(for_ever=for_ever):
                 self._lingering[latch] = self._clock() + self._session.timeout_s
             with self._lock:
                 del self._leaving[latch]
-        return self._purge()
 
     def _pursue(self, latch: Latch) -> None:
         epoch = latch.pursue()

@@ -239,6 +239,24 @@ def test_a_job_that_is_over_leaves_nothing_even_of_masters_that_never_heard_of_i
         eventually(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
 
 
+def test_who_goes_right_after_a_job_is_over_leaves_nothing_of_it(
+    settings: ZooKeeperSettings, masters: Make
+) -> None:
+    leader = masters(settings)
+    jobs = [f"job_master/{number:04x}" for number in range(20)]
+    for job in jobs:
+        leader.contend(job)
+    for job in jobs:
+        leader.leads(job)
+    paths = Paths.of(settings)
+    with onlooker(settings) as kazoo:
+        eventually(lambda: len(tree(kazoo, paths.leaders)) == 2 * len(jobs))
+        for job in jobs:
+            leader.withdraw(job, for_ever=True)
+        leader.close()
+        assert tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches]
+
+
 def test_a_creation_whose_answer_was_lost_leaves_no_contender_that_nobody_pursues(
     settings: ZooKeeperSettings, masters: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
