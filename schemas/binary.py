@@ -21,6 +21,9 @@ from .catalog import EVENTS
 from .event import Event
 from .types import Header
 
+_SAID_AGAIN = frozenset({types.JobGraph.AVRO_NAME})
+"""What is large, and is said several times over: by who submits a job, to its JobMaster, and to each TaskExecutor."""
+
 Write = Callable[[Event], bytes]
 Read = Callable[[bytes, int], Event]
 
@@ -197,7 +200,8 @@ def _record(name: str) -> tuple[Callable[[Any], bytes], Callable[[bytes, int], t
     source.names["Kind"] = getattr(types, name.rpartition(".")[2])
     lines, arguments = _fields(source, fields)
     text = "\n    ".join(["def read(data, at):", *lines, f"return Kind({arguments}), at"])
-    return write, source.function(text, "read")
+    read = source.function(text, "read")
+    return write, primitives.remembering(read) if name in _SAID_AGAIN else read
 
 
 def _compiled(name: str) -> Functions:

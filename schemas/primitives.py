@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def varint(zigzag: int) -> bytes:
@@ -35,6 +37,9 @@ FLAGS = {False: b"\x00", True: b"\x01"}
 DOUBLE = struct.Struct("<d")
 _INT_RANGE = range(-(1 << 31), 1 << 31)
 _LONG_RANGE = range(-(1 << 63), 1 << 63)
+_REMEMBERED = 64
+_BEGINNING = 128
+_LARGEST_REMEMBERED = 1 << 16
 
 
 def write_long(value: int) -> bytes:
@@ -163,3 +168,22 @@ def ends(data: bytes, at: int) -> None:
         raise ValueError(f"{len(data) - at} bytes follow the event")
     if at > len(data):
         raise ValueError(f"{at - len(data)} bytes are missing")
+
+
+def remembering(read: Callable[[bytes, int], tuple[T, int]]) -> Callable[[bytes, int], tuple[T, int]]:
+    """The same reader of frozen values, which does not read again what it has read lately: bytes that begin with those
+    of a value that is known hold that value, because no value's bytes begin with another's."""
+    known: list[tuple[bytes, T] | None] = [None] * _REMEMBERED
+
+    def read_once(data: bytes, at: int) -> tuple[T, int]:
+        place = hash(data[at : at + _BEGINNING]) % _REMEMBERED
+        last = known[place]
+        if last is not None and data.startswith(last[0], at):
+            return last[1], at + len(last[0])
+        value, end = read(data, at)
+        # A value that is torn off is found to be so when the event's end is not where its bytes end.
+        if end <= len(data) and end - at <= _LARGEST_REMEMBERED:
+            known[place] = (data[at:end], value)
+        return value, end
+
+    return read_once

@@ -20,6 +20,7 @@ from .edge_validation import edge_reasons, topology_reasons
 from .errors import InvalidJobGraph, shown
 from .job_options import faults
 from .key_groups import UPPER_BOUND
+from .once import once_for_each_graph
 
 MAX_VERTICES = 10_000
 MAX_SUBTASKS = 50_000
@@ -38,6 +39,17 @@ def validate(graph: JobGraph, most_shipped: int = python_files.MOST_BYTES) -> li
     `most_shipped`: bytes of the shipped files that are no blobs; more than the default is for a graph whose large ones
     are to become blobs yet.
     """
+    if most_shipped == python_files.MOST_BYTES:
+        return list(_reasons(graph))
+    return _all_reasons(graph, most_shipped)
+
+
+@once_for_each_graph
+def _reasons(graph: JobGraph) -> tuple[str, ...]:
+    return tuple(_all_reasons(graph, python_files.MOST_BYTES))
+
+
+def _all_reasons(graph: JobGraph, most_shipped: int) -> list[str]:
     reasons = [*_graph_reasons(graph, most_shipped)]
     for vertex in graph.vertices:
         reasons += [f"vertex {shown(vertex.name)}: {reason}" for reason in _vertex_reasons(vertex)]

@@ -93,7 +93,7 @@ def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -
     if state.known:
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} was started before")
     cause = record.offset
-    topology = SchedulingTopology.of(state.job_id, body.job_graph)
+    topology = SchedulingTopology.of(body.job_graph)
     first = [
         executions.created(state.job_id, (vertex.vertex_id, index), 0, cause, prior=None)
         for vertex in topology.vertices.values()

@@ -9,6 +9,7 @@ import msgspec
 from immutables import Map
 
 from ...pipelines.graph.execution_graph import ExecutionGraph
+from ...pipelines.graph.once import once_for_each_graph
 from ...schemas.types import JobGraph, ResourceProfile
 from ..resource_profile import merge
 
@@ -43,9 +44,10 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
     """The sum over the slot sharing groups of the largest parallelism in each (document 003)."""
 
     @staticmethod
-    def of(job_id: str, graph: JobGraph) -> SchedulingTopology:
+    @once_for_each_graph
+    def of(graph: JobGraph) -> SchedulingTopology:
         """Raises ValueError for a graph that `validation` would not let pass."""
-        plan = ExecutionGraph.attach(job_id, graph)
+        plan = ExecutionGraph.attach("", graph)
         vertices = {
             vertex.vertex_id: SchedulingVertex(
                 vertex_id=vertex.vertex_id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import fastavro
 import msgspec
@@ -15,7 +16,14 @@ from tailrace.schemas.binary import functions
 from tailrace.schemas.body import Body
 from tailrace.schemas.catalog import EVENTS
 from tailrace.schemas.event import Event
-from tailrace.schemas.types import EntryPoint, HardwareDescription, Header, ResourceProfile
+from tailrace.schemas.types import (
+    EntryPoint,
+    HardwareDescription,
+    Header,
+    JobGraph,
+    JobVertex,
+    ResourceProfile,
+)
 
 from .strategies import events_of
 
@@ -115,3 +123,45 @@ def test_an_integer_of_more_than_64_bits_is_refused() -> None:
 
 def elected(epoch: int) -> Event:
     return Event(HEADER, everyone.LeaderElected(role="r", epoch=epoch, address="a", session="s"))
+
+
+def submission(job_graph: JobGraph, job_id: str = "j") -> Event:
+    body = dispatcher.SubmitJob(job_id=job_id, job_graph=job_graph, entry_point=None, parallelism=None)
+    return Event(HEADER, body)
+
+
+def graph_of(vertices: int, **more: Any) -> JobGraph:
+    parts = (
+        JobVertex(
+            vertex_id=f"v{number}",
+            name="v",
+            operators=(),
+            parallelism=1,
+            max_parallelism=1,
+            slot_sharing_group="",
+        )
+        for number in range(vertices)
+    )
+    long_name = "such graphs begin alike " * 8
+    return JobGraph(name=long_name, vertices=tuple(parts), edges=(), **more)
+
+
+def test_a_graph_that_is_said_again_is_not_read_again() -> None:
+    events = [submission(graph_of(2)), submission(graph_of(2), "k")]
+    one, other = (functions(each.body.AVRO_NAME).write(each) for each in events)
+    read = functions(dispatcher.SubmitJob.AVRO_NAME).read
+    found = [read(one, 0), read(PREFIX + other, len(PREFIX))]
+    assert found == events
+    first, second = (each.body.job_graph for each in found)
+    assert first is second
+
+
+def test_graphs_that_begin_alike_are_told_apart_and_torn_ones_are_not_remembered() -> None:
+    read = functions(dispatcher.SubmitJob.AVRO_NAME).read
+    graphs = [graph_of(count, configuration=pairs) for count in (1, 3, 2, 3, 1) for pairs in ({}, {"a": "b"})]
+    for event in [submission(each) for each in (*graphs, *reversed(graphs))]:
+        written = functions(event.body.AVRO_NAME).write(event)
+        for length in range(0, len(written), 7):
+            with pytest.raises(NO_EVENT):
+                read(written[:length], 0)
+        assert read(written, 0) == event

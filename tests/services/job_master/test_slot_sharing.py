@@ -65,7 +65,7 @@ def test_a_job_requests_as_many_slots_as_its_groups_need_and_each_subtask_has_it
     graph: JobGraph,
 ) -> None:
     job = Job(graph)
-    assert SchedulingTopology.of("j", graph).required_slots == needed(graph)
+    assert SchedulingTopology.of(graph).required_slots == needed(graph)
     assert len(job.state.slots.requests) == len(job.state.sharing.trees) == needed(graph)
     for (_, index), tree in job.state.sharing.trees.items():
         for leaf in leaves(tree.root):
