@@ -281,7 +281,9 @@ class Host:
         self._candidacy.elected(role)
 
     def _begin(self, role: str, term: Term) -> None:
-        _log.info("leads", role=role, cluster=self._cluster, epoch=term.epoch)
+        # Of jobs there may be thousands.
+        tell = _log.debug if kind_of(role) == JOB_MASTER else _log.info
+        tell("leads", role=role, cluster=self._cluster, epoch=term.epoch)
         self._terms.begin(role, term)
         self._mandates.confirm(role, term.epoch)
         for each in self._in_the_term_of(role):
@@ -301,7 +303,8 @@ class Host:
         self._candidacy.anew(body.role, given)
 
     def _step_down(self, role: str, why: str) -> None:
-        _log.warning("steps down", role=role, cluster=self._cluster, why=why)
+        tell = _log.debug if kind_of(role) == JOB_MASTER else _log.warning
+        tell("steps down", role=role, cluster=self._cluster, why=why)
         affected = self._in_the_term_of(role)
         self._terms.end(role)
         self.leading.clear()
