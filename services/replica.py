@@ -18,9 +18,10 @@ import structlog
 from ..schemas.event import EVERYONE, Record
 from ..schemas.everyone import LeaderElected, SnapshotTaken, StateHash
 from .leadership import Leadership
-from .roles import JOB_MASTER, AnyRole, IllegalEvent, kind_of
+from .roles import CLIENT, JOB_MASTER, AnyRole, IllegalEvent, kind_of
 
 _STORY = 8
+_MOST_FOREIGN = 1 << 12
 _WARNINGS_PER_S = 10
 _YOUNG_OBJECTS = 50_000
 _log = structlog.get_logger(__name__)
@@ -42,6 +43,18 @@ class Watcher(Protocol):
         ...
 
 
+class _Served:
+    """An address that is served here, while it is not at rest: its role's methods, looked up once, and its story."""
+
+    __slots__ = ("at_rest", "evolve", "initial", "story")
+
+    def __init__(self, role: AnyRole) -> None:
+        self.evolve = role.evolve
+        self.initial = role.initial
+        self.at_rest = role.at_rest
+        self.story: deque[Record] = deque(maxlen=_STORY)
+
+
 class Replica:
     """States by address. Not safe for use by several threads."""
 
@@ -55,8 +68,12 @@ class Replica:
         self._roles: Mapping[str, AnyRole] = {role.kind: role for role in roles}
         self._only = only
         self._on_illegal = on_illegal or Warnings()
-        self._serving: dict[str, AnyRole] = {}
-        self._stories: dict[str, deque[Record]] = {}
+        self._serving: dict[str, _Served] = {}
+        self._foreign: set[str] = set()
+        """Addresses that are not served here, as far as they were met lately."""
+        self._admitted: dict[str, int] = {}
+        """Sender -> the epoch under which it is heard, as long as `_admitted_by` leads."""
+        self._admitted_by: Leadership | None = None
         self._awake: dict[str, None] = {}
         self._watcher: Watcher | None = None
         self._mark = sys.maxsize
@@ -92,77 +109,105 @@ class Replica:
         """Continues where another replica was behind the event at `offset`; nothing was folded here yet."""
         self.states, self.leadership, self.offset = dict(states), leadership, offset
         for role_address, state in self.states.items():
-            role = self._role_serving(role_address)
-            if role is None or role.at_rest(state):
+            served = self._serve(role_address)
+            if served is None or served.at_rest(state):
                 self._forget(role_address)
             else:
                 self._awake[role_address] = None
 
     def apply(self, record: Record) -> list[str]:
         """Folds one event; returns the addresses whose state has changed."""
-        if record.offset >= self._mark and self._watcher is not None:
-            self._mark = self._watcher.reached(record.offset)
-        self.offset = record.offset
-        if not self.leadership.admits(record):
+        offset, header, body = record.offset, record.header, record.body
+        if offset >= self._mark and self._watcher is not None:
+            self._mark = self._watcher.reached(offset)
+        self.offset = offset
+        if not self._admits(record):
             return []
-        if isinstance(record.body, LeaderElected):
+        if isinstance(body, LeaderElected):
             self.leadership = self.leadership.evolve(record)
-            role = record.body.role
+            role = body.role
             # A claim begins no job, and wakes none.
             if kind_of(role) == JOB_MASTER and role not in self._awake:
                 return []
             return [role] if self._fold(role, record) else []
-        sender, recipient = record.header.sender, record.header.recipient
+        sender, recipient = header.sender, header.recipient
         if recipient == EVERYONE:
-            if isinstance(record.body, _ABOUT_STATES):
+            if isinstance(body, _ABOUT_STATES):
                 if self._watcher is not None:
                     self._watcher.told(record)
                 return []
             return [each for each in self.awake if self._fold(each, record)]
-        changed = [sender] if self._fold(sender, record) else []
-        if recipient != sender and self._fold(recipient, record):
+        foreign = self._foreign
+        changed = [sender] if sender not in foreign and self._fold(sender, record) else []
+        if recipient != sender and recipient not in foreign and self._fold(recipient, record):
             changed.append(recipient)
         return changed
 
     def story(self, role_address: str) -> tuple[Record, ...]:
         """The last events that an address folded, oldest first; none of what is at rest."""
-        return tuple(self._stories.get(role_address, ()))
+        served = self._serving.get(role_address)
+        return () if served is None else tuple(served.story)
 
-    def _role_serving(self, role_address: str) -> AnyRole | None:
-        role = self._roles.get(kind_of(role_address))
-        if role is None or not (self._only is None or self._only(role_address)):
+    def _admits(self, record: Record) -> bool:
+        """As the Leadership does, which is asked once for each sender and epoch: it changes seldom."""
+        header, leadership = record.header, self.leadership
+        if leadership is not self._admitted_by:
+            self._admitted, self._admitted_by = {}, leadership
+        if isinstance(record.body, LeaderElected):
+            return leadership.admits(record)
+        sender = header.sender
+        if self._admitted.get(sender) == header.sender_epoch:
+            return True
+        if not leadership.admits(record):
+            return False
+        # Clients, which come and go without end, are heard under any epoch.
+        if kind_of(sender) != CLIENT:
+            self._admitted[sender] = header.sender_epoch
+        return True
+
+    def _serve(self, role_address: str) -> _Served | None:
+        if not self.serves(role_address):
+            # Clients come and go without end.
+            if len(self._foreign) >= _MOST_FOREIGN:
+                self._foreign.clear()
+            self._foreign.add(role_address)
             return None
-        # Only what is served is remembered: clients come and go without end.
-        self._serving[role_address] = role
-        self._stories[role_address] = deque(maxlen=_STORY)
-        return role
+        served = self._serving[role_address] = _Served(self._roles[kind_of(role_address)])
+        return served
 
     def _forget(self, role_address: str) -> None:
         """Keeps no more than the state."""
-        for each in (self._awake, self._serving, self._stories):
-            each.pop(role_address, None)
+        self._awake.pop(role_address, None)
+        self._serving.pop(role_address, None)
 
     def _fold(self, role_address: str, record: Record) -> bool:
         """Whether the event was a legal step of an address that is served here, and one that changed its state."""
-        role = self._serving.get(role_address) or self._role_serving(role_address)
-        if role is None:
+        served = self._serving.get(role_address) or self._serve(role_address)
+        if served is None:
             return False
         before = self.states.get(role_address)
         try:
-            after = role.evolve(role.initial(role_address) if before is None else before, record)
+            after = served.evolve(served.initial(role_address) if before is None else before, record)
         except IllegalEvent as error:
             if self.telling:
                 self._on_illegal(error, self.story(role_address))
             if before is not None and role_address not in self._awake:
                 self._forget(role_address)
             return False
+        if after is before:
+            # At rest or awake, as it was.
+            if role_address in self._awake:
+                served.story.append(record)
+            else:
+                self._forget(role_address)
+            return False
         self.states[role_address] = after
-        if role.at_rest(after):
+        if served.at_rest(after):
             self._forget(role_address)
         else:
             self._awake[role_address] = None
-            self._stories[role_address].append(record)
-        return after is not before
+            served.story.append(record)
+        return True
 
 
 def spare_the_collector() -> None:
