@@ -1,8 +1,9 @@
 """Which roles a process stands for, as the log goes on, and what a mandate that it is given is worth.
 
 The roles of its own it stands for from the start. The latch of a job stays off the way of its submission: whoever leads
-the job by leading the Dispatcher stands for it at once, the others once the Dispatcher has got another leader than the
-one that began the job, or once the job was claimed. Nobody stands for a job at rest.
+the job by leading the Dispatcher stands for it when it has run for a moment, so that ZooKeeper never hears of a short
+job; the others once the Dispatcher has got another leader than the one that began the job, or once the job was claimed.
+Nobody stands for a job at rest.
 
 A mandate's epoch is the time of an election by ZooKeeper's clock. One that is not above the log's last may have come
 too late: another process was elected meanwhile. Then this one stands anew, and will be given a later one. But one that
@@ -19,9 +20,11 @@ import structlog
 from .high_availability.mandates import Mandates
 from .job_master.state import JobMasterState
 from .replica import Replica
-from .roles import DISPATCHER, JOB_MASTER, kind_of
+from .roles import DISPATCHER, JOB_MASTER, Time, kind_of
 
 _log = structlog.get_logger(__name__)
+_A_MOMENT = 1_000_000
+"""Microseconds."""
 
 
 class MandateFromAnotherTime(Exception):
@@ -51,14 +54,24 @@ class Candidacy:
         """The roles that it stands for -> the log's epoch when it began to."""
         self._spent: dict[str, int] = {}
         """The last mandate for a role that was given back: it may be heard of for a while still."""
+        self._young: dict[str, Time] = {}
+        """Jobs that it is to stand for, and from when on, the earliest first."""
         self._begun = False
+        self._now: Time = 0
 
-    def begin(self) -> None:
+    def begin(self, now: Time) -> None:
         """The log has been read: stands for all that it has to."""
-        self._begun = True
+        self._begun, self._now = True, now
         for role in self._roles:
             self._stand(role)
         self._look_at_all_jobs()
+
+    def pursue(self, now: Time) -> None:
+        """Stands for the jobs that have run for a moment; to be called now and then."""
+        self._now = now
+        while self._young and (first := next(iter(self._young.items())))[1] <= now:
+            del self._young[first[0]]
+            self._stand(first[0])
 
     def elected(self, role: str) -> None:
         """Somebody leads the role, as the log has it since now."""
@@ -74,9 +87,10 @@ class Candidacy:
         if not self._begun or not self._leads_jobs or kind_of(role_address) != JOB_MASTER:
             return False
         if self._replica.is_awake(role_address):
-            if role_address not in self._stood and self._is_open(role_address):
-                self._stand(role_address)
+            if role_address not in self._stood:
+                self._consider(role_address)
             return False
+        self._young.pop(role_address, None)
         if self._stood.pop(role_address, None) is not None:
             self._spent.pop(role_address, None)
             leader = self._replica.leadership.leader(role_address)
@@ -118,14 +132,15 @@ class Candidacy:
             self._stood[role] = self._replica.leadership.epoch(role)
             self._mandates.contend(role)
 
-    def _is_open(self, job: str) -> bool:
-        leadership = self._replica.leadership
-        if leadership.is_claimed(job):
-            return True
+    def _consider(self, job: str) -> None:
+        leadership, state = self._replica.leadership, self._replica.states[job]
         dispatcher = leadership.leader(DISPATCHER)
-        if not self._opposed or dispatcher is None:
-            return False
-        state = self._replica.states[job]
-        return dispatcher.session == self._session or (
-            isinstance(state, JobMasterState) and state.started < dispatcher.offset
-        )
+        if leadership.is_claimed(job):
+            self._young.pop(job, None)
+            self._stand(job)
+        elif self._opposed and dispatcher is not None and isinstance(state, JobMasterState):
+            if state.started < dispatcher.offset:
+                self._young.pop(job, None)
+                self._stand(job)
+            elif dispatcher.session == self._session:
+                self._young.setdefault(job, self._now + _A_MOMENT)

@@ -119,7 +119,7 @@ class Host:
             self._catch_up(tail, self._log.end(), stop)
             self._replica.telling = True
             self._position = self._replica.offset
-            self._candidacy.begin()
+            self._candidacy.begin(self._clock())
             is_old = finished(self._replica)
             while not stop.is_set():
                 self._follow_mandates(tail, stop)
@@ -130,6 +130,7 @@ class Host:
                 self._fold(tail.poll(self._patience()))
                 if self._failure is not None:
                     raise self._failure
+                self._candidacy.pursue(self._clock())
                 if self._replica.offset >= self._appended_to and not self._mandates.suspended:
                     self._decide()
                     self._position = tail.position - 1

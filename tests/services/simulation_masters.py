@@ -257,7 +257,7 @@ class Master(Process):
         self.host.close()
         self.host._shells = dict.fromkeys(MASTER_KINDS, _Shell(self))
         self.host._position = self._replica.offset
-        self.host._candidacy.begin()
+        self.host._candidacy.begin(world.now)
 
     def claims(self) -> None:
         """It is given what it stands for, not what it wants."""
@@ -295,6 +295,7 @@ class Master(Process):
         self._log.only = only
         host = self.host
         try:
+            host._candidacy.pursue(self.world.now)
             host._follow_mandates(self._log, self._stop)
             if self._stop.is_set():
                 self.end()

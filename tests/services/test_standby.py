@@ -280,7 +280,7 @@ def test_a_job_is_led_by_whoever_leads_the_dispatcher_until_it_is_claimed(
     assert first.host.leading.wait(SOON_S)
     submits(log)
     wait_for(log, said_by(JOB, 1))
-    # The latch is for the leader alone, for as long as it leads the Dispatcher.
+    # The latch is for the leader alone, for as long as it leads the Dispatcher, and not at once.
     until(lambda: JOB in first.mandates.stands)
     passed(log, second)
     assert JOB not in second.mandates.stands
