@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
+from tailrace.services.high_availability.client import Client
 from tailrace.services.high_availability.lease import FRESH, uptime
 from tailrace.services.high_availability.paths import Paths
 from tailrace.services.high_availability.settings import ZooKeeperSettings
@@ -210,3 +211,32 @@ def test_masters_that_start_before_zookeeper_wait_for_it(masters: Make, settings
         master.epoch()
         assert not master.suspended
         master.close()
+
+
+def test_a_session_that_ends_in_the_middle_of_an_election_leaves_no_contender_behind(
+    settings: ZooKeeperSettings, masters: Make, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, waiting = masters(settings), masters(through(link, settings, 1.0))
+    latch = Paths.of(settings).latch(ROLE)
+    leader.contend(ROLE)
+    leader.leads()
+    create = Client.create_async
+
+    def cut_off(self: Client, *args: object, **more: object) -> object:
+        """What is asked for comes to ZooKeeper, and no answer comes back."""
+        link.cut(requests=False)
+        return create(self, *args, **more)
+
+    with onlooker(settings) as kazoo:
+        monkeypatch.setattr(Client, "create_async", cut_off)
+        waiting.contend(ROLE)
+        eventually(lambda: len(tree(kazoo, latch)) == 2)
+        monkeypatch.undo()
+        orphan = tree(kazoo, latch)
+        eventually(lambda: len(tree(kazoo, latch)) == 1)
+        assert not waiting.granted()
+        link.heal()
+        eventually(lambda: len(tree(kazoo, latch)) == 2 and tree(kazoo, latch) != orphan)
+        leader.close()
+        waiting.epoch()
+        eventually(lambda: len(tree(kazoo, latch)) == 1)
