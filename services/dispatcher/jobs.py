@@ -57,8 +57,7 @@ def _fault(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
     if not is_id(body.job_id):
         return f"job id {body.job_id[:80]!r} is not 1 to 64 letters, digits, '-' or '_': choose another"
     if body.job_id in state.jobs:
-        status = state.jobs[body.job_id].status.value
-        return f"job {body.job_id} was submitted before and is {status}: choose another job id"
+        return f"job {body.job_id} {_what_became_of(state.jobs[body.job_id])}: choose another job id"
     if state.ending is not None:
         return f"the cluster is shutting down ({state.ending.reason}): submit again when it has been started"
     if (body.job_graph is None) == (body.entry_point is None):
@@ -75,6 +74,16 @@ def _fault(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
     if body.job_graph is not None:
         return _some_of(validate(body.job_graph)) or None
     return None if body.entry_point is None else _fault_of_program(body.entry_point)
+
+
+_ENDED = {JobStatus.FINISHED: "finished", JobStatus.FAILED: "failed", JobStatus.CANCELED: "was cancelled"}
+
+
+def _what_became_of(job: Job) -> str:
+    """A job that has ended is never run again, whoever leads; where it ended can be looked up in the log."""
+    if job.phase in (Phase.TERMINATED, Phase.ENDED):
+        return f"{_ENDED[job.status]} at offset {job.cause}"
+    return f"was submitted before and is {job.status.value}"
 
 
 def _fault_of_program(entry_point: EntryPoint) -> str | None:

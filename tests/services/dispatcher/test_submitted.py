@@ -8,8 +8,9 @@ from tailrace.pipelines.graph.python_files import MOST_BYTES
 from tailrace.schemas import client, dispatcher
 from tailrace.schemas.types import EntryPoint, JobStatus, PythonFile
 from tailrace.services.dispatcher.role import BuildJobGraph
+from tailrace.services.dispatcher.state import Phase
 
-from .talk import Talk
+from .talk import Talk, in_phase
 
 TO_REFUSE = {
     "../up.py": b"",
@@ -60,3 +61,24 @@ def test_the_client_is_told_what_the_job_has_counted_and_the_last_end_counts() -
     assert finished == client.JobFinished(
         job_id="j", status=JobStatus.FINISHED, accumulators={"n": 2.5, "m": 0.0}
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "how"),
+    [(JobStatus.FINISHED, "finished"), (JobStatus.FAILED, "failed"), (JobStatus.CANCELED, "was cancelled")],
+)
+@pytest.mark.parametrize("told", [True, False])
+def test_a_job_that_has_ended_is_never_run_again_and_who_asks_is_told_where_it_ended(
+    status: JobStatus, how: str, told: bool
+) -> None:
+    talk = in_phase(Phase.RUNNING)
+    talk.reach(status)
+    offset = talk.offset
+    if told:
+        talk.settle()
+    talk.lead()
+    talk.submit()
+    answers = [each for each in talk.settle() if not isinstance(each, client.JobFinished)]
+    assert answers == [
+        client.JobRejected(job_id="j", reason=f"job j {how} at offset {offset}: choose another job id")
+    ]

@@ -1,0 +1,203 @@
+"""A cluster of several masters over real servers, with jobs that go on while a test does harm."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
+from tailrace.schemas.types import JobStatus
+from tailrace.services.client import Client
+from tailrace.services.configuration import Configuration
+from tailrace.services.connections import admin
+from tailrace.services.high_availability.contenders import Contenders
+from tailrace.services.high_availability.inventory import inventory
+from tailrace.services.high_availability.paths import Paths, in_order
+from tailrace.services.high_availability.settings import ZooKeeperSettings
+from tailrace.services.log.topics import ensure_cluster_topics
+from tailrace.services.roles import DISPATCHER
+
+from .jobs import AT_ONCE, LASTING, graph, program
+from .masters import Master, Masters
+from .story import Reign, Story
+from .workers import Workers
+
+_BETWEEN_JOBS_S = 0.4
+
+
+class HaCluster:
+    """Three masters, two TaskExecutors of `SLOTS` slots, an ensemble of three ZooKeepers. A context manager."""
+
+    TASK_EXECUTORS = 2
+    SLOTS = 4
+    SESSION_S = 2.0
+
+    def __init__(
+        self,
+        kafka: str,
+        cluster_id: str,
+        home: Path,
+        values: Mapping[str, str] | None = None,
+        masters: int = 3,
+    ) -> None:
+        self._stack = contextlib.ExitStack()
+        try:
+            self.zookeeper = self._stack.enter_context(ZooKeeperEnsemble(3, heap="96m"))
+            servers = [server.address for server in self.zookeeper.servers]
+            shared = {
+                "cluster.id": cluster_id,
+                "bootstrap.servers": kafka,
+                "high-availability.zookeeper.client.session-timeout": f"{self.SESSION_S:g} s",
+                "high-availability.zookeeper.client.connection-timeout": "1 s",
+                "heartbeat.interval": "1 s",
+                "heartbeat.timeout": "20 s",
+                **(values or {}),
+            }
+            self.configuration = Configuration(
+                {
+                    **shared,
+                    "high-availability.type": "zookeeper",
+                    "high-availability.zookeeper.quorum": ",".join(servers),
+                    "home": str(home),
+                }
+            )
+            ensure_cluster_topics(admin(self.configuration), cluster_id)
+            self.masters = self._stack.enter_context(Masters(masters, shared, kafka, servers, home))
+            self.workers = self._stack.enter_context(
+                Workers(self.configuration, self.TASK_EXECUTORS, self.SLOTS)
+            )
+            self.story = self._stack.enter_context(contextlib.closing(Story(self.configuration)))
+            self.client = self._stack.enter_context(contextlib.closing(Client(self.configuration)))
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> HaCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def whole(self) -> None:
+        """Mends what is broken; returns when every master stands for the Dispatcher and a job comes to its end."""
+        for master in self.masters.all:
+            master.resume()
+            master.network.heal()
+        self.masters.start()
+        # Not to the end of the ensemble's sessions: those of the dead count until then.
+        addresses = {master.address for master in self.masters.all}
+        with Contenders(ZooKeeperSettings.of(self.configuration), timeout_s=60) as contenders:
+            self.story.until(lambda: set(contenders.of(DISPATCHER)) == addresses, "election of all masters")
+        self.lives()
+
+    def goes_on_for(self, seconds: float) -> None:
+        """Reads what is said for so long: an outage has to last."""
+        until = time.monotonic() + seconds
+        self.story.until(lambda: time.monotonic() > until, "end of the outage", seconds + 60)
+
+    def revoke(self, role: str) -> None:
+        """Removes in ZooKeeper the node by which somebody leads a role, and leads nothing else by."""
+        settings = ZooKeeperSettings.of(self.configuration)
+        path = Paths.of(settings).latch(role)
+        zookeeper = KazooClient(settings.quorum, timeout=60.0)
+        zookeeper.start(timeout=60)
+        try:
+            zookeeper.delete(f"{path}/{in_order(zookeeper.get_children(path))[0]}")
+        finally:
+            zookeeper.stop()
+            zookeeper.close()
+
+    def lives(self, within_s: float = 60.0) -> float:
+        """A job is taken and comes to its end; the seconds that that took."""
+        begun = time.monotonic()
+        self.ends(self.submit(AT_ONCE), within_s=within_s)
+        return time.monotonic() - begun
+
+    def submit(self, name: str = LASTING, parallelism: int = 1) -> str:
+        """The new job's id."""
+        job_id = f"{name.replace(' ', '-')}-{secrets.token_hex(4)}"
+        self.client.submit(graph(name, parallelism), job_id=job_id)
+        return job_id
+
+    def submit_program(self) -> str:
+        """One that is built for as long as a session lasts; its job finishes at once."""
+        job_id = f"program-{secrets.token_hex(4)}"
+        self.client.submit(program(self.SESSION_S), job_id=job_id)
+        return job_id
+
+    def nodes_of_jobs(self) -> list[str]:
+        """Those that are in ZooKeeper."""
+        found = inventory(ZooKeeperSettings.of(self.configuration), timeout_s=60)
+        return [path for each in found for path in each.paths]
+
+    def runs(self, job_id: str, tasks: int = 1) -> None:
+        """Waits until all tasks of a job run, and its JobMaster has said so."""
+        job = self.story.job(job_id)
+        self.story.until(
+            lambda: len(job.running) == tasks and job.status is JobStatus.RUNNING, f"{job_id} that runs"
+        )
+
+    def ends(self, job_id: str, status: JobStatus = JobStatus.FINISHED, within_s: float = 60.0) -> None:
+        """Waits for its end; it was started once, and every task of it."""
+        job = self.story.job(job_id)
+        self.story.until(lambda: job.ended is not None, f"end of {job_id}", within_s)
+        assert job.ended is status
+        assert len(job.starts) == 1
+        assert set(job.attempts.values()) == {0}, f"tasks of {job_id} were restarted"
+
+    def finish(self, job_id: str) -> None:
+        """A job that lasts comes to its end."""
+        self.workers.finish(job_id)
+        self.ends(job_id)
+
+    @contextlib.contextmanager
+    def load(self) -> Iterator[list[str]]:
+        """Jobs are submitted all the time meanwhile; in the end all of them have ended."""
+        over, jobs = threading.Event(), list[str]()
+
+        def submit() -> None:
+            while not over.wait(_BETWEEN_JOBS_S):
+                jobs.append(self.submit(AT_ONCE))
+
+        thread = threading.Thread(target=submit, daemon=True)
+        thread.start()
+        try:
+            yield jobs
+        finally:
+            over.set()
+            thread.join()
+        assert jobs
+        for job_id in jobs:
+            self.ends(job_id)
+
+    @property
+    def reign(self) -> Reign:
+        """That of the Dispatcher's leader, as the log has it now."""
+        self.story.catch_up()
+        reign = self.story.leader()
+        assert reign is not None
+        return reign
+
+    @property
+    def leader(self) -> Master:
+        """Who leads the Dispatcher."""
+        return self.masters.at(self.reign.address)
+
+    def elected_after(self, reign: Reign, role: str = DISPATCHER) -> Reign:
+        """The next leader, once it has said something."""
+        story = self.story
+
+        def found() -> Reign | None:
+            latest = story.leader(role)
+            return latest if latest is not None and latest.epoch > reign.epoch else None
+
+        story.until(found, f"leader of {role} after {reign.address}")
+        successor = found()
+        assert successor is not None
+        return successor

@@ -1,0 +1,271 @@
+"""Masters that die, hang, and lose ZooKeeper or Kafka; no task notices, and no command is lost.
+
+One cluster of three masters serves all: Kafka and an ensemble of three ZooKeepers are real, jobmanagers are processes,
+each with a network of its own; TaskExecutors run tasks that only wait, so that a test says when they end. Jobs are
+submitted all the time. Whatever happens each ends as it should, started once; the checker, which shares no code with
+the roles, finds one effective leader of each role, and nothing else wrong with the log of it all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas.event import Record
+from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.types import JobStatus
+from tailrace.services.log.topics import log_topic
+from tailrace.services.roles import DISPATCHER, JOB_MASTER, address
+
+from ..checker import check, dump
+from ..checker.reading import read_topic
+from ..high_availability.cluster import HaCluster
+from ..high_availability.jobs import AT_ONCE, graph
+from ..high_availability.story import Reign
+from ..high_availability.transcript import name_of, transcript
+
+pytestmark = pytest.mark.timeout(300)
+
+TRANSCRIPTS = Path(__file__).parents[1] / "high_availability" / "transcripts"
+LONGER_THAN_A_SESSION_S = HaCluster.SESSION_S * 1.75
+
+
+@pytest.fixture(scope="module")
+def the_cluster(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HaCluster]:
+    # Whoever leads, snapshots are taken, and the states of all are compared.
+    values = {"state-hash.interval": "300", "snapshot.max-bytes": "256 kb"}
+    home = tmp_path_factory.mktemp("ha") / "home"
+    with HaCluster(kafka.bootstrap_servers, "ha", home, values) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(the_cluster: HaCluster, request: pytest.FixtureRequest) -> Iterator[HaCluster]:
+    """All masters stand for election, and jobs come to their end; afterwards no TaskExecutor has been given up."""
+    the_cluster.whole()
+    before = the_cluster.reign
+    begun = time.monotonic()
+    yield the_cluster
+    assert not the_cluster.story.lost
+    reigns = [each for each in the_cluster.story.reigns if each.offset > before.offset]
+    print(f"{request.node.name}: {time.monotonic() - begun:.1f} s, {len(reigns)} claims")
+
+
+def told(cluster: HaCluster, since: float, reign: Reign) -> None:
+    """For people: when the next leader spoke."""
+    story = cluster.story
+    story.until(lambda: story.first_word(reign), "word of the next leader")
+    word = story.first_word(reign)
+    assert word is not None
+    claimed, spoke = reign.time - since, word.header.time / 1e6 - since
+    print(
+        f"{cluster.masters.at(reign.address).name} claims after {claimed:.2f} s, decides after {spoke:.2f} s"
+    )
+
+
+def test_the_leader_is_killed(cluster: HaCluster) -> None:
+    """With a checkpoint, slot requests and a program in flight, which go on under the next one."""
+    reign, leader, slots = cluster.reign, cluster.leader, cluster.TASK_EXECUTORS * cluster.SLOTS
+    lasting = cluster.submit(parallelism=2)
+    cluster.runs(lasting, 2)
+    with cluster.load():
+        cluster.workers.hold_checkpoints()
+        cluster.client.trigger_checkpoint(lasting)
+        waiting = cluster.submit(parallelism=slots)
+        program = cluster.submit_program()
+        cluster.story.until(lambda: cluster.story.job(waiting).starts, "job that waits for slots")
+        killed = time.time()
+        leader.kill()
+        told(cluster, killed, cluster.elected_after(reign))
+        cluster.workers.acknowledge()
+        cluster.story.until(lambda: cluster.story.job(lasting).checkpoints, "checkpoint")
+        cluster.finish(lasting)
+        cluster.runs(waiting, slots)
+        cluster.finish(waiting)
+        cluster.ends(program)
+
+
+def test_a_job_that_has_finished_is_not_run_again_by_the_next_leader(cluster: HaCluster) -> None:
+    reign = cluster.reign
+    job_id = cluster.submit(AT_ONCE)
+    cluster.ends(job_id)
+    job = cluster.story.job(job_id)
+    cluster.leader.kill()
+    cluster.client.submit(graph(AT_ONCE), job_id=job_id)
+    cluster.elected_after(reign)
+    cluster.story.until(lambda: job.refusals, "answer")
+    assert job.refusals == [f"job {job_id} finished at offset {job.ended_at}: choose another job id"]
+    cluster.lives()
+    assert len(job.starts) == 1
+
+
+def test_the_leader_is_stopped_for_longer_than_its_session(cluster: HaCluster) -> None:
+    reign, leader = cluster.reign, cluster.leader
+    lasting = cluster.submit()
+    cluster.runs(lasting)
+    stopped = time.time()
+    leader.pause()
+    with cluster.load():
+        successor = cluster.elected_after(reign)
+        told(cluster, stopped, successor)
+        leader.resume()
+    cluster.finish(lasting)
+    assert leader.is_running()
+    assert leader.address == reign.address
+
+
+def test_what_an_old_leader_still_says_is_in_the_log_and_nobody_heeds_it(
+    cluster: HaCluster, request: pytest.FixtureRequest
+) -> None:
+    """It has decided that a job is over, and is stopped before that reaches the log; the next one decides so too."""
+    reign, leader, story = cluster.reign, cluster.leader, cluster.story
+    lasting = cluster.submit()
+    cluster.runs(lasting)
+    leader.network.kafka.hold(log_topic(cluster.configuration.cluster_id))
+    begin = story.catch_up()
+    cluster.workers.finish(lasting)
+    assert leader.network.kafka.held.wait(60)
+    leader.pause()
+    cluster.elected_after(reign)
+    cluster.ends(lasting)
+    end = story.catch_up()
+    leader.network.kafka.release()
+
+    def ignored() -> list[Record]:
+        return [each for each in story.records if each.offset >= end and each.offset in story.ignored]
+
+    story.until(lambda: "DisconnectJobManager" in map(name_of, ignored()), "last word of the old leader")
+    leader.resume()
+    cluster.lives()
+    assert {each.header.sender_epoch for each in ignored()} == {reign.epoch}
+    assert "JobReachedTerminalState" in map(name_of, ignored())
+
+    text = transcript(story, begin, lambda each: _tells_of(each, lasting), reign)
+    path = TRANSCRIPTS / "what_an_old_leader_still_says.txt"
+    if request.config.getoption("--rewrite-transcripts"):
+        path.write_text(text, "utf-8")
+    assert text == path.read_text("utf-8")
+
+
+def test_the_leader_alone_cannot_reach_zookeeper(cluster: HaCluster) -> None:
+    reign, leader = cluster.reign, cluster.leader
+    lasting = cluster.submit()
+    cluster.runs(lasting)
+    with cluster.load():
+        cut = time.time()
+        leader.network.cut_zookeeper()
+        told(cluster, cut, cluster.elected_after(reign))
+        cluster.lives()
+    leader.network.heal()
+    cluster.finish(lasting)
+    assert leader.is_running()
+
+
+def test_the_leader_alone_cannot_reach_kafka(cluster: HaCluster) -> None:
+    leader = cluster.leader
+    lasting = cluster.submit()
+    cluster.runs(lasting)
+    with cluster.load():
+        leader.network.kafka.cut()
+        cluster.goes_on_for(LONGER_THAN_A_SESSION_S)
+        leader.network.heal()
+        print(f"a job is taken and ends {cluster.lives():.2f} s after healing")
+    cluster.finish(lasting)
+    assert leader.is_running()
+
+
+def test_nobody_can_reach_zookeeper(cluster: HaCluster) -> None:
+    lasting = cluster.submit()
+    cluster.runs(lasting)
+    with cluster.load():
+        for master in cluster.masters.all:
+            master.network.cut_zookeeper()
+        cluster.goes_on_for(LONGER_THAN_A_SESSION_S)
+        for master in cluster.masters.all:
+            master.network.heal()
+        print(f"a job is taken and ends {cluster.lives():.2f} s after healing")
+    cluster.finish(lasting)
+
+
+def test_the_whole_ensemble_is_down_for_longer_than_a_session(cluster: HaCluster) -> None:
+    lasting = cluster.submit()
+    cluster.runs(lasting)
+    with cluster.load():
+        cluster.zookeeper.kill()
+        cluster.goes_on_for(LONGER_THAN_A_SESSION_S)
+        cluster.zookeeper.start()
+        print(f"a job is taken and ends {cluster.lives():.2f} s after healing")
+    cluster.finish(lasting)
+
+
+def test_the_servers_of_the_ensemble_are_restarted_one_after_the_other(cluster: HaCluster) -> None:
+    lasting = cluster.submit()
+    cluster.runs(lasting)
+    with cluster.load():
+        for server in cluster.zookeeper.servers:
+            server.stop()
+            server.start()
+    cluster.finish(lasting)
+
+
+def test_five_jobs_are_led_by_different_masters(cluster: HaCluster) -> None:
+    """Whoever loses the Dispatcher, and nothing else, goes on leading the jobs that it began."""
+    story = cluster.story
+    jobs: list[str] = []
+    for _ in range(2):
+        reign = cluster.reign
+        for _ in range(2):
+            jobs.append(cluster.submit())
+            cluster.runs(jobs[-1])
+        cluster.revoke(DISPATCHER)
+        cluster.elected_after(reign)
+        cluster.lives()
+    jobs.append(cluster.submit())
+    cluster.runs(jobs[-1])
+
+    def leaders() -> set[str]:
+        return {reign.address for job_id in jobs if (reign := story.of_job(job_id)) is not None}
+
+    story.until(lambda: len(leaders()) > 1, "jobs led by different masters")
+    print(f"{len(jobs)} jobs are led by {sorted(cluster.masters.at(each).name for each in leaders())}")
+    for job_id in jobs:
+        cluster.client.trigger_checkpoint(job_id)
+    story.until(lambda: all(story.job(job_id).checkpoints for job_id in jobs), "checkpoints of all")
+    claimed = story.of_job(jobs[0])
+    assert claimed is not None
+    with cluster.load():
+        cluster.masters.at(claimed.address).kill()
+        cluster.elected_after(claimed, claimed.role)
+        for job_id in jobs[1:]:
+            cluster.finish(job_id)
+        cluster.client.cancel(jobs[0])
+        cluster.ends(jobs[0], JobStatus.CANCELED)
+
+
+def test_nothing_of_jobs_that_have_ended_is_left_in_zookeeper(cluster: HaCluster) -> None:
+    cluster.story.until(lambda: not cluster.nodes_of_jobs(), "end of the nodes of all jobs")
+
+
+def test_nothing_is_wrong_with_the_log(cluster: HaCluster) -> None:
+    configuration = cluster.configuration
+    cluster.story.catch_up()
+    events = list(read_topic(configuration.bootstrap_servers, log_topic(configuration.cluster_id)))
+    (configuration.home / "log" / "events.json").write_text("".join(f"{line}\n" for line in dump(events)))
+    assert [str(each) for each in check(events)] == []
+    names = {each.name for each in events}
+    assert {"everyone.SnapshotTaken", "everyone.StateHash"} <= names
+
+
+def _tells_of(record: Record, job_id: str) -> bool:
+    """What the JobMaster says to others, and the Dispatcher of the job, and who leads that. Which of the masters claims
+    the job itself, and whether before its end, is chance."""
+    sender, recipient = record.header.sender, record.header.recipient
+    if isinstance(record.body, LeaderElected):
+        return record.body.role == DISPATCHER
+    if sender == address(JOB_MASTER, job_id):
+        return recipient != sender
+    return sender == DISPATCHER and getattr(record.body, "job_id", None) == job_id
