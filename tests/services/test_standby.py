@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tailrace.schemas import dispatcher, job_master
+from tailrace.schemas import dispatcher, job_master, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.job_master import StartJob
@@ -24,7 +24,7 @@ from tailrace.services.roles import Instruction, Owed, kind_of
 
 from .given_mandates import GivenMandates
 from .simulation import folded, graph, header
-from .test_host import SOON_S, everything, is_answer, registers, wait_for
+from .test_host import SOON_S, WORKER, everything, is_answer, registers, wait_for
 
 ROLES = ("dispatcher", "resource_manager")
 WORD = LeaderElected(role="nobody", epoch=1, address="nobody", session="nobody")
@@ -334,11 +334,7 @@ def test_a_job_that_has_ended_is_stood_for_no_more(log: MemoryEventLog, start: C
     # It does not stand for it: the job is the leader's.
     assert not other.leads(JOB)
     leader.mandates.give(JOB, epoch=2)
-    log.append([Event(header("client/x", "dispatcher"), dispatcher.CancelJob(job_id="j1"))])
-    leader.host.say(JOB, Owed(JOB, job_master.ChannelsCreated(job_id="j1"), None))
-    wait_for(log, lambda record: isinstance(record.body, dispatcher.JobReachedTerminalState))
-    leader.host.say(JOB, Owed(JOB, job_master.ChannelsDeleted(job_id="j1"), None))
-    until(lambda: not leader.replica.is_awake(JOB))
+    ends(log, leader)
     until(lambda: leader.mandates.for_ever == [JOB])
     assert JOB not in leader.mandates.stands
     assert other.mandates.for_ever == []
@@ -377,3 +373,71 @@ def test_all_end_with_the_cluster_and_who_starts_behind_its_end_waits_for_a_lead
 
 def said_by(sender: str, epoch: int) -> Callable[[Record], bool]:
     return lambda record: record.header.sender == sender and record.header.sender_epoch == epoch
+
+
+def ends(log: MemoryEventLog, master: Master) -> None:
+    """Job j1 is cancelled, and comes to rest."""
+    log.append([Event(header("client/x", "dispatcher"), dispatcher.CancelJob(job_id="j1"))])
+    master.host.say(JOB, Owed(JOB, job_master.ChannelsCreated(job_id="j1"), None))
+    wait_for(log, lambda record: isinstance(record.body, dispatcher.JobReachedTerminalState))
+    master.host.say(JOB, Owed(JOB, job_master.ChannelsDeleted(job_id="j1"), None))
+    until(lambda: not master.replica.is_awake(JOB))
+
+
+def comes_late(log: MemoryEventLog) -> None:
+    """A TaskExecutor that believes that the job is there still."""
+    late = job_master.RegisterTaskManager(job_id="j1", resource_id="te-1")
+    log.append([Event(header(WORKER, JOB), late)])
+
+
+def is_farewell(record: Record) -> bool:
+    return isinstance(record.body, task_executor.DisconnectJobManager)
+
+
+def test_whoever_asks_a_job_at_rest_is_answered_by_the_leader_of_the_dispatcher(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    first = start("a")
+    first.mandates.give(*ROLES, epoch=1)
+    assert first.host.leading.wait(SOON_S)
+    submits(log)
+    wait_for(log, said_by(JOB, 1))
+    ends(log, first)
+    first.stop.set()
+    first.thread.join(SOON_S)
+    second = start("b")
+    second.mandates.give(*ROLES, epoch=5)
+    comes_late(log)
+    (farewell,) = wait_for(log, is_farewell)
+    assert (farewell.header.sender, farewell.header.sender_epoch) == (JOB, 5)
+
+
+def test_a_job_at_rest_that_was_claimed_is_claimed_again_when_it_is_asked(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    leader, other = start("a"), start("b")
+    leader.mandates.give(*ROLES, epoch=1)
+    assert leader.host.leading.wait(SOON_S)
+    submits(log)
+    until(lambda: JOB in leader.mandates.stands)
+    log.append([claim_of(JOB, 2)])
+    until(lambda: other.mandates.stands.get(JOB) == 1)
+    leader.mandates.give(JOB, epoch=3)
+    until(lambda: leader.leads(JOB))
+    ends(log, leader)
+    until(lambda: leader.mandates.for_ever == [JOB])
+    assert not leader.leads(JOB)
+    until(lambda: JOB not in other.mandates.stands)
+    comes_late(log)
+    until(lambda: JOB in other.mandates.stands)
+    other.mandates.give(JOB, epoch=7)
+    (farewell,) = wait_for(log, is_farewell)
+    assert farewell.header.sender_epoch == 7
+    until(lambda: other.mandates.for_ever == [JOB])
+    assert not other.host.leads_any()
+
+
+def claim_of(role: str, epoch: int) -> Event:
+    """Of a master that dies at once."""
+    body = LeaderElected(role=role, epoch=epoch, address="gone", session="gone")
+    return Event(header(role, EVERYONE, epoch=epoch), body)
