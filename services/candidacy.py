@@ -8,7 +8,7 @@ Nobody stands for a job at rest.
 A mandate's epoch is the time of an election by ZooKeeper's clock. One that is not above the log's last may have come
 too late: another process was elected meanwhile. Then this one stands anew, and will be given a later one. But one that
 was stood for after this process had read the log's epoch has to be above it, or that clock is not the one that the log
-knows.
+knows: that is found out by the roles of its own.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Candidacy:
             return False
         if granted is None or granted > last:
             return True
-        if granted <= stood:
+        if granted <= stood and role in self._roles:
             raise MandateFromAnotherTime(role, granted, last)
         _log.info("a mandate came too late: stands for election anew", role=role, epoch=granted, last=last)
         self.anew(role, granted)

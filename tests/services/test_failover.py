@@ -50,7 +50,8 @@ class OnlyMasters(Chaos):
         self._kinds, self._weights = list(weights), list(weights.values())
 
     def _configuration(self) -> dict[str, str]:
-        return {"slot.request.timeout": "10 h"}
+        # However long nobody leads, nobody loses patience.
+        return {"slot.request.timeout": "10 h", "taskmanager.slot.timeout": "10 h"}
 
     def begin(self) -> None:
         for _ in range(self.draw.randint(1, 3)):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tailrace import __version__
+from tailrace.services.candidacy import MandateFromAnotherTime
 from tailrace.services.cli import main
 from tailrace.services.cli.errors import ExitCode, Failure, explained
 from tailrace.services.cli.local.record import ClusterRecord, ProcessRecord, read_record, write_record
@@ -143,6 +144,7 @@ def test_a_pid_that_was_given_to_another_process_is_not_ours() -> None:
         (NoAnswer("x"), ExitCode.UNREACHABLE),
         (JobRejectedError("j", "too big"), ExitCode.JOB),
         (Deposed("x"), ExitCode.DEPOSED),
+        (MandateFromAnotherTime("dispatcher", 3, 4711), ExitCode.USAGE),
         (ReplicaDiverged("x"), ExitCode.ASTRAY),
         (Failure(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
     ],
