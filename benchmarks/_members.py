@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import structlog
 
 _PATIENCE_S = 20.0
 
@@ -59,6 +61,12 @@ class Member:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def speak_in_json() -> None:
+    """In a member, first of all: what is logged goes to stderr, and no more of it than warnings."""
+    sys.stdout = sys.stderr
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
 def say(**said: object) -> None:

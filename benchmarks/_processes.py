@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 from _hearts import Hearts, beating_of
-from _members import say
+from _members import say, speak_in_json
 from _simulated import HARDWARE, PROFILE, ChannelsExist, Follower, TasksRun, all_to_all
 from msgspec.structs import replace
 
@@ -246,6 +246,7 @@ def task_executors(bootstrap_servers: str, cluster: str, count: int, slots: int,
 
 
 if __name__ == "__main__":
+    speak_in_json()
     match sys.argv[1:]:
         case ["master", servers, cluster_id, beats]:
             master(servers, cluster_id, heartbeats=beats == "True")

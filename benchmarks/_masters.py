@@ -1,0 +1,88 @@
+"""Jobmanagers over a ZooKeeper of their own, or one without, and TaskExecutors whose tasks only run (`_simulated`)."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import _processes
+from _members import Member
+
+from tailrace.pipelines.api import StreamExecutionEnvironment
+from tailrace.schemas.event import Record
+from tailrace.schemas.types import JobGraph
+from tailrace.services.cli.local.cluster import LocalCluster, Options
+from tailrace.services.configuration import Configuration
+from tailrace.services.connections import event_log
+from tailrace.services.log import Tail
+
+PATIENCE_S = 120.0
+SLOTS = 100
+
+
+@contextmanager
+def running_masters(
+    bootstrap_servers: str,
+    cluster_id: str,
+    masters: int,
+    values: Mapping[str, str],
+    taskexecutors: int = 1,
+) -> Iterator[LocalCluster]:
+    """Jobmanagers as `values` say, and TaskExecutors of SLOTS slots in one process; nothing is left at the end."""
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as home:
+        own = {"home": home, "cluster.id": cluster_id, "bootstrap.servers": bootstrap_servers}
+        cluster = LocalCluster(Configuration({**own, **values}))
+        workers = None
+        try:
+            cluster.start(options(masters))
+            program = Path(_processes.__file__)
+            arguments = (bootstrap_servers, cluster_id, True, taskexecutors, SLOTS)
+            workers = Member(program, "task_executors", *arguments)
+            workers.hear()
+            yield cluster
+        finally:
+            if workers is not None:
+                workers.close()
+            cluster.kill()
+
+
+def options(masters: int) -> Options:
+    """Of a cluster with so many jobmanagers, and no TaskExecutors of its own."""
+    return Options(taskexecutors=0, detached=False, masters=masters)
+
+
+def one_task() -> JobGraph:
+    """A job of one vertex, and so without channels, whose task runs until the job is cancelled."""
+    environment = StreamExecutionEnvironment()
+    environment.set_parallelism(1)
+    environment.generate(str, rate_per_second=1).print()
+    return environment.get_job_graph("one task")
+
+
+class Follower:
+    """The log, from its present end or its start on."""
+
+    def __init__(self, cluster: LocalCluster, *, from_start: bool = False) -> None:
+        self._log = event_log(cluster.configuration)
+        self._tail: Tail = self._log.tail(0 if from_start else self._log.end())
+
+    def until(self, done: Callable[[Record], bool], what: str) -> Record:
+        """The next event of which that is so. Raises TimeoutError."""
+        deadline = time.monotonic() + PATIENCE_S
+        found: Record | None = None
+        while found is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no {what} after {PATIENCE_S:.0f} s")
+            for record in self._tail.poll(0.1):
+                # All that was read is looked at: it will not come again.
+                if done(record) and found is None:
+                    found = record
+        return found
+
+    def close(self) -> None:
+        """Gives connections back."""
+        self._tail.close()
+        self._log.close()
