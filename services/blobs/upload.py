@@ -11,6 +11,8 @@ from ..configuration.options import BLOB_CONNECT_TIMEOUT, BLOB_OFFLOAD_MINSIZE, 
 from ..leadership import Leadership
 from ..log import EventLog, LogTruncated, LogUnavailable
 from ..roles import DISPATCHER
+from ..snapshots.restoring import known_leadership
+from ..snapshots.store import SnapshotStore
 from .client import BlobClient
 from .errors import BlobError, BlobUnavailable
 from .offloading import least_size, offloaded
@@ -28,11 +30,11 @@ def address_of(leadership: Leadership) -> str | None:
     return None if leader is None else leader.endpoints.get(ENDPOINT)
 
 
-def find_server(log: EventLog) -> str | None:
-    """As `address_of`, as the log says it now. Raises LogUnavailable."""
-    leadership = Leadership()
+def find_server(log: EventLog, store: SnapshotStore | None = None) -> str | None:
+    """As `address_of`, as the log says it now; from a snapshot on, where there is one. Raises LogUnavailable."""
+    leadership, start = (Leadership(), 0) if store is None else known_leadership(log, store)
     end = log.end()
-    tail = log.tail(0, concerns=lambda sender, recipient: sender == DISPATCHER and recipient == EVERYONE)
+    tail = log.tail(start, concerns=lambda sender, recipient: sender == DISPATCHER and recipient == EVERYONE)
     try:
         while tail.position < end:
             for record in tail.poll(1.0):
@@ -54,7 +56,7 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
     reason = ""
     for _ in range(_TRIES):
         try:
-            address = find_server(log)
+            address = find_server(log, SnapshotStore.of(configuration))
             if address is None:
                 return what, "the cluster has no BlobServer"
             timeout = configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6

@@ -297,8 +297,10 @@ def _look(configuration: Configuration, job: str) -> tuple[Fold, JobView]:
     from ..connections import event_log
     from ..history import Fold
     from ..history.views import jobs
+    from ..snapshots.store import SnapshotStore
 
     fold = Fold()
-    for _ in fold.read(event_log(configuration, timeout=10.0)):
+    log = event_log(configuration, timeout=10.0)
+    for _ in fold.read(log, store=SnapshotStore.of(configuration)):
         pass
     return fold, find_job(jobs(fold), job)

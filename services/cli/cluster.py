@@ -115,9 +115,10 @@ def status(
     reachable = find_cluster(home, bootstrap_servers, cluster_id)
     from ..connections import event_log
     from ..history import Fold
+    from ..snapshots.store import SnapshotStore
 
     log, fold = event_log(reachable, timeout=10.0), Fold()
-    for _ in fold.read(log):
+    for _ in fold.read(log, store=SnapshotStore.of(reachable)):
         pass
     data = {
         "cluster_id": reachable.cluster_id,

@@ -145,9 +145,11 @@ def read_jobs(configuration: Configuration) -> list[JobView]:
     from ..connections import event_log
     from ..history import Fold
     from ..history.views import jobs
+    from ..snapshots.store import SnapshotStore
 
     fold = Fold()
-    for _ in fold.read(event_log(configuration, timeout=10.0)):
+    log = event_log(configuration, timeout=10.0)
+    for _ in fold.read(log, store=SnapshotStore.of(configuration)):
         pass
     return jobs(fold)
 

@@ -14,6 +14,7 @@ from .show import result
 if TYPE_CHECKING:
     from ..history import Entry, Fold
     from ..log import EventLog
+    from ..snapshots.store import SnapshotStore
 
 
 def log(
@@ -45,12 +46,14 @@ def log(
     from ..connections import event_log
     from ..history import Fold, Wanted
     from ..history.story import line
+    from ..snapshots.store import SnapshotStore
 
     events, fold = event_log(configuration, timeout=10.0), Fold()
     if job is not None:
-        job = _job_id(events, job)
+        job = _job_id(events, job, SnapshotStore.of(configuration))
     wanted = Wanted.of(types or (), job, start)
-    told = _followed(events, fold) if follow else fold.read(events)
+    store = SnapshotStore.of(configuration)
+    told = _followed(events, fold, store) if follow else fold.read(events, store=store)
     for entry in told:
         if wanted.takes(entry):
             result(as_json(entry) if output is Format.JSON else line(entry))
@@ -64,8 +67,8 @@ def as_json(entry: Entry) -> str:
     return msgspec.json.encode(entry.as_data()).decode()
 
 
-def _followed(events: EventLog, fold: Fold) -> Iterator[Entry]:
-    tail = events.tail(0)
+def _followed(events: EventLog, fold: Fold, store: SnapshotStore) -> Iterator[Entry]:
+    tail = events.tail(fold.begin(events, store))
     try:
         while True:
             for record in tail.poll(0.5):
@@ -74,12 +77,12 @@ def _followed(events: EventLog, fold: Fold) -> Iterator[Entry]:
         tail.close()
 
 
-def _job_id(events: EventLog, wanted: str) -> str:
+def _job_id(events: EventLog, wanted: str, store: SnapshotStore) -> str:
     """The job whose id is, or alone begins with, what was asked for; rejected jobs have events too."""
     from ..history import Fold
 
     fold = Fold()
-    known = {entry.job for entry in fold.read(events) if entry.job is not None}
+    known = {entry.job for entry in fold.read(events, store=store) if entry.job is not None}
     found = [wanted] if wanted in known else sorted(each for each in known if each.startswith(wanted))
     if len(found) == 1:
         return found[0]

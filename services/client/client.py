@@ -24,6 +24,7 @@ from ..log import Codec, LogUnavailable
 from ..log.clients import writer
 from ..log.topics import LARGEST_SUBMISSION, submissions_topic
 from ..roles import CLIENT, DISPATCHER, address
+from ..snapshots.store import SnapshotStore
 from .conversation import Conversation, JobRejectedError
 
 _NO_ID = re.compile(r"[^a-z0-9]+")
@@ -122,7 +123,7 @@ class Client:
 
     def conversation(self) -> Conversation:
         """What the log will say to this client, from its present end on."""
-        return Conversation(self._log, self.address)
+        return Conversation(self._log, self.address, SnapshotStore.of(self.configuration))
 
     def close(self) -> None:
         """Gives connections back."""

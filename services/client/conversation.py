@@ -16,6 +16,8 @@ from ...schemas.event import EVERYONE, Record
 from ..leadership import Leadership
 from ..log import EventLog
 from ..roles import CLIENT, JOB_MASTER, address
+from ..snapshots.restoring import known_leadership
+from ..snapshots.store import SnapshotStore
 from . import incidents
 
 T = TypeVar("T")
@@ -38,11 +40,12 @@ class NoAnswer(Exception):
 class Conversation:
     """For one thread. Raises LogUnavailable when opened."""
 
-    def __init__(self, log: EventLog, client_address: str) -> None:
+    def __init__(self, log: EventLog, client_address: str, store: SnapshotStore | None = None) -> None:
+        """Who leads is read from the log: from a snapshot on, where there is one in the `store`."""
         end = log.end()
-        self._leadership = Leadership()
+        self._leadership, start = (Leadership(), 0) if store is None else known_leadership(log, store)
         self._unread: list[Record] = []
-        self._tail = log.tail(0, concerns=lambda _, recipient: recipient == EVERYONE)
+        self._tail = log.tail(start, concerns=lambda _, recipient: recipient == EVERYONE)
         try:
             while self._tail.position < end:
                 for record in self._tail.poll(1.0):

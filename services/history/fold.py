@@ -1,7 +1,8 @@
 """The log folded into the states of all roles, as every replica folds it, and what that says about each event.
 
-The fold needs the log from its first event on. It adds to a Replica what only a reader of the whole log knows: which
-job an event belongs to, when a job was submitted and ended, and which events were ignored, and why.
+The fold reads the log from its first event on, or behind a snapshot where that is gone. It adds to a Replica what only
+a reader of the whole log knows: which job an event belongs to, when a job was submitted and ended, and which events
+were ignored, and why.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from ..dispatcher import Dispatcher
 from ..job_master import JobMaster
 from ..job_master.state import JobMasterState
 from ..log import EventLog
-from ..log.event_log import read_to_end
+from ..log.event_log import LogTruncated, read_to_end
 from ..replica import Replica, spare_the_collector
 from ..resource_manager import ResourceManager
 from ..roles import JOB_MASTER, IllegalEvent, address, instance_of, kind_of
+from ..snapshots.restoring import restore
+from ..snapshots.store import SnapshotStore
 from ..task_executor import TaskExecutor
 from .checkpoints import Checkpoints
 from .restarts import Failures
@@ -65,13 +68,26 @@ class Fold:
         self.failures.note(record, task, changed, self.replica.states)
         return Entry(record, job, task, ignored)
 
-    def read(self, log: EventLog, end: int | None = None) -> Iterator[Entry]:
-        """Folds the log from its first event to the end that it has now, or to `end` (exclusive).
+    def begin(self, log: EventLog, store: SnapshotStore | None = None) -> int:
+        """The offset from which the log is to be folded: its first event or, where that is gone, what follows the
+        newest fit snapshot; then times and failures from before are not known.
 
-        Raises LogUnavailable, and LogTruncated where the first event is gone.
+        Raises LogUnavailable, and LogTruncated where no snapshot helps.
         """
+        try:
+            log.tail(0).close()
+            return 0
+        except LogTruncated:
+            if store is None or restore(self.replica, log, store) is None:
+                raise
+            return self.replica.offset + 1
+
+    def read(
+        self, log: EventLog, end: int | None = None, store: SnapshotStore | None = None
+    ) -> Iterator[Entry]:
+        """Folds the log to the end that it has now, or to `end` (exclusive). Begins, and raises, as `begin`."""
         spare_the_collector()
-        for batch in read_to_end(log, 0, end=end):
+        for batch in read_to_end(log, self.begin(log, store), end=end):
             yield from self._tell_all(batch)
 
     def _tell_all(self, batch: Iterable[Record]) -> Iterator[Entry]:

@@ -1,8 +1,8 @@
 """States as bytes and back, typed: what msgspec makes of the states' own classes, with immutables.Map by hooks.
 
 The bytes of a state follow from its value alone: maps and sets are written in the order of their keys, in every process
-alike. So a state's hash is that of its bytes, and `encode(decode(encode(state)))` are the same bytes. Nothing is ever
-pickled: a file that somebody else wrote can be wrong, but it can't run.
+alike, and what is as at first is left out. So a state's hash is that of its bytes, and `encode(decode(encode(state)))`
+are the same bytes. Nothing is ever pickled: a file that somebody else wrote can be wrong, but it can't run.
 """
 
 from __future__ import annotations
@@ -14,24 +14,29 @@ from typing import Any, get_args, get_origin
 import msgspec
 from immutables import Map
 
-from ..dispatcher.state import DispatcherState
-from ..job_master.state import JobMasterState
 from ..leadership import Leadership
-from ..resource_manager.state import ResourceManagerState
 from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
-from ..task_executor.state import TaskExecutorState
 
 LEADERSHIP = "leadership"
 """Stands beside the kinds of roles where states are named by kind."""
 
-STATES: Mapping[str, type[msgspec.Struct]] = {
-    LEADERSHIP: Leadership,
-    DISPATCHER: DispatcherState,
-    RESOURCE_MANAGER: ResourceManagerState,
-    JOB_MASTER: JobMasterState,
-    TASK_EXECUTOR: TaskExecutorState,
-}
-"""Kind -> the type of its states."""
+
+@functools.cache
+def state_types() -> Mapping[str, type[msgspec.Struct]]:
+    """Kind -> the type of its states."""
+    # Clients look for snapshots too, and most find none: they are spared the import of all roles.
+    from ..dispatcher.state import DispatcherState
+    from ..job_master.state import JobMasterState
+    from ..resource_manager.state import ResourceManagerState
+    from ..task_executor.state import TaskExecutorState
+
+    return {
+        LEADERSHIP: Leadership,
+        DISPATCHER: DispatcherState,
+        RESOURCE_MANAGER: ResourceManagerState,
+        JOB_MASTER: JobMasterState,
+        TASK_EXECUTOR: TaskExecutorState,
+    }
 
 
 def encode(state: msgspec.Struct) -> bytes:
@@ -53,7 +58,7 @@ def decode(kind: str, data: bytes) -> Any:
 
 @functools.cache
 def _decoder(kind: str) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(STATES[kind], dec_hook=_read)
+    return msgspec.msgpack.Decoder(state_types()[kind], dec_hook=_read)
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> bytes | None:

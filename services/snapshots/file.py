@@ -58,8 +58,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     def restore(self, replica: Replica) -> None:
         """Puts the replica, in which nothing was folded yet, where the snapshot was taken. Raises UnusableSnapshot."""
+        leadership = self.read_leadership()
         try:
-            leadership: Leadership = decode(LEADERSHIP, self.leadership)
             states = {
                 each: decode(replica.role(each).kind, data)
                 for each, data in self.states.items()
@@ -68,6 +68,14 @@ class Snapshot(msgspec.Struct, frozen=True):
         except msgspec.MsgspecError as error:
             raise UnusableSnapshot(f"a state in it can't be read: {error}") from error
         replica.restore(states, leadership, self.header.offset)
+
+    def read_leadership(self) -> Leadership:
+        """Who leads what. Raises UnusableSnapshot."""
+        try:
+            found: Leadership = decode(LEADERSHIP, self.leadership)
+        except msgspec.MsgspecError as error:
+            raise UnusableSnapshot(f"who leads can't be read: {error}") from error
+        return found
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True):

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from .encoding import STATES, default_of
+from .encoding import default_of, state_types
 
 _FORMAT = 1
 """One more whenever `encoding` writes the same types differently."""
@@ -30,7 +30,7 @@ _FOLDING = ("services", "schemas", "pipelines/graph", "pipelines/checkpoint")
 @functools.cache
 def schema_fingerprint() -> str:
     """8 bytes in hexadecimal: of the types of all states, and of how they are written."""
-    return fingerprint_of(STATES)
+    return fingerprint_of(state_types())
 
 
 def fingerprint_of(states: Mapping[str, type[msgspec.Struct]]) -> str:

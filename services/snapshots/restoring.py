@@ -8,17 +8,22 @@ LogTruncated.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import structlog
 
 from ...pipelines.checkpoint.errors import CheckpointError
+from ..leadership import Leadership
 from ..log import EventLog
 from ..log.event_log import LogTruncated
 from ..replica import Replica
-from .file import Header, UnusableSnapshot
+from .file import Header, Snapshot, UnusableSnapshot
 from .store import SnapshotStore
 
 _log = structlog.get_logger(__name__)
 _PATIENCE_S = 1.0
+T = TypeVar("T")
 
 
 def restore(
@@ -29,11 +34,29 @@ def restore(
     `at_most`: those of higher offsets are not looked at. Raises LogUnavailable; LogTruncated where the log begins
     behind the event that follows the snapshot.
     """
+    found = _newest(log, store, at_most, lambda snapshot: snapshot.restore(replica), _log.warning)
+    return None if found is None else found[0]
+
+
+def known_leadership(log: EventLog, store: SnapshotStore) -> tuple[Leadership, int]:
+    """Who leads, as the newest fit snapshot has it, and the offset from which the log tells the rest; from the start
+    where there is none. For clients, who are not told of snapshots that are not fit. Raises as `restore`."""
+    found = _newest(log, store, None, Snapshot.read_leadership, lambda *_, **__: None)
+    return (Leadership(), 0) if found is None else (found[1], found[0].offset + 1)
+
+
+def _newest(
+    log: EventLog,
+    store: SnapshotStore,
+    at_most: int | None,
+    use: Callable[[Snapshot], T],
+    warn: Callable[..., object],
+) -> tuple[Header, T] | None:
     end = log.end()
     try:
         offsets = store.offsets()
     except CheckpointError as error:
-        _log.warning("no snapshots: the log is read from its start", error=str(error))
+        warn("no snapshots: the log is read from its start", error=str(error))
         return None
     for offset in offsets:
         if at_most is not None and offset > at_most:
@@ -43,10 +66,9 @@ def restore(
                 raise UnusableSnapshot(f"it is newer than {log.topic}, which ends before offset {end}")
             snapshot = store.read(offset)
             _check_same(snapshot.header, log)
-            snapshot.restore(replica)
-            return snapshot.header
+            return snapshot.header, use(snapshot)
         except (UnusableSnapshot, CheckpointError) as error:
-            _log.warning("set a snapshot aside", snapshot=store.uri_of(offset), reason=str(error))
+            warn("set a snapshot aside", snapshot=store.uri_of(offset), reason=str(error))
     return None
 
 

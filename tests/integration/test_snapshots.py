@@ -26,6 +26,7 @@ from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected, SnapshotTaken, StateHash
 from tailrace.schemas.types import Header
 from tailrace.services.cli.app import app
+from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
 from tailrace.services.connections import event_log
 from tailrace.services.history import state_at
@@ -221,3 +222,11 @@ def test_the_command_line_takes_one_and_looks_back_from_it(
     cluster.truncate(end - 1)
     found = run.invoke(app, ["state", "--output", "json"])
     assert json.loads(found.stdout)["state_hash"] == expected.state_hash
+    jobs = run.invoke(app, ["list", "--output", "json"])
+    assert [json.loads(line)["job_id"] for line in jobs.stdout.splitlines()] == sorted(
+        expected.roles["dispatcher"]["jobs"]
+    )
+    story = run.invoke(app, ["log", "--output", "json"])
+    assert [json.loads(line)["offset"] for line in story.stdout.splitlines()] == []
+    with Client(cluster.configuration) as client, client.conversation() as conversation:
+        assert conversation.poll(0) == []

@@ -16,6 +16,7 @@ from ...history import Fold
 from ...history.views import workers
 from ...log.topics import ensure_cluster_topics
 from ...roles import DISPATCHER
+from ...snapshots.store import SnapshotStore
 from ..errors import ExitCode, Failure
 from .names import is_master
 from .process import LocalProcess, Progress
@@ -54,7 +55,7 @@ class Readiness:
         """
         ensure_cluster_topics(admin(self._configuration), self._configuration.cluster_id)
         log = event_log(self._configuration)
-        tail = log.tail(0)
+        tail = log.tail(self._fold.begin(log, SnapshotStore.of(self._configuration)))
         try:
             while self._missing:
                 for record in tail.poll(_LOOK_S):

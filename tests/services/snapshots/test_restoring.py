@@ -11,12 +11,15 @@ from structlog.testing import capture_logs
 
 from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas.event import Event
+from tailrace.services.history import Fold
+from tailrace.services.history.views import jobs
+from tailrace.services.leadership import Leadership
 from tailrace.services.log import Codec, LogTruncated
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.replica import Replica
 from tailrace.services.snapshots import fingerprint, store
 from tailrace.services.snapshots.hashing import StateHasher, whole
-from tailrace.services.snapshots.restoring import restore
+from tailrace.services.snapshots.restoring import known_leadership, restore
 from tailrace.services.snapshots.store import SnapshotStore
 from tailrace.services.snapshots.taking import take
 
@@ -235,3 +238,39 @@ def test_what_is_there_is_not_taken_again(log: MemoryEventLog, snapshots: Snapsh
 def test_a_log_without_events_has_no_snapshot(snapshots: SnapshotStore) -> None:
     assert take(MemoryEventLog(), snapshots) is None
     assert snapshots.offsets() == []
+
+
+def test_who_leads_is_known_from_a_snapshot_and_what_follows(
+    log: MemoryEventLog, snapshots: SnapshotStore
+) -> None:
+    assert known_leadership(log, snapshots) == (Leadership(), 0)
+    take(log, snapshots, LAST - 5)
+    replica = quiet()
+    for record in history(LONG)[: LAST - 5]:
+        replica.apply(record)
+    assert known_leadership(log, snapshots) == (replica.leadership, LAST - 5)
+    path(snapshots, LAST - 6).write_bytes(b"x")
+    with capture_logs() as said:
+        assert known_leadership(log, snapshots) == (Leadership(), 0)
+    assert said == [], "clients print what they were asked for, and nothing else"
+
+
+def test_the_story_of_a_log_whose_head_is_gone_begins_behind_a_snapshot(
+    log: MemoryEventLog, snapshots: SnapshotStore
+) -> None:
+    take(log, snapshots, LAST - 5)
+    log.truncate(10)
+    with pytest.raises(LogTruncated):
+        list(Fold().read(log))
+    fold = Fold()
+    told = [entry.record.offset for entry in fold.read(log, store=snapshots)]
+    assert told == list(range(LAST - 5, LAST + 1))
+    assert hash_of(fold.replica) == whole_way()
+    assert {view.job_id for view in jobs(fold)} == set(fold.replica.states["dispatcher"].jobs)
+
+
+def test_as_long_as_the_head_is_there_the_story_is_whole(
+    log: MemoryEventLog, snapshots: SnapshotStore
+) -> None:
+    take(log, snapshots)
+    assert len(list(Fold().read(log, store=snapshots))) == LAST + 1
