@@ -36,6 +36,8 @@ from .upload import ENDPOINT
 
 _log = structlog.get_logger(__name__)
 _LOOK_S = 1.0
+_LOOK_INTO_STORE_S = 30.0
+"""Storage may be far away, and each look may cost money."""
 
 
 class Fate(StrEnum):
@@ -109,7 +111,9 @@ class BlobKeeper:
         self._store = store
         self._interval = interval
         self._fate = fate
-        self._looked_into_store = float("-inf")
+        self._look_at = float("-inf")
+        self._stored: set[str] = set()
+        """The jobs that owned blobs in the store when it was last looked into."""
         self._failed: set[str] = set()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -140,29 +144,31 @@ class BlobKeeper:
         if fate_of is None:
             return
         here = self.depot.files.jobs()
-        over = {job_id for job_id in here if fate_of(job_id) is Fate.OVER}
+        self._look_into_store()
+        over = {job_id for job_id in {*here, *self._stored} if fate_of(job_id) is Fate.OVER}
         before = time.time() - self._interval
         over |= {
             job_id for job_id, wanted in here.items() if wanted < before and fate_of(job_id) is Fate.UNKNOWN
         }
-        if time.monotonic() - self._looked_into_store > self._interval:
-            # What was put by a jobmanager whose disk is gone with it.
-            self._looked_into_store = time.monotonic()
-            over |= {job_id for job_id in self._stored() if fate_of(job_id) is Fate.OVER}
-            self.depot.files.delete_older(self._interval, transient=True)
+        self.depot.files.delete_older(self._interval, transient=True)
         for job_id in sorted(over):
             self._delete(job_id)
 
-    def _stored(self) -> list[str]:
+    def _look_into_store(self) -> None:
+        """For what was put by a jobmanager that is gone with its disk."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + _LOOK_INTO_STORE_S
         try:
-            return self._store.jobs()
+            self._stored = set(self._store.jobs())
         except BlobError as error:
             _log.warning("can't look for blobs of jobs that have ended", error=str(error))
-            return []
 
     def _delete(self, job_id: str) -> None:
         try:
             self.depot.delete_job(job_id)
+            self._stored.discard(job_id)
             self._failed.discard(job_id)
         except BlobError as error:
             if job_id not in self._failed:

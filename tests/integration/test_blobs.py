@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from services.blobs.until import until
 
-from .test_cluster import Cluster, alive
+from .test_cluster import Cluster, alive, eventually, running_tasks
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -45,7 +46,8 @@ def main():
     env = StreamExecutionEnvironment.get_execution_environment()
     if {adds}:
         env.add_python_file(os.path.join(os.path.dirname(__file__), "model.bin"))
-    env.generate(lambda i: i, count=20, output_type=int).rebalance().map(Looked(TABLE)).print()
+    numbers = env.generate(lambda i: i, count={count}, rate_per_second={rate}, output_type=int)
+    numbers.rebalance().map(Looked(TABLE)).print()
     env.execute("large")
 
 
@@ -75,6 +77,10 @@ def model(tmp_path: Path) -> tuple[Path, str]:
     content = os.urandom(20 * MIB)
     (tmp_path / "model.bin").write_bytes(content)
     return tmp_path / "model.bin", hashlib.sha256(content).hexdigest()
+
+
+def program_text(*, adds: bool = False, count: int | None = 20, rate: int | None = None) -> str:
+    return PROGRAM.format(code=12 * MIB, adds=adds, count=count, rate=rate)
 
 
 def records(out: str) -> Counter[str]:
@@ -116,7 +122,7 @@ def test_large_files_and_functions_run_and_never_enter_the_log(
     cluster: Cluster, tmp_path: Path, model: tuple[Path, str], adds: bool
 ) -> None:
     program = tmp_path / "large.py"
-    program.write_text(PROGRAM.format(code=12 * MIB, adds=adds))
+    program.write_text(program_text(adds=adds))
     ships = () if adds else ("--py-file", str(model[0]))
     done = cluster.ok("run", str(program), *ships, "-p", "2", "-o", "json")
     assert records(done.stdout) == {f"{12 * MIB} {model[1]}": 20}
@@ -127,9 +133,61 @@ def test_large_files_and_functions_run_and_never_enter_the_log(
 def test_an_application_is_built_from_blobs_and_its_graph_may_be_large(
     cluster: Cluster, tmp_path: Path, model: tuple[Path, str]
 ) -> None:
-    (tmp_path / "large.py").write_text(PROGRAM.format(code=12 * MIB, adds=False))
+    (tmp_path / "large.py").write_text(program_text())
     ships = ("--py-file", str(model[0]), "--py-file", str(tmp_path / "large.py"))
     done = cluster.ok("run", *ships, "large:main", "-o", "json", "--job-id", "built-there")
     assert records(done.stdout) == {f"{12 * MIB} {model[1]}": 20}
     assert largest_event(cluster) < LARGEST_IN_THE_LOG
     until(lambda: blobs(cluster) == [], "the job's blobs are gone")
+
+
+def master(cluster: Cluster) -> str | None:
+    """The jobmanager that leads the Dispatcher."""
+    status = json.loads(cluster.run("cluster", "status", "-o", "json").stdout)
+    leading = [each for each in status["masters"] if "dispatcher" in each["leads"] and each["running"]]
+    return str(leading[0]["name"]) if leading else None
+
+
+def running_on(cluster: Cluster) -> str | None:
+    """The TaskExecutor that has no slot left."""
+    status = json.loads(cluster.run("cluster", "status", "-o", "json").stdout)
+    full = [each["resource_id"] for each in status["taskexecutors"] if each["free_slots"] == 0]
+    return full[0] if full else None
+
+
+def test_a_job_goes_on_from_the_store_when_the_server_that_took_its_blobs_is_gone_with_its_disk(
+    tmp_path: Path, model: tuple[Path, str]
+) -> None:
+    cluster = Cluster(tmp_path / "home")
+    options = ("-D", "high-availability.type=zookeeper")
+    session = ("-D", "high-availability.zookeeper.client.session-timeout=4 s")
+    program = tmp_path / "large.py"
+    program.write_text(program_text(count=None, rate=20))
+    try:
+        cluster.ok(
+            "cluster", "start", "--masters", "2", "--taskexecutors", "2", "--slots", "1", *options, *session
+        )
+        cluster.watch()
+        job_id = cluster.ok("run", str(program), "--py-file", str(model[0]), "-d").stdout.strip()
+        eventually(lambda: running_tasks(cluster, job_id) == 2 or None, "running job")
+        cluster.watch()
+        leader, worker = master(cluster), running_on(cluster)
+        assert leader is not None
+        assert worker is not None
+        os.kill(cluster.pid(leader), signal.SIGKILL)
+        shutil.rmtree(cluster.home / "blobs")
+        os.kill(cluster.pid(worker), signal.SIGKILL)
+        eventually(lambda: master(cluster) not in (None, leader) or None, "successor")
+        eventually(
+            lambda: running_on(cluster) not in (None, worker) or None, "other TaskExecutor with the job"
+        )
+        eventually(lambda: running_tasks(cluster, job_id) == 2 or None, "running job")
+        stored = cluster.home / "ha" / cluster.record.cluster_id / "blob"
+        assert len(list(stored.rglob("blob_*"))) == 2
+        cluster.ok("cancel", job_id)
+        until(lambda: not [*stored.rglob("blob_*"), *blobs(cluster)], "the job's blobs are gone")
+    finally:
+        cluster.run("cluster", "stop")
+        for pid, created in cluster.seen:
+            if alive(pid, created):
+                os.kill(pid, signal.SIGKILL)

@@ -102,6 +102,9 @@ def test_what_another_jobmanager_has_put_into_the_store_goes_too(
     assert orphans(store, jobs.fates.__getitem__) == ["over"]
     keeper.clean_up()
     assert store.jobs() == ["live"]
+    jobs.fates = {"live": Fate.OVER}
+    keeper.clean_up()
+    assert store.jobs() == []
 
 
 def test_transient_blobs_go_after_the_interval(keeper: BlobKeeper, jobs: Jobs) -> None:
