@@ -30,11 +30,11 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import EventType
 
 from .paths import Paths, contender, guid_of, in_order
-from .session import Session
+from .session import Session, Steps
 
 
 class Latch:
-    """For the thread of its session. Methods raise kazoo's errors, and may be called again after any."""
+    """For the thread of its session, which asks what is yielded. After an error everything may be tried again."""
 
     def __init__(
         self, session: Session, paths: Paths, role: str, content: bytes, on_change: Callable[[Latch], None]
@@ -56,26 +56,26 @@ class Latch:
         """Whether its role's node, of a job, was not there before; then the leader's is not either."""
         self._published = False
 
-    def pursue(self) -> int | None:
+    def pursue(self) -> Steps[int | None]:
         """The epoch of its term, where it leads; None while another is before it."""
         if self._guid is None:
-            self._enter()
+            yield from self._enter()
         while True:
-            nodes = in_order(self._children())
+            nodes = in_order((yield from self._children()))
             mine = [node for node in nodes if guid_of(node) == self._guid]
             ours = {node for node in nodes if guid_of(node) in self._guids}
             for stray in sorted(ours.difference(mine[:1])):
-                self._delete(f"{self._path}/{stray}")
+                yield from self._delete(f"{self._path}/{stray}")
             if not mine and self._node is not None:
                 self._begin_anew()
                 return None
             if not mine:
-                self._enter()
+                yield from self._enter()
                 continue
             self._node = f"{self._path}/{mine[0]}"
             ahead = [node for node in nodes[: nodes.index(mine[0])] if node not in ours]
             watched = f"{self._path}/{ahead[-1]}" if ahead else self._node
-            found = self._ask(self._session.client.exists_async(watched, watch=self._on_event))
+            found = yield self._session.client.exists_async(watched, watch=self._on_event)
             if found is None:
                 continue
             if ahead:
@@ -85,20 +85,16 @@ class Latch:
             self._begin_anew()
             return None
 
-    def look(self) -> Any:
-        """Asks for its node, without waiting for the answer (`is_there`)."""
-        return self._session.client.exists_async(self._node or self._path, watch=self._on_event)
-
-    def is_there(self, asked: Any) -> bool:
+    def is_there(self) -> Steps[bool]:
         """Whether the node of its term is there still, and of this session."""
-        found = self._ask(asked)
+        found = yield self._session.client.exists_async(self._node or self._path, watch=self._on_event)
         return found is not None and self._node is not None and found.ephemeralOwner == self._session.id
 
-    def publish(self, content: bytes) -> None:
+    def publish(self, content: bytes) -> Steps[None]:
         """Says who leads, where others look for it; only while its own node exists."""
         with_parents = self._made_path
         while self._node is not None:
-            found = self._leader_node()
+            found = yield from self._leader_node()
             if found is not None and found[0] == content and found[1].ephemeralOwner == self._session.id:
                 return
             transaction = self._session.client.transaction()
@@ -109,7 +105,7 @@ class Latch:
             if found is not None:
                 transaction.delete(self._leader, found[1].version)
             transaction.create(self._leader, content, ephemeral=True)
-            index, error = self._commit(transaction)
+            index, error = yield from self._commit(transaction)
             match error:
                 case None | BadVersionError():
                     self._published = True
@@ -117,7 +113,7 @@ class Latch:
                     self._on_change(self)
                     return
                 case NoNodeError() if index == len(transaction.operations) - 1 or index <= len(parents):
-                    self._ensure(self._leader.rpartition("/")[0])
+                    yield from self._ensure(self._leader.rpartition("/")[0])
                     with_parents = False
                 case NodeExistsError() if index <= len(parents):
                     with_parents = False
@@ -126,89 +122,94 @@ class Latch:
                 case _:
                     raise error
 
-    def end(self, *, gone: bool) -> None:
-        """Its term, or its wait, is over; `gone`: with the session, and its nodes with that."""
+    def end(self) -> None:
+        """Its term, or its wait, is over. Nodes that it may have left, in whatever session, stay known as its own."""
         self._guid = self._node = None
         self._published = False
-        if gone:
-            self._guids.clear()
 
-    def leave(self, *, for_ever: bool) -> bool:
+    def leave(self, *, for_ever: bool) -> Steps[bool]:
         """Removes its nodes, and those of its job that are empty then. Whether nothing more is to be done: `for_ever`
         asks that nothing of the job is left, also where others still contend for it."""
         of_job = self._paths.of_job(self.role)
-        if of_job and self._node is not None and len(self._guids) == 1 and self._leave_at_once(of_job):
+        if (
+            of_job
+            and self._node is not None
+            and len(self._guids) == 1
+            and (yield from self._leave_at_once(of_job))
+        ):
             return True
-        for node in self._children():
+        for node in (yield from self._children()):
             if guid_of(node) in self._guids:
-                self._delete(f"{self._path}/{node}")
-        self._retract(whoever=for_ever)
-        self.end(gone=True)
-        # No short cut: `all` must not stop at the first that is not empty.
-        gone = [self._delete(path) for path in ([self._path, *of_job] if of_job else [])]
-        return all(gone) or not for_ever
+                yield from self._delete(f"{self._path}/{node}")
+        yield from self._retract(whoever=for_ever)
+        self.end()
+        self._guids.clear()
+        empty = True
+        for path in [self._path, *of_job] if of_job else []:
+            empty = (yield from self._delete(path)) and empty
+        return empty or not for_ever
 
-    def purge(self) -> None:
+    def purge(self) -> Steps[None]:
         """Removes all that there is of a job, whoever made it."""
         for path in self._paths.of_job(self.role):
-            self._delete_all(path)
+            yield from self._delete_all(path)
 
     def _begin_anew(self) -> None:
         """Somebody has removed its node. That is told before anything else is done."""
-        self.end(gone=False)
+        self.end()
         self._on_change(self)
 
-    def _enter(self) -> None:
+    def _enter(self) -> Steps[None]:
         """A new node for a new term."""
         self._guid, self._node = secrets.token_hex(16), None
         self._guids.add(self._guid)
         client, prefix = self._session.client, f"{self._path}/{contender(self._guid)}"
         while True:
-            if self._ask(client.exists_async(self._path)) is None:
-                if not self._make_with(self._path, prefix):
-                    continue
-                return
+            if (yield client.exists_async(self._path)) is None:
+                if (yield from self._make_with(self._path, prefix)):
+                    return
+                continue
             try:
-                self._ask(client.create_async(prefix, self._content, ephemeral=True, sequence=True))
+                yield client.create_async(prefix, self._content, ephemeral=True, sequence=True)
                 return
             except NoNodeError:
                 continue
 
-    def _make_with(self, path: str, prefix: str) -> bool:
+    def _make_with(self, path: str, prefix: str) -> Steps[bool]:
         """The first contender makes the role's node too, of a job two, in one transaction."""
         parents = self._levels(self._paths.latches, path)
         transaction = self._session.client.transaction()
         for parent in parents:
             transaction.create(parent)
         transaction.create(prefix, self._content, ephemeral=True, sequence=True)
-        index, error = self._commit(transaction)
+        index, error = yield from self._commit(transaction)
         if error is None:
             self._made_path = True
             return True
         if isinstance(error, NoNodeError) and index == 0:
-            self._ensure(self._paths.latches)
+            yield from self._ensure(self._paths.latches)
         elif isinstance(error, NodeExistsError) and index < len(parents):
-            self._ensure(path)
+            yield from self._ensure(path)
         else:
             raise error
         return False
 
-    def _leader_node(self) -> tuple[bytes, Any] | None:
+    def _leader_node(self) -> Steps[tuple[bytes, Any] | None]:
         try:
-            content, stat = self._ask(self._session.client.get_async(self._leader, watch=self._on_event))
+            content, stat = yield self._session.client.get_async(self._leader, watch=self._on_event)
         except NoNodeError:
             return None
         return content, stat
 
-    def _retract(self, *, whoever: bool) -> None:
+    def _retract(self, *, whoever: bool) -> Steps[None]:
         try:
-            _, stat = self._ask(self._session.client.get_async(self._leader))
+            _, stat = yield self._session.client.get_async(self._leader)
         except NoNodeError:
             return
         if whoever or stat.ephemeralOwner == self._session.id:
-            self._delete(self._leader)
+            yield from self._delete(self._leader)
 
-    def _leave_at_once(self, of_job: tuple[str, ...]) -> bool:
+    def _leave_at_once(self, of_job: tuple[str, ...]) -> Steps[bool]:
         """The usual end of a job, in one transaction: its last contender, which leads it, goes."""
         transaction = self._session.client.transaction()
         transaction.delete(self._node)
@@ -218,12 +219,12 @@ class Latch:
         if self._published:
             transaction.delete(self._leader)
             transaction.delete(leaders)
-        _, error = self._commit(transaction)
+        _, error = yield from self._commit(transaction)
         return error is None
 
-    def _commit(self, transaction: Any) -> tuple[int, KazooException | None]:
+    def _commit(self, transaction: Any) -> Steps[tuple[int, KazooException | None]]:
         """All of it or nothing: the first step that failed, and why."""
-        results: Iterable[Any] = self._ask(transaction.commit_async())
+        results: Iterable[Any] = yield transaction.commit_async()
         for index, result in enumerate(results):
             if isinstance(result, KazooException) and not isinstance(
                 result, RolledBackError | RuntimeInconsistency
@@ -231,41 +232,38 @@ class Latch:
                 return index, result
         return 0, None
 
-    def _children(self) -> list[str]:
+    def _children(self) -> Steps[list[str]]:
         try:
-            found: list[str] = self._ask(self._session.client.get_children_async(self._path))
+            found: list[str] = yield self._session.client.get_children_async(self._path)
         except NoNodeError:
             return []
         return found
 
-    def _delete(self, path: str) -> bool:
+    def _delete(self, path: str) -> Steps[bool]:
         """Whether the node is gone; one with children stays."""
         try:
-            self._ask(self._session.client.delete_async(path))
+            yield self._session.client.delete_async(path)
         except NoNodeError:
             return True
         except NotEmptyError:
             return False
         return True
 
-    def _delete_all(self, path: str) -> None:
-        while not self._delete(path):
+    def _delete_all(self, path: str) -> Steps[None]:
+        while not (yield from self._delete(path)):
             try:
-                children: list[str] = self._ask(self._session.client.get_children_async(path))
+                children: list[str] = yield self._session.client.get_children_async(path)
             except NoNodeError:
                 return
             for child in children:
-                self._delete_all(f"{path}/{child}")
+                yield from self._delete_all(f"{path}/{child}")
 
     def _levels(self, above: str, path: str) -> list[str]:
         names = path.removeprefix(above + "/").split("/")
         return ["/".join([above, *names[: count + 1]]) for count in range(len(names))]
 
-    def _ensure(self, path: str) -> None:
-        self._ask(self._session.client.ensure_path_async(path))
-
-    def _ask(self, result: Any) -> Any:
-        return self._session.settle(result)
+    def _ensure(self, path: str) -> Steps[None]:
+        yield self._session.client.ensure_path_async(path)
 
     def _on_event(self, event: Any) -> None:
         # Without a type: the connection is gone, and all is looked at again when there is one.

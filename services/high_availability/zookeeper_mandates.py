@@ -8,7 +8,7 @@ as the session's lease is held.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -17,7 +17,7 @@ from .information import LeaderInformation, encode
 from .latch import Latch
 from .lease import uptime
 from .paths import Paths
-from .session import Session
+from .session import Session, Steps
 from .settings import ZooKeeperSettings
 
 _log = structlog.get_logger(__name__)
@@ -46,6 +46,7 @@ class ZooKeeperMandates:
         """Withdrawn, and its nodes not yet removed -> whether for ever."""
         self._lingering: dict[Latch, float] = {}
         """Withdrawn for ever, and others still contend -> when all is removed whoever it belongs to."""
+        self._under_way: set[Latch] = set()
         self._session = Session(settings, f"zookeeper-{me.address}", clock=clock)
         self._session.start(self)
 
@@ -99,14 +100,12 @@ class ZooKeeperMandates:
         self._session.close()
 
     def resumed(self, *, anew: bool) -> None:
-        """Looks whether what was granted is still there, all at once; the rest can wait a moment (Tenant)."""
+        """Looks whether what was granted is still there; the rest can wait a moment (Tenant)."""
         with self._lock:
             held = [] if anew else [self._contenders[role] for role in self._granted]
             for latch in self._contenders.values():
                 self._touch(latch)
-        for latch, asked in [(latch, latch.look()) for latch in held]:
-            if not latch.is_there(asked):
-                self._lost(latch)
+        self._conduct(_one_by_one(held), self._look_after)
 
     def ended(self, *, gone: bool) -> None:
         """All terms are over (Tenant)."""
@@ -118,33 +117,51 @@ class ZooKeeperMandates:
         for latch in latches:
             # Who only waits goes on waiting where it is, if its session goes on.
             if gone or latch in led:
-                latch.end(gone=gone)
+                latch.end()
 
     def work(self) -> float | None:
         """Pursues what has changed (Tenant)."""
-        while (latch := self._next_dirty()) is not None:
-            try:
-                self._pursue(latch)
-            except Exception:
-                self._changed(latch)
-                raise
+        self._conduct(self._next_dirty, self._pursue, self._changed)
         self._leave()
-        return self._purge()
+        now = self._clock()
+        self._conduct(
+            _one_by_one([latch for latch, due in self._lingering.items() if due <= now]), self._purge
+        )
+        return max(0.0, min(self._lingering.values()) - now) if self._lingering else None
 
     def closing(self) -> None:
         """What was withdrawn is removed before the session ends (Tenant)."""
         self._leave()
 
-    def _leave(self) -> None:
-        while (leaving := next(iter(self._leaving.items()), None)) is not None:
-            latch, for_ever = leaving
-            if not latch.leave(for_ever=for_ever):
-                self._lingering[latch] = self._clock() + self._session.timeout_s
-            with self._lock:
-                del self._leaving[latch]
+    def _conduct(
+        self,
+        next_latch: Callable[[], Latch | None],
+        work: Callable[[Latch], Steps[None]],
+        failed: Callable[[Latch], None] = lambda _: None,
+    ) -> None:
+        """Does the work of many latches at once; of one latch one after the other. After an error it begins no more of
+        it, and raises that in the end."""
+        errors: list[Exception] = []
 
-    def _pursue(self, latch: Latch) -> None:
-        epoch = latch.pursue()
+        def next_one() -> tuple[Latch, Steps[None]] | None:
+            latch = None if errors else next_latch()
+            if latch is None:
+                return None
+            self._under_way.add(latch)
+            return latch, work(latch)
+
+        def done(latch: Latch, error: Exception | None) -> None:
+            self._under_way.discard(latch)
+            if error is not None:
+                errors.append(error)
+                failed(latch)
+
+        self._session.conduct(next_one, done)
+        if errors:
+            raise errors[0]
+
+    def _pursue(self, latch: Latch) -> Steps[None]:
+        epoch = yield from latch.pursue()
         role = latch.role
         with self._lock:
             if self._contenders.get(role) is not latch:
@@ -156,21 +173,33 @@ class ZooKeeperMandates:
                     self._granted = {**self._granted, role: mandate}
             confirmed = self._confirmed.get(role)
         if confirmed is not None:
-            latch.publish(encode(self._me_as(confirmed)))
+            yield from latch.publish(encode(self._me_as(confirmed)))
 
-    def _purge(self) -> float | None:
-        now = self._clock()
-        for latch in [latch for latch, due in self._lingering.items() if due <= now]:
-            latch.purge()
-            del self._lingering[latch]
-        return max(0.0, min(self._lingering.values()) - now) if self._lingering else None
-
-    def _lost(self, latch: Latch) -> None:
+    def _look_after(self, latch: Latch) -> Steps[None]:
+        if (yield from latch.is_there()):
+            return
         _log.warning("the node that contends for a role is gone", role=latch.role)
-        latch.end(gone=False)
+        latch.end()
         with self._lock:
             if self._contenders.get(latch.role) is latch:
                 self._revoke(latch.role)
+
+    def _leave(self) -> None:
+        with self._lock:
+            leaving = dict(self._leaving)
+        self._conduct(_one_by_one(leaving), self._remove)
+
+    def _remove(self, latch: Latch) -> Steps[None]:
+        with self._lock:
+            for_ever = self._leaving[latch]
+        if not (yield from latch.leave(for_ever=for_ever)):
+            self._lingering[latch] = self._clock() + self._session.timeout_s
+        with self._lock:
+            del self._leaving[latch]
+
+    def _purge(self, latch: Latch) -> Steps[None]:
+        yield from latch.purge()
+        del self._lingering[latch]
 
     def _revoke(self, role: str) -> None:
         """With the lock held."""
@@ -187,7 +216,8 @@ class ZooKeeperMandates:
     def _next_dirty(self) -> Latch | None:
         with self._lock:
             for dirty in (self._urgent, self._dirty):
-                for latch in dirty:
+                latch = next((latch for latch in dirty if latch not in self._under_way), None)
+                if latch is not None:
                     del dirty[latch]
                     return latch
         return None
@@ -200,3 +230,8 @@ class ZooKeeperMandates:
     def _me_as(self, epoch: int) -> LeaderInformation:
         me = self._me
         return LeaderInformation(me.address, me.session_id, epoch, me.endpoints)
+
+
+def _one_by_one(latches: Iterable[Latch]) -> Callable[[], Latch | None]:
+    remaining = iter(latches)
+    return lambda: next(remaining, None)

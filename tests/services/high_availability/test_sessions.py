@@ -240,3 +240,34 @@ def test_a_session_that_ends_in_the_middle_of_an_election_leaves_no_contender_be
         leader.close()
         waiting.epoch()
         eventually(lambda: len(tree(kazoo, latch)) == 1)
+
+
+def test_a_node_made_in_a_session_that_nobody_had_heard_of_yet_does_not_hold_up_the_election(
+    settings: ZooKeeperSettings, masters: Make, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo goes on in a new session by itself, also in the middle of what was begun in the old one."""
+    create = Client.create_async
+    with onlooker(settings) as kazoo:
+        kazoo.ensure_path(Paths.of(settings).latch(ROLE))
+        master = masters(through(link, settings, 1.0))
+        # Ephemeral, and gone with the session that it is of.
+        sign = f"{settings.cluster_path}/sign"
+        eventually(lambda: master._session.usable)
+        master._session.client.create(sign, ephemeral=True)
+
+        def in_another_session(self: Client, *args: object, **more: object) -> object:
+            monkeypatch.undo()
+            before = self.client_id
+            link.sever()
+            eventually(lambda: not self.connected)
+            eventually(lambda: not master._session.held)
+            eventually(lambda: kazoo.exists(sign) is None)
+            link.heal()
+            eventually(lambda: self.client_id not in (None, before))
+            return create(self, *args, **more)
+
+        monkeypatch.setattr(Client, "create_async", in_another_session)
+        master.contend(ROLE)
+        epoch = master.epoch()
+        (node,) = tree(kazoo, Paths.of(settings).latch(ROLE))
+        assert kazoo.exists(node).czxid == epoch
