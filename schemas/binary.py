@@ -62,6 +62,7 @@ class _Source:
             "write_array": primitives.write_array,
             "write_map": primitives.write_map,
             "read_long": primitives.read_long,
+            "read_time": primitives.read_time,
             "read_int": primitives.read_int,
             "read_size": primitives.read_size,
             "read_array": primitives.read_array,
@@ -122,6 +123,10 @@ def _item_writer(source: _Source, schema: Any) -> str:
             return f"(lambda each: {_written(source, schema, 'each')})"
 
 
+_SIGNED = "-(n >> 1) - 1 if n & 1 else n >> 1"
+"""The number that `n` stands for (Avro specification: zig-zag)."""
+
+
 def _read_into(source: _Source, schema: Any, target: str) -> list[str]:
     """Statements that read a value at `at` of `data` into the variable `target`, and move `at` behind it."""
     size = [
@@ -134,11 +139,26 @@ def _read_into(source: _Source, schema: Any, target: str) -> list[str]:
             return [*size, f"{target} = data[at:at + n].decode()", "at += n"]
         case "bytes":
             return [*size, f"{target} = data[at:at + n]", "at += n"]
-        case "long" | "int":
+        case "int":
             return [
                 "n = data[at]",
-                f"if n > 0x7f: {target}, at = read_{schema}(data, at)",
-                f"else: {target} = n >> 1 ^ -(n & 1); at += 1",
+                f"if n > 0x7f: {target}, at = read_int(data, at)",
+                f"else: {target} = {_SIGNED}; at += 1",
+            ]
+        case "long":
+            # Offsets, for the most part: three bytes at most, up to 2**20.
+            return [
+                "n = data[at]",
+                f"if n < 0x80: {target} = {_SIGNED}; at += 1",
+                f"elif (m := data[at + 1]) < 0x80: n += (m << 7) - 0x80; {target} = {_SIGNED}; at += 2",
+                f"elif (k := data[at + 2]) < 0x80: n += (m << 7) + (k << 14) - 0x4080; {target} = {_SIGNED}; at += 3",
+                f"else: {target}, at = read_long(data, at)",
+            ]
+        case {"type": "long", "logicalType": str()}:
+            return [
+                f"{target} = read_time(data[at:at + 8])",
+                f"if {target} is None: {target}, at = read_long(data, at)",
+                "else: at += 8",
             ]
         case "boolean":
             return [f"{target} = FLAG_VALUES[data[at]]", "at += 1"]
@@ -154,14 +174,20 @@ def _read_into(source: _Source, schema: Any, target: str) -> list[str]:
                 "else: raise ValueError('a branch that its union does not have')",
             ]
         case {"type": "array", "items": items}:
-            return [f"{target}, at = read_array(data, at, {_item_reader(source, items)})"]
+            return [
+                f"if data[at]: {target}, at = read_array(data, at, {_item_reader(source, items)})",
+                f"else: {target} = (); at += 1",
+            ]
         case {"type": "map", "values": values}:
             pair = ["def pair(data, at):"]
             pair += [f"    {line}" for line in _read_into(source, "string", "key")]
             pair += [f"    {line}" for line in _read_into(source, values, "value")]
             pair += ["    return (key, value), at"]
             reader = source.named(source.function("\n".join(pair), "pair"))
-            return [f"{target}, at = read_array(data, at, {reader})", f"{target} = dict({target})"]
+            return [
+                f"if data[at]: {target}, at = read_array(data, at, {reader}); {target} = dict({target})",
+                f"else: {target} = {{}}; at += 1",
+            ]
         case {"type": str() as inner} if inner not in ("record", "enum", "array", "map"):
             return _read_into(source, inner, target)
         case str() if _is_enum(schema):

@@ -88,26 +88,6 @@ def write_map(values: Mapping[str, Any], write: Callable[[Any], bytes]) -> bytes
 
 
 def read_long(data: bytes, at: int) -> tuple[int, int]:
-    zigzag = data[at]
-    at += 1
-    if zigzag > 0x7F:
-        # Offsets take three bytes, for the most part.
-        second = data[at]
-        at += 1
-        zigzag = zigzag & 0x7F | (second & 0x7F) << 7
-        if second > 0x7F:
-            third = data[at]
-            at += 1
-            zigzag |= (third & 0x7F) << 14
-            if third > 0x7F:
-                return _read_far(data, at - 3)
-    return zigzag >> 1 ^ -(zigzag & 1), at
-
-
-def _read_far(data: bytes, at: int) -> tuple[int, int]:
-    value = _time(data[at : at + 8])
-    if value is not None:
-        return value, at + 8
     zigzag = shift = 0
     byte = 0x80
     while byte > 0x7F and shift < 70:
@@ -121,7 +101,7 @@ def _read_far(data: bytes, at: int) -> tuple[int, int]:
 
 
 @functools.lru_cache(64)
-def _time(eight: bytes) -> int | None:
+def read_time(eight: bytes) -> int | None:
     """The long that takes exactly these bytes, as the times of this century do; None: it takes more or fewer.
 
     What was decided together has one time, and is read together.

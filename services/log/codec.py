@@ -47,6 +47,7 @@ class Codec:
         self._registry = registry
         self._prefixes: dict[str, bytes] = {}
         self._by_head = {SINGLE_OBJECT + avro.fingerprint(name): name for name in EVENTS}
+        self._readers: dict[bytes, binary.Read] = {}
         self._by_id: dict[int, tuple[str, Any]] = {}
 
     def encode(self, event: Event) -> bytes:
@@ -72,9 +73,17 @@ class Codec:
         """The event that the bytes hold. Raises Undecodable; LogUnavailable where the registry does not answer."""
         if value is None:
             raise Undecodable("the value is empty: an event in Avro was expected")
-        name = self._by_head.get(value[:_SINGLE_OBJECT_HEAD])
+        head = value[:_SINGLE_OBJECT_HEAD]
+        read = self._readers.get(head)
+        if read is not None:
+            try:
+                return read(value, _SINGLE_OBJECT_HEAD)
+            except Exception as error:
+                raise _broken(self._by_head[head], error) from error
+        name = self._by_head.get(head)
         if name is not None:
-            return self._read(name, None, value, _SINGLE_OBJECT_HEAD)
+            self._readers[head] = binary.functions(name).read
+            return self.decode(value)
         if value[:1] == CONFLUENT and len(value) >= _CONFLUENT_HEAD:
             (schema_id,) = struct.unpack(">I", value[1:_CONFLUENT_HEAD])
             name, writer = self._by_id.get(schema_id) or self._look_up(schema_id)
@@ -97,8 +106,7 @@ class Codec:
                 else _resolved(name, writer, value, start)
             )
         except Exception as error:
-            # Whatever garbage makes reading raise (ValueError, IndexError, UnicodeDecodeError, ...) is the writer's.
-            raise Undecodable(f"broken {name}: {_one_line(error)}") from error
+            raise _broken(name, error) from error
 
     def _prefix(self, name: str) -> bytes:
         if self._registry is None:
@@ -167,6 +175,11 @@ def _resolved(name: str, writer: Any, value: bytes, start: int) -> Event:
     if stream.tell() != len(value):
         raise ValueError(f"{len(value) - stream.tell()} bytes follow the event")
     return Event(msgspec.convert(datum.pop("header"), Header), msgspec.convert(datum, EVENTS[name]))
+
+
+def _broken(name: str, error: Exception) -> Undecodable:
+    # Whatever garbage makes reading raise (ValueError, IndexError, UnicodeDecodeError, ...) is the writer's.
+    return Undecodable(f"broken {name}: {_one_line(error)}")
 
 
 def _one_line(error: Exception) -> str:
