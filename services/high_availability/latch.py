@@ -30,7 +30,8 @@ from kazoo.exceptions import (
 from kazoo.protocol.states import EventType
 
 from .paths import Paths, contender, guid_of, in_order
-from .session import Session, Steps
+from .session import Session
+from .works import Steps
 
 
 class Latch:

@@ -14,10 +14,8 @@ what it was told: it looks, and does what is missing; what was interrupted is lo
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Generator
-from functools import partial
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import structlog
 from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
@@ -34,17 +32,9 @@ _BEATS = 6
 """So often within a session timeout the session is proved alive."""
 _PATIENCE = 1 / 3
 """The part of the session timeout that an answer may take before another server is tried."""
-_AT_ONCE = 64
-"""So many works are under way at the same time."""
 _AFTER_A_REFUSAL_S = 5.0
 _LONGEST_WAIT_S = 1.0
 _CLOSING_S = 10.0
-
-
-T = TypeVar("T")
-K = TypeVar("K")
-Steps = Generator[Any, Any, T]
-"""Work that yields each request that it has sent, and is given the answer, or is thrown the error."""
 
 
 class Tenant(Protocol):
@@ -150,38 +140,6 @@ class Session:
             # kazoo goes on by itself, in a session that the tenant has not heard of.
             raise SessionExpiredError
         return answer
-
-    def conduct(
-        self,
-        next_one: Callable[[], tuple[K, Steps[None]] | None],
-        done: Callable[[K, Exception | None], None],
-    ) -> None:
-        """Does many works at once: while one waits for its answer the others have sent their requests. For the tenant.
-
-        `next_one` begins another, as long as there is any; `done` is told of each that has ended, or failed.
-        """
-        under_way: deque[tuple[K, Steps[None], Any]] = deque()
-
-        def go_on(key: K, steps: Steps[None], proceed: Callable[[], Any]) -> None:
-            try:
-                under_way.append((key, steps, proceed()))
-            except StopIteration:
-                done(key, None)
-            except Exception as error:
-                done(key, error)
-
-        while True:
-            while len(under_way) < _AT_ONCE and (begun := next_one()) is not None:
-                go_on(*begun, partial(next, begun[1]))
-            if not under_way:
-                return
-            key, steps, asked = under_way.popleft()
-            try:
-                answer = self.settle(asked)
-            except Exception as error:
-                go_on(key, steps, partial(steps.throw, error))
-            else:
-                go_on(key, steps, partial(steps.send, answer))
 
     def close(self) -> None:
         """Ends the session: what it held is free at once, where a server can be reached. That may take seconds."""

@@ -17,8 +17,9 @@ from .information import LeaderInformation, encode
 from .latch import Latch
 from .lease import uptime
 from .paths import Paths
-from .session import Session, Steps
+from .session import Session
 from .settings import ZooKeeperSettings
+from .works import Steps, conduct
 
 _log = structlog.get_logger(__name__)
 
@@ -156,7 +157,7 @@ class ZooKeeperMandates:
                 errors.append(error)
                 failed(latch)
 
-        self._session.conduct(next_one, done)
+        conduct(next_one, self._session.settle, done)
         if errors:
             raise errors[0]
 

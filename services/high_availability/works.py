@@ -1,0 +1,52 @@
+"""Many works at once over one connection, by one thread: while one waits for its answer the others have asked.
+
+A work is a generator: it yields each request that it has sent, and is given the answer, or is thrown the error. So it
+reads as if it were alone, and a thousand of them cost a thousand requests, not a thousand round trips.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+K = TypeVar("K")
+Steps = Generator[Any, Any, T]
+
+AT_ONCE = 64
+"""So many works are under way at the same time."""
+
+
+def conduct(
+    next_one: Callable[[], tuple[K, Steps[None]] | None],
+    settle: Callable[[Any], Any],
+    done: Callable[[K, Exception | None], None],
+) -> None:
+    """Returns when no work is under way and `next_one`, which begins another, has none.
+
+    `settle` waits for the answer to what was yielded; `done` is told of each work that has ended, or failed.
+    """
+    under_way: deque[tuple[K, Steps[None], Any]] = deque()
+
+    def go_on(key: K, steps: Steps[None], proceed: Callable[[], Any]) -> None:
+        try:
+            under_way.append((key, steps, proceed()))
+        except StopIteration:
+            done(key, None)
+        except Exception as error:
+            done(key, error)
+
+    while True:
+        while len(under_way) < AT_ONCE and (begun := next_one()) is not None:
+            go_on(*begun, partial(next, begun[1]))
+        if not under_way:
+            return
+        key, steps, asked = under_way.popleft()
+        try:
+            answer = settle(asked)
+        except Exception as error:
+            go_on(key, steps, partial(steps.throw, error))
+        else:
+            go_on(key, steps, partial(steps.send, answer))
