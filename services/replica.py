@@ -72,8 +72,7 @@ class Replica:
         self._foreign: set[str] = set()
         """Addresses that are not served here, as far as they were met lately."""
         self._admitted: dict[str, int] = {}
-        """Sender -> the epoch under which it is heard, as long as `_admitted_by` leads."""
-        self._admitted_by: Leadership | None = None
+        """Sender -> the epoch under which it is heard, as far as it was since the last LeaderElected."""
         self._awake: dict[str, None] = {}
         self._watcher: Watcher | None = None
         self._mark = sys.maxsize
@@ -108,6 +107,7 @@ class Replica:
     def restore(self, states: Mapping[str, Any], leadership: Leadership, offset: int) -> None:
         """Continues where another replica was behind the event at `offset`; nothing was folded here yet."""
         self.states, self.leadership, self.offset = dict(states), leadership, offset
+        self._admitted = {}
         for role_address, state in self.states.items():
             served = self._serve(role_address)
             if served is None or served.at_rest(state):
@@ -121,18 +121,21 @@ class Replica:
         if offset >= self._mark and self._watcher is not None:
             self._mark = self._watcher.reached(offset)
         self.offset = offset
-        if not self._admits(record):
+        sender, recipient = header.sender, header.recipient
+        if self._admitted.get(sender) != header.sender_epoch and not self._admits(record):
             return []
-        if isinstance(body, LeaderElected):
+        if type(body) is LeaderElected:
+            if not self.leadership.admits(record):
+                return []
             self.leadership = self.leadership.evolve(record)
+            self._admitted = {}
             role = body.role
             # A claim begins no job, and wakes none.
             if kind_of(role) == JOB_MASTER and role not in self._awake:
                 return []
             return [role] if self._fold(role, record) else []
-        sender, recipient = header.sender, header.recipient
         if recipient == EVERYONE:
-            if isinstance(body, _ABOUT_STATES):
+            if type(body) in _ABOUT_STATES:
                 if self._watcher is not None:
                     self._watcher.told(record)
                 return []
@@ -150,19 +153,12 @@ class Replica:
 
     def _admits(self, record: Record) -> bool:
         """As the Leadership does, which is asked once for each sender and epoch: it changes seldom."""
-        header, leadership = record.header, self.leadership
-        if leadership is not self._admitted_by:
-            self._admitted, self._admitted_by = {}, leadership
-        if isinstance(record.body, LeaderElected):
-            return leadership.admits(record)
-        sender = header.sender
-        if self._admitted.get(sender) == header.sender_epoch:
-            return True
-        if not leadership.admits(record):
+        if not self.leadership.admits(record):
             return False
+        header = record.header
         # Clients, which come and go without end, are heard under any epoch.
-        if kind_of(sender) != CLIENT:
-            self._admitted[sender] = header.sender_epoch
+        if type(record.body) is not LeaderElected and kind_of(header.sender) != CLIENT:
+            self._admitted[header.sender] = header.sender_epoch
         return True
 
     def _serve(self, role_address: str) -> _Served | None:

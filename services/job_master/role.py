@@ -43,7 +43,11 @@ class JobMaster:
         return JobMasterState(job_id=instance_of(role_address))
 
     def evolve(self, state: JobMasterState, record: Record) -> JobMasterState:
-        after = ending.let_go(coordinator.followed(_STEPS.take(state, record), record))
+        after = _STEPS.take(state, record)
+        if after is state:
+            # What follows from a state has followed already.
+            return state
+        after = ending.let_go(coordinator.followed(after, record))
         # Whatever reaches a job that is over leaves it as it was, unless it is to be answered.
         return state if state.ended is not None and after == state else after
 

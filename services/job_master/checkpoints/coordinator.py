@@ -201,11 +201,11 @@ def _answered(
 
 def followed(state: JobMasterState, record: Record) -> JobMasterState:
     """Notes when all tasks have begun to run, or do not any more; what may be discarded then."""
-    checkpoints = state.checkpoints
-    if state.all_run is (checkpoints.since is None):
-        since = record.header.time if state.all_run else None
-        checkpoints = replace(checkpoints, since=since)
-    checkpoints = retention.released(checkpoints)
+    checkpoints, all_run = state.checkpoints, state.all_run
+    if all_run is (checkpoints.since is None):
+        checkpoints = replace(checkpoints, since=record.header.time if all_run else None)
+    if checkpoints.subsumed:
+        checkpoints = retention.released(checkpoints)
     return state if checkpoints is state.checkpoints else replace(state, checkpoints=checkpoints)
 
 
