@@ -51,11 +51,14 @@ def only_of(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadat
     return own - wanted
 
 
-def delete(uri: str, files: Iterable[str]) -> None:
-    """Deletes a checkpoint's directory and files that it shares with no other. Raises StorageError."""
+def delete(uri: str, files: Iterable[str], before_each: Callable[[], None] = lambda: None) -> None:
+    """Deletes a checkpoint's directory and files that it shares with no other. Raises StorageError, and what
+    `before_each` raises, which may end it at any file."""
     storage = Storage.open(base_of(canonical(uri)))
     for path in sorted(files):
+        before_each()
         storage.delete(path)
+    before_each()
     # Its metadata goes last: as long as it is there, what is left can be found.
     storage.delete_tree(canonical(uri))
 

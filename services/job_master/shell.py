@@ -6,7 +6,6 @@ closed, because a cluster can't end before it; what a closed shell has left, the
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -74,7 +73,7 @@ class JobMasterShell:
                 case DeleteChannels():
                     self._deleters.submit(self._delete, role_address, instruction, over)
                 case WriteMetadata() | FindCheckpoint() | DiscardCheckpoint() | RemoveCheckpoints():
-                    self._checkpoints.obey(role_address, instruction, functools.partial(self._tell, over))
+                    self._checkpoints.obey(role_address, instruction, over)
                 case _:
                     raise TypeError(f"the JobMaster's shell does not know {instruction!r}")
         if isinstance(state, JobMasterState):
@@ -90,9 +89,9 @@ class JobMasterShell:
 
     def close(self) -> None:
         self._closed.set()
+        self._checkpoints.close()
         for over in tuple(self._over.values()):
             over.set()
-        self._checkpoints.close()
         self._creators.shutdown()
         self._deleters.shutdown()
 

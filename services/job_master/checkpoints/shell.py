@@ -61,13 +61,14 @@ class CheckpointShell:
         self._searches: dict[str, tuple[str, threading.Event]] = {}
         """By the address of who looks for a checkpoint: the demand's key, and what ends it. For the host's thread."""
 
-    def obey(self, role_address: str, demand: Demand, say: Say | None = None) -> None:
-        """Begins with it; what came of it is said as an event, by `say` where it is given."""
-        say = say or self._say
+    def obey(self, role_address: str, demand: Demand, led_no_more: threading.Event | None = None) -> None:
+        """Begins with it; what came of it is said as an event. Once the job is `led_no_more` here nothing is said, and
+        nothing more deleted: another process may have completed a checkpoint by then that needs it."""
+        gone = led_no_more or threading.Event()
         match demand:
             case WriteMetadata():
                 self._writers.submit(
-                    self._answer, say, role_address, demand.cause, lambda: self._write(demand)
+                    self._answer, gone, role_address, demand.cause, lambda: self._write(demand)
                 )
             case FindCheckpoint():
                 over = threading.Event()
@@ -75,15 +76,15 @@ class CheckpointShell:
                 if self._closed.is_set():
                     return
                 self._finders.submit(
-                    self._answer, say, role_address, demand.cause, lambda: self._find(demand, over)
+                    self._answer, gone, role_address, demand.cause, lambda: self._find(demand, over)
                 )
             case DiscardCheckpoint():
                 self._deleters.submit(
-                    self._answer, say, role_address, demand.cause, lambda: self._discard(demand)
+                    self._answer, gone, role_address, demand.cause, lambda: self._discard(demand, gone)
                 )
             case RemoveCheckpoints():
                 self._deleters.submit(
-                    self._answer, say, role_address, demand.cause, lambda: self._remove(demand)
+                    self._answer, gone, role_address, demand.cause, lambda: self._remove(demand, gone)
                 )
 
     def still_demanded(self, role_address: str, instructions: Sequence[Instruction]) -> None:
@@ -102,12 +103,13 @@ class CheckpointShell:
         self._writers.shutdown(cancel_futures=True)
         self._deleters.shutdown(cancel_futures=True)
 
-    def _answer(self, say: Say, role_address: str, cause: int, act: Callable[[], Body]) -> None:
+    def _answer(self, gone: threading.Event, role_address: str, cause: int, act: Callable[[], Body]) -> None:
         try:
             body = act()
         except _Closed:
             return
-        say(role_address, Owed(role_address, body, cause))
+        if not gone.is_set() or self._closed.is_set():
+            self._say(role_address, Owed(role_address, body, cause))
 
     # Nobody asks for the outcome of these threads: whatever goes wrong is said, or a job waits for ever.
 
@@ -152,18 +154,25 @@ class CheckpointShell:
             finished=found.finished,
         )
 
-    def _discard(self, demand: DiscardCheckpoint) -> Body:
+    def _discard(self, demand: DiscardCheckpoint, gone: threading.Event) -> Body:
         self._delete(
             demand.directory,
             demand.job_id,
-            lambda: self._store.discard(demand.directory, demand.kept, completed=demand.completed),
+            lambda: self._store.discard(
+                demand.directory,
+                demand.kept,
+                completed=demand.completed,
+                before_each=lambda: _unless(gone),
+            ),
         )
         return job_master.CheckpointDiscarded(job_id=demand.job_id, checkpoint_id=demand.checkpoint_id)
 
-    def _remove(self, demand: RemoveCheckpoints) -> Body:
-        self._delete(
-            demand.directory, demand.job_id, lambda: self._store.remove(demand.directory, demand.retained)
-        )
+    def _remove(self, demand: RemoveCheckpoints, gone: threading.Event) -> Body:
+        def remove() -> None:
+            _unless(gone)
+            self._store.remove(demand.directory, demand.retained)
+
+        self._delete(demand.directory, demand.job_id, remove)
         return job_master.CheckpointsRemoved(job_id=demand.job_id)
 
     def _delete(self, directory: str, job_id: str, act: Callable[[], None]) -> None:
@@ -206,6 +215,11 @@ def _insisted(job_id: str, over: threading.Event, act: Callable[[], _T]) -> _T:
         over.wait(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
     raise _Closed
+
+
+def _unless(gone: threading.Event) -> None:
+    if gone.is_set():
+        raise _Closed
 
 
 def _said(error: Exception) -> str:

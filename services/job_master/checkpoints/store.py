@@ -9,7 +9,7 @@ said so, but storage that can't be reached says nothing about what is in it, and
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Final
 
@@ -132,18 +132,27 @@ class CompletedCheckpointStore:
             return Recovered(_restored(candidate, metadata), _finished(metadata, graph), passed_over)
         raise Unusable(_why_none(passed_over))
 
-    def discard(self, directory: str, kept: Iterable[str], *, completed: bool) -> None:
-        """Deletes a checkpoint that is subsumed, or was never completed; again does no more. Raises StorageError.
+    def discard(
+        self,
+        directory: str,
+        kept: Iterable[str],
+        *,
+        completed: bool,
+        before_each: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Deletes a checkpoint that is subsumed, or was never completed; again does no more. Raises StorageError, and
+        what `before_each` raises, which is called before each step that deletes.
 
         `kept`: the directories of those that stay. What they refer to stays too.
         """
         if not completed:
+            before_each()
             disposal.discard_incomplete(directory)
             return
         own = disposal.only_of(directory, kept, read=self._read)
         doomed = self._doom(directory, own)
         try:
-            disposal.delete(directory, doomed)
+            disposal.delete(directory, doomed, before_each)
         finally:
             with self._lock:
                 self._doomed -= doomed

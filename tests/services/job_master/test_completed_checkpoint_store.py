@@ -291,6 +291,29 @@ def test_every_demand_is_answered(shell: CheckpointShell, said: queue.Queue[Owed
     assert "chk-2 is no checkpoint or savepoint: it is not there" in failed.reason
 
 
+def test_who_leads_a_job_no_more_deletes_nothing_more_of_it_and_says_nothing(
+    shell: CheckpointShell, said: queue.Queue[Owed], job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever leads it now may have completed a checkpoint that refers to the files."""
+    for number, names in ((1, "abc"), (2, "d")):
+        answer(shell, said, WriteMetadata("job", GRAPH, acknowledged(job, number, *names), 7))
+    gone, deleted = threading.Event(), local_files.LocalFiles.delete
+
+    def in_the_middle(files: local_files.LocalFiles, path: str) -> None:
+        deleted(files, path)
+        gone.set()
+
+    monkeypatch.setattr(local_files.LocalFiles, "delete", in_the_middle)
+    shell.obey(
+        "job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (f"{job}/chk-2",), 7), gone
+    )
+    assert gone.wait(SOON_S)
+    shell.close()
+    assert said.empty()
+    assert Storage.open(job).sizes("shared").keys() == {"b", "c", "d"}
+    assert Path(job, "chk-1").exists()
+
+
 def test_what_can_not_be_written_aborts_the_checkpoint(
     shell: CheckpointShell, said: queue.Queue[Owed], job: str
 ) -> None:
