@@ -32,6 +32,22 @@ class _Sizes(dict[int, bytes]):
         return varint(size << 1)
 
 
+class _Names(dict[bytes, str]):
+    """Texts by their bytes: names of roles and ids, which are said again and again. One object for all of them also
+    spares hashing and comparing it wherever it is looked up."""
+
+    def __missing__(self, name: bytes) -> str:
+        if len(self) >= _MOST_NAMES:
+            self.clear()
+        text = name.decode()
+        if len(name) <= _LONGEST_NAME:
+            self[name] = text
+        return text
+
+
+_MOST_NAMES = 1 << 15
+_LONGEST_NAME = 128
+NAMES = _Names()
 SIZES = _Sizes({size: varint(size << 1) for size in range(4096)})
 FLAGS = {False: b"\x00", True: b"\x01"}
 DOUBLE = struct.Struct("<d")
@@ -39,6 +55,7 @@ _INT_RANGE = range(-(1 << 31), 1 << 31)
 _LONG_RANGE = range(-(1 << 63), 1 << 63)
 _REMEMBERED = 64
 _BEGINNING = 128
+_ALIKE = 4
 _LARGEST_REMEMBERED = 1 << 16
 
 
@@ -152,18 +169,20 @@ def ends(data: bytes, at: int) -> None:
 
 def remembering(read: Callable[[bytes, int], tuple[T, int]]) -> Callable[[bytes, int], tuple[T, int]]:
     """The same reader of frozen values, which does not read again what it has read lately: bytes that begin with those
-    of a value that is known hold that value, because no value's bytes begin with another's."""
-    known: list[tuple[bytes, T] | None] = [None] * _REMEMBERED
+    of a value that is known hold that value, because no value's bytes begin with another's. Of values that begin alike,
+    as a graph does before and after its JobMaster has added to its configuration, the last few are known."""
+    known: list[tuple[tuple[bytes, T], ...]] = [()] * _REMEMBERED
 
     def read_once(data: bytes, at: int) -> tuple[T, int]:
         place = hash(data[at : at + _BEGINNING]) % _REMEMBERED
-        last = known[place]
-        if last is not None and data.startswith(last[0], at):
-            return last[1], at + len(last[0])
+        alike = known[place]
+        for said, value in alike:
+            if data.startswith(said, at):
+                return value, at + len(said)
         value, end = read(data, at)
         # A value that is torn off is found to be so when the event's end is not where its bytes end.
         if end <= len(data) and end - at <= _LARGEST_REMEMBERED:
-            known[place] = (data[at:end], value)
+            known[place] = ((data[at:end], value), *alike[: _ALIKE - 1])
         return value, end
 
     return read_once
