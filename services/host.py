@@ -203,6 +203,8 @@ class Host:
     def _catch_up(self, tail: Tail, end: int, stop: threading.Event) -> None:
         while tail.position < end and not stop.is_set():
             self._fold(tail.poll(_LONGEST_WAIT_S))
+            if self._failure is not None:
+                raise self._failure
 
     def _follow_mandates(self, tail: Tail, stop: threading.Event) -> None:
         """Steps down from what it may lead no more; claims what it may lead now, until nothing is left to claim."""
