@@ -89,6 +89,8 @@ class ChannelsExist:
         self._begun = Begun()
         self._checkpoints = CheckpointShell(say)
 
+    def retire(self, role_address: str) -> None: ...
+
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
         for instruction in self._begun.new(role_address, instructions):
@@ -120,6 +122,8 @@ class TasksRun:
         """Job -> attempt -> its TaskExecutor."""
         self._acknowledged: dict[str, int] = {}
         """Job -> its newest checkpoint."""
+
+    def retire(self, role_address: str) -> None: ...
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
@@ -171,6 +175,8 @@ class Follower:
 
     def __init__(self, follow: Follow) -> None:
         self._follow = follow
+
+    def retire(self, role_address: str) -> None: ...
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
