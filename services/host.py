@@ -116,7 +116,7 @@ class Host:
         tail = self._read = self._tail()
         try:
             self._replica.telling = False
-            self._catch_up(tail, self._log.end(), stop)
+            self._replay(tail, self._log.end(), stop)
             self._replica.telling = True
             self._position = self._replica.offset
             self._candidacy.begin(self._clock())
@@ -199,6 +199,15 @@ class Host:
             ),
             on_unreadable=self._on_unreadable,
         )
+
+    def _replay(self, tail: Tail, end: int, stop: threading.Event) -> None:
+        """As `_catch_up`, before anything is led or stood for: then nobody looks at what has changed."""
+        apply = self._replica.apply
+        while tail.position < end and not stop.is_set():
+            for record in tail.poll(_LONGEST_WAIT_S):
+                apply(record)
+            if self._failure is not None:
+                raise self._failure
 
     def _catch_up(self, tail: Tail, end: int, stop: threading.Event) -> None:
         while tail.position < end and not stop.is_set():

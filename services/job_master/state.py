@@ -212,9 +212,9 @@ class JobMasterState(msgspec.Struct, frozen=True):
         """Whether every task runs or has finished, and not all have."""
         counts = self.counts
         return (
-            self.status is JobStatus.RUNNING
-            and counts.running > 0
+            counts.running > 0
             and counts.running + counts.finished == self.topology.subtasks
+            and self.status is JobStatus.RUNNING
         )
 
     def tasks(self) -> Mapping[ExecutionState, int]:
