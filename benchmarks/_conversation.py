@@ -45,13 +45,10 @@ def conversation(events: int) -> Path:
 
 def read(path: Path) -> Iterator[tuple[Event, int]]:
     """The events, each with its size in bytes."""
-    data = path.read_bytes()
-    at = 0
-    while at < len(data):
-        (length,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size
-        yield _CODEC.decode(data[at : at + length]), length
-        at += length
+    with path.open("rb") as file:
+        while head := file.read(_LENGTH.size):
+            (length,) = _LENGTH.unpack(head)
+            yield _CODEC.decode(file.read(length)), length
 
 
 class _Log(list[Record]):

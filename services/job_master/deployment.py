@@ -39,23 +39,23 @@ def _submitted(state: JobMasterState, record: Record, body: task_executor.Submit
         state = scheduling.unready(state, execution, expected, submitted=as_expected)
     if execution.state is not ExecutionState.SCHEDULED:
         return state
-    there = replace(execution, allocation_id=body.allocation_id, resource_id=resource_id)
     tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
     if tree is None or not tree.resolved or tree.allocation_id != body.allocation_id:
         # The slot was lost while this was on its way: nobody runs this attempt.
+        there = replace(execution, allocation_id=body.allocation_id, resource_id=resource_id)
         state = executions.moved(state, there, ExecutionState.FAILED, cause)
         return _elsewhere(state, there, cause)
-    deployed = execution_states.check(execution.state, ExecutionState.DEPLOYING)
+    there = replace(
+        execution,
+        allocation_id=body.allocation_id,
+        resource_id=resource_id,
+        state=execution_states.check(execution.state, ExecutionState.DEPLOYING),
+        cause=cause,
+    )
     counts = replace(
         state.counts, scheduled=state.counts.scheduled - 1, unfinished=state.counts.unfinished + 1
     )
-    state = replace(
-        state,
-        executions=state.executions.set(
-            there.execution_attempt_id, replace(there, state=deployed, cause=cause)
-        ),
-        counts=counts,
-    )
+    state = replace(state, executions=state.executions.set(there.execution_attempt_id, there), counts=counts)
     if state.status not in ACTIVE or state.checkpoints.restoring is not None:
         # The job was cancelled or failed, or is to go back to a checkpoint, since this was decided.
         return _to_cancel(state, there.execution_attempt_id, cause)
@@ -90,17 +90,17 @@ def _task_changed(
         raise IllegalEvent(record, before.value, f"Execution {attempt} {why}")
     state = _counted(executions.moved(state, execution, to, cause), execution, body)
     match to:
+        case ExecutionState.RUNNING:
+            return scheduling.has_run(state, execution.vertex_id, cause) if state.status in ACTIVE else state
+        case ExecutionState.FINISHED:
+            return _finished(state, execution, record)
+        case ExecutionState.INITIALIZING if before is ExecutionState.RUNNING:
+            return failover.started_again(state, cause)
         case ExecutionState.FAILED:
             why = body.failure or "no reason given"
             return failover.tasks_ended(state, [execution], why, record, progress_lost=body.progress_lost)
         case ExecutionState.CANCELED:
             return failover.tasks_ended(state, [execution], "cancelled, though it was to run", record)
-        case ExecutionState.FINISHED:
-            return _finished(state, execution, record)
-        case ExecutionState.INITIALIZING if before is ExecutionState.RUNNING:
-            return failover.started_again(state, cause)
-        case ExecutionState.RUNNING:
-            return scheduling.has_run(state, execution.vertex_id, cause) if state.status in ACTIVE else state
         case _:
             return state
 
@@ -122,10 +122,11 @@ def _finished(state: JobMasterState, execution: Execution, record: Record) -> Jo
         return ending.settled(state, cause)
     slot = state.topology.slot_of(execution.vertex)
     tree = state.sharing.trees.get(slot)
-    state = replace(state, sharing=state.sharing.release(slot, execution.vertex_id))
-    if tree is not None and slot not in state.sharing.trees:
+    sharing, slots = state.sharing.release(slot, execution.vertex_id), state.slots
+    if tree is not None and slot not in sharing.trees:
         free_at = record.header.time + state.options.slot_idle_timeout
-        state = replace(state, slots=state.slots.available(tree.allocation_id, free_at, cause))
+        slots = slots.available(tree.allocation_id, free_at, cause)
+    state = replace(state, sharing=sharing, slots=slots)
     return ending.settled(scheduling.has_run(state, execution.vertex_id, cause), cause)
 
 

@@ -33,12 +33,12 @@ def created(job_id: str, vertex: VertexKey, attempt_number: int, cause: int, pri
 
 def moved(state: JobMasterState, execution: Execution, to: ExecutionState, cause: int) -> JobMasterState:
     """An Execution is in another state. Raises ValueError where it can't be."""
-    before = execution.state
+    before, running = execution.state, ExecutionState.RUNNING
     execution_states.check(before, to)
     attempt = execution.execution_attempt_id
     executions = state.executions.set(attempt, replace(execution, state=to, cause=cause))
     counts, submissions, checkpoints = state.counts, state.submissions, state.checkpoints
-    runs = (to is ExecutionState.RUNNING) - (before is ExecutionState.RUNNING)
+    runs = (to is running) - (before is running)
     if runs:
         counts = replace(counts, running=counts.running + runs)
     if checkpoints.pending:
