@@ -1,7 +1,8 @@
 """The JobMaster's shell: creates and deletes the topics that the job's tasks need, and has its checkpoints seen to.
 
-Whatever goes wrong with a creation is said, and fails the job. A deletion is tried until it succeeds or the shell is
-closed, because a cluster can't end before it; what a closed shell has left, the next leader's takes up.
+Whatever goes wrong with a creation is said, and fails the job; but a Kafka that can't be reached is waited for, as long
+as the job wants its channels. A deletion is tried until it succeeds or the shell is closed, because a cluster can't end
+before it; what a closed shell has left, the next leader's takes up.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from ...pipelines.graph.physical_plan import temporary_topics, topics
 from ...schemas import job_master
 from ..begun import Begun
-from ..log.topics import KEEP_FOR_EVER, create_topics, delete_topics
+from ..log.topics import KEEP_FOR_EVER, KafkaUnreachable, create_topics, delete_topics
 from ..roles import Instruction, Owed, Say
 from .checkpoints.shell import CheckpointShell
 from .instructions import (
@@ -54,6 +55,8 @@ class JobMasterShell:
         self._on_retire = on_retire
         self._over: dict[str, threading.Event] = {}
         """By the address that demands something: what ends that when the job is not led here any more."""
+        self._channels_of: dict[str, str] = {}
+        """Address -> the key of the creation that it demands."""
         self._admin = admin
         self._cluster = cluster
         self._begun = Begun()
@@ -65,6 +68,11 @@ class JobMasterShell:
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._checkpoints.still_demanded(role_address, instructions)
+        creation = next((each for each in instructions if isinstance(each, CreateChannels)), None)
+        if creation is not None:
+            self._channels_of[role_address] = creation.key
+        else:
+            self._channels_of.pop(role_address, None)
         for instruction in self._begun.new(role_address, instructions):
             over = self._over.setdefault(role_address, threading.Event())
             match instruction:
@@ -84,6 +92,7 @@ class JobMasterShell:
     def retire(self, role_address: str) -> None:
         self._end(role_address)
         self._begun.forget(role_address)
+        self._channels_of.pop(role_address, None)
         self._checkpoints.still_demanded(role_address, ())
         self._on_retire(role_address)
 
@@ -106,17 +115,24 @@ class JobMasterShell:
 
     def _create(self, role_address: str, instruction: CreateChannels, over: threading.Event) -> None:
         job_id = instruction.job_id
-        body: job_master.ChannelsCreated | job_master.ChannelsFailed
-        try:
-            wanted = topics(self._cluster, job_id, instruction.job_graph)
-            create_topics(
-                self._admin,
-                [NewTopic(name, count, -1, config=KEEP_FOR_EVER) for name, count in wanted.items()],
-            )
-            body = job_master.ChannelsCreated(job_id=job_id)
-        except Exception as error:
-            # Nobody asks for the outcome of this thread: what is not said here keeps the job waiting for ever.
-            body = job_master.ChannelsFailed(job_id=job_id, reason=str(error) or repr(error))
+        body: job_master.ChannelsCreated | job_master.ChannelsFailed | None = None
+        while body is None:
+            try:
+                wanted = topics(self._cluster, job_id, instruction.job_graph)
+                create_topics(
+                    self._admin,
+                    [NewTopic(name, count, -1, config=KEEP_FOR_EVER) for name, count in wanted.items()],
+                )
+                body = job_master.ChannelsCreated(job_id=job_id)
+            except KafkaUnreachable as error:
+                _log.warning("can't create channels; tries again", job=job_id, error=str(error))
+                over.wait(_FIRST_PAUSE_S)
+                if over.is_set() or self._channels_of.get(role_address) != instruction.key:
+                    # Nobody wants them any more, or another leader sees to it.
+                    return
+            except Exception as error:
+                # Nobody asks for the outcome of this thread: what is not said here keeps the job waiting for ever.
+                body = job_master.ChannelsFailed(job_id=job_id, reason=str(error) or repr(error))
         self._tell(over, role_address, Owed(role_address, body, instruction.cause))
 
     def _delete(self, role_address: str, instruction: DeleteChannels, over: threading.Event) -> None:

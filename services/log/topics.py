@@ -11,6 +11,23 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from .clients import LARGEST_MESSAGE
 from .event_log import LARGEST_EVENT, LogUnavailable
 
+
+class KafkaUnreachable(LogUnavailable):
+    """What was asked for may have happened or not, and would be done if it were asked for again."""
+
+
+_PASSING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.LEADER_NOT_AVAILABLE,
+    }
+)
 KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 HEARTBEAT_RETENTION = {"retention.ms": "600000", "segment.ms": "600000"}
 HEARTBEAT_PARTITIONS = 2
@@ -78,7 +95,10 @@ def _at_most(size: int) -> dict[str, str]:
 
 
 def create_topics(admin: AdminClient, topics: list[NewTopic], timeout: float = 30.0) -> None:
-    """Creates topics, with the broker's default replication; one that exists is fine. Raises LogUnavailable."""
+    """Creates topics, with the broker's default replication; one that exists is fine.
+
+    Raises LogUnavailable, of which KafkaUnreachable passes by itself.
+    """
     if not topics:
         return
     futures: Mapping[str, object] = admin.create_topics(
@@ -88,7 +108,7 @@ def create_topics(admin: AdminClient, topics: list[NewTopic], timeout: float = 3
 
 
 def delete_topics(admin: AdminClient, names: list[str], timeout: float = 30.0) -> None:
-    """Deletes topics; one that is gone already is fine. Raises LogUnavailable."""
+    """Deletes topics; one that is gone already is fine. Raises as `create_topics`."""
     if not names:
         return
     futures: Mapping[str, object] = admin.delete_topics(
@@ -102,9 +122,9 @@ def _wait(futures: Mapping[str, object], harmless: int, verb: str, timeout: floa
         try:
             future.result(timeout)  # type: ignore[attr-defined]
         except KafkaException as error:
-            if error.args[0].code() != harmless:
-                raise LogUnavailable(
-                    f"Kafka does not {verb} the topic {name}: {error.args[0].str()}"
-                ) from error
+            code = error.args[0].code()
+            if code != harmless:
+                unavailable = KafkaUnreachable if code in _PASSING else LogUnavailable
+                raise unavailable(f"Kafka does not {verb} the topic {name}: {error.args[0].str()}") from error
         except TimeoutError as error:
-            raise LogUnavailable(f"Kafka did not {verb} the topic {name} within {timeout:.0f} s") from error
+            raise KafkaUnreachable(f"Kafka did not {verb} the topic {name} within {timeout:.0f} s") from error

@@ -17,7 +17,7 @@ from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
 from tailrace.services.connections import admin
 from tailrace.services.high_availability.contenders import Contenders
-from tailrace.services.high_availability.inventory import inventory
+from tailrace.services.high_availability.inventory import inventory, orphans
 from tailrace.services.high_availability.paths import Paths, in_order
 from tailrace.services.high_availability.settings import ZooKeeperSettings
 from tailrace.services.log.topics import ensure_cluster_topics
@@ -131,10 +131,11 @@ class HaCluster:
         self.client.submit(program(self.SESSION_S), job_id=job_id)
         return job_id
 
-    def nodes_of_jobs(self) -> list[str]:
-        """Those that are in ZooKeeper."""
+    def orphans(self) -> list[str]:
+        """What is in ZooKeeper of jobs that have ended."""
         found = inventory(ZooKeeperSettings.of(self.configuration), timeout_s=60)
-        return [path for each in found for path in each.paths]
+        ended = {job_id: job.ended is not None for job_id, job in self.story.jobs.items()}
+        return [orphan.path for orphan in orphans(found, ended)]
 
     def runs(self, job_id: str, tasks: int = 1) -> None:
         """Waits until all tasks of a job run, and its JobMaster has said so."""

@@ -8,6 +8,8 @@ the roles, finds one effective leader of each role, and nothing else wrong with 
 
 from __future__ import annotations
 
+import os
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,12 +26,14 @@ from tailrace.services.roles import DISPATCHER, JOB_MASTER, address
 from ..checker import check, dump
 from ..checker.reading import read_topic
 from ..high_availability.cluster import HaCluster
+from ..high_availability.harm import strike
 from ..high_availability.jobs import AT_ONCE, graph
 from ..high_availability.story import Reign
 from ..high_availability.transcript import name_of, transcript
 
 pytestmark = pytest.mark.timeout(300)
 
+HARMS = int(os.environ.get("HARMS", "10"))
 TRANSCRIPTS = Path(__file__).parents[1] / "high_availability" / "transcripts"
 LONGER_THAN_A_SESSION_S = HaCluster.SESSION_S * 1.75
 
@@ -247,8 +251,48 @@ def test_five_jobs_are_led_by_different_masters(cluster: HaCluster) -> None:
         cluster.ends(jobs[0], JobStatus.CANCELED)
 
 
+@pytest.mark.soak
+def test_the_whole_ensemble_is_down_for_a_minute(cluster: HaCluster) -> None:
+    """For longer than heartbeats may be missing, too."""
+    lasting = cluster.submit()
+    cluster.runs(lasting)
+    cluster.zookeeper.kill()
+    cluster.goes_on_for(60)
+    cluster.zookeeper.start()
+    cluster.lives()
+    cluster.finish(lasting)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(120 + 60 * HARMS)
+def test_whatever_happens_to_masters(cluster: HaCluster) -> None:
+    """`HARMS=50 pytest ...` does so much harm, two things at a time; the seed is printed."""
+    seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(1 << 32))
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    for number in range(HARMS):
+        lasting = cluster.submit(parallelism=draw.choice([1, 2]))
+        with cluster.load():
+            undo = []
+            for _ in range(draw.choice([1, 2])):
+                cluster.goes_on_for(draw.uniform(0, 1))
+                what, undone = strike(cluster, draw)
+                undo.append(undone)
+                print(f"{number}: {what}", flush=True)
+            cluster.goes_on_for(draw.uniform(0, 2 * cluster.SESSION_S))
+            draw.shuffle(undo)
+            for each in undo:
+                each()
+            begun = time.monotonic()
+            cluster.lives()
+            print(f"{number}: lives after {time.monotonic() - begun:.1f} s", flush=True)
+        cluster.runs(lasting, len(cluster.story.job(lasting).attempts))
+        cluster.finish(lasting)
+        cluster.whole()
+
+
 def test_nothing_of_jobs_that_have_ended_is_left_in_zookeeper(cluster: HaCluster) -> None:
-    cluster.story.until(lambda: not cluster.nodes_of_jobs(), "end of the nodes of all jobs")
+    cluster.story.until(lambda: not cluster.orphans(), f"end of {cluster.orphans()}")
 
 
 def test_nothing_is_wrong_with_the_log(cluster: HaCluster) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from graphs import edge, job_graph, source, vertex
 from msgspec.structs import replace
 
@@ -83,6 +84,34 @@ def test_channels_that_can_not_be_created_fail_the_job(
 ) -> None:
     channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
     assert said.get(timeout=SOON_S).body == job_master.ChannelsFailed(job_id="j", reason="unheard of")
+
+
+PASSING = KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+def test_a_kafka_that_can_not_be_reached_for_a_moment_fails_no_job(
+    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker
+) -> None:
+    broker.failures = [PASSING] * 3
+    channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
+    assert said.get(timeout=SOON_S).body == job_master.ChannelsCreated(job_id="j")
+
+
+@pytest.mark.parametrize("how", ["not demanded", "retired", "closed"])
+def test_channels_that_are_not_wanted_here_any_more_are_not_waited_for_and_the_job_does_not_fail(
+    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker, how: str
+) -> None:
+    broker.failures = [PASSING] * 100_000
+    channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
+    match how:
+        case "not demanded":
+            channels.obey("job_master/j", [], None)
+        case "retired":
+            channels.retire("job_master/j")
+        case _:
+            pass
+    channels.close()
+    assert said.empty()
 
 
 def test_channels_are_deleted_in_the_end(
