@@ -11,16 +11,19 @@ import psutil
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.processes import ProcessIdentity
 from tailrace.services.cli.local.cluster import LocalCluster, Options
-from tailrace.services.cli.local.names import JOBMANAGER
+from tailrace.services.cli.local.names import is_master
 from tailrace.services.configuration import Configuration
 
 
 class TorturedCluster:
-    """A jobmanager and TaskExecutors that end with this process, over a Kafka of their own. A context manager."""
+    """Jobmanagers, by default one, and TaskExecutors that end with this process, over a Kafka of their own.
 
-    def __init__(self, values: Mapping[str, str], taskexecutors: int = 2) -> None:
+    A context manager.
+    """
+
+    def __init__(self, values: Mapping[str, str], taskexecutors: int = 2, masters: int | None = None) -> None:
         self._local = LocalCluster(Configuration({**values, "cluster.id": "torture"}))
-        self._options = Options(taskexecutors=taskexecutors, detached=False)
+        self._options = Options(taskexecutors=taskexecutors, detached=False, masters=masters)
         self._stopped: dict[int, psutil.Process] = {}
         self._seen: set[ProcessIdentity] = set()
 
@@ -74,10 +77,15 @@ class TorturedCluster:
     @property
     def taskexecutors(self) -> list[str]:
         """Their resource ids."""
-        return sorted(name for name in self._local.processes if name != JOBMANAGER)
+        return sorted(name for name in self._local.processes if not is_master(name))
+
+    @property
+    def masters(self) -> Mapping[str, str]:
+        """The jobmanagers' names -> how they call themselves in the log."""
+        return {name: process.address for name, process in self._local.masters.items()}
 
     def process(self, name: str) -> psutil.Process | None:
-        """The jobmanager, a TaskExecutor, or `kafka`; None where it does not run."""
+        """A jobmanager, a TaskExecutor, or `kafka`; None where it does not run."""
         if name == "kafka":
             return psutil.Process(self.kafka.pid) if self.kafka.is_running() else None
         return self._local.processes[name].record.process()

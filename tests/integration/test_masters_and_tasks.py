@@ -1,0 +1,59 @@
+"""Masters die one after the other under a job of real tasks, which go on as if nothing had happened."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from tailrace.schemas.everyone import LeaderElected, TaskExecutorLost
+from tailrace.services.roles import DISPATCHER, JOB_MASTER, address
+
+from ..torture.jobs import Shape
+from ..torture.running import RunningJob
+from ..torture.victims import TorturedCluster
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(400)]
+
+SHAPE = Shape(records=60_000, rate=3_000)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorturedCluster]:
+    values = {
+        "home": str(tmp_path_factory.mktemp("masters") / "home"),
+        "taskmanager.numberOfTaskSlots": "2",
+        "high-availability.type": "zookeeper",
+        "high-availability.zookeeper.client.session-timeout": "3 s",
+        "execution.checkpointing.interval": "1 s",
+    }
+    with TorturedCluster(values, taskexecutors=1, masters=3) as cluster:
+        yield cluster
+
+
+def leader(job: RunningJob, role: str) -> str | None:
+    """Who claimed a role last, since the job was submitted."""
+    claims = [body.address for body in job.heard(LeaderElected) if body.role == role]
+    return claims[-1] if claims else None
+
+
+def test_no_task_is_restarted_whichever_master_dies(cluster: TorturedCluster) -> None:
+    with contextlib.closing(RunningJob(cluster, SHAPE)) as job:
+        job.until(job.all_run, "job that runs")
+        before = set(job.attempts())
+        for name, own_address in list(cluster.masters.items()):
+            victim = cluster.process(name)
+            assert victim is not None
+            job.wait_for_progress()
+            led = {leader(job, role) for role in (DISPATCHER, address(JOB_MASTER, job.id))}
+            cluster.kill(victim)
+            if own_address in led:
+                job.until(lambda gone=own_address: leader(job, DISPATCHER) != gone, "other leader")  # type: ignore[misc]
+            job.wait_for_progress()
+            cluster.start()
+        job.wait_for_its_end()
+        job.check()
+        assert job.heard(LeaderElected), "nobody led who died"
+        assert set(job.attempts()) == before
+        assert not job.heard(TaskExecutorLost)
