@@ -221,7 +221,8 @@ class Latch:
             transaction.delete(self._leader)
             transaction.delete(leaders)
         _, error = yield from self._commit(transaction)
-        return error is None
+        # Where it was not published itself, one that led the job before, and died, may have been.
+        return error is None and (self._published or (yield from self._delete(leaders)))
 
     def _commit(self, transaction: Any) -> Steps[tuple[int, KazooException | None]]:
         """All of it or nothing: the first step that failed, and why."""

@@ -223,6 +223,21 @@ def test_a_job_that_is_over_leaves_nothing(settings: ZooKeeperSettings, masters:
         eventually(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
 
 
+def test_a_job_that_is_over_before_its_last_leader_was_published_leaves_nothing(
+    settings: ZooKeeperSettings, masters: Make
+) -> None:
+    first, last = masters(settings), masters(settings)
+    enter(settings, first, last, role=JOB)
+    first.leads(JOB)
+    paths = Paths.of(settings)
+    with onlooker(settings) as kazoo:
+        eventually(lambda: kazoo.exists(paths.leader(JOB)))
+        first.close()
+        last.epoch(JOB)
+        last.withdraw(JOB, for_ever=True)
+        eventually(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
+
+
 def test_a_job_that_is_over_leaves_nothing_even_of_masters_that_never_heard_of_it(
     settings: ZooKeeperSettings, masters: Make
 ) -> None:
