@@ -71,7 +71,10 @@ def _of_definitions(definitions: Sequence[str], faults: list[str]) -> Iterator[S
 def _of_environment(environment: Mapping[str, str], faults: list[str]) -> Iterator[Setting]:
     keys = {options.variable(key): key for key in options.BY_KEY}
     for name in sorted(environment):
-        if not name.startswith(_PREFIX) or name in OTHER_VARIABLES or _KUBERNETES.fullmatch(name):
+        if not name.startswith(_PREFIX) or name in OTHER_VARIABLES:
+            continue
+        # An option may be called like the address of a service: then the value tells which it is.
+        if _KUBERNETES.fullmatch(name) and (name not in keys or "://" in environment[name]):
             continue
         amount = _AMOUNT_VARIABLE.fullmatch(name)
         key = options.amount_of(amount[1].lower()).key if amount is not None else keys.get(name)
