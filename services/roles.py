@@ -171,7 +171,7 @@ class Clock(Protocol):
 
 def derive_id(*parts: object) -> str:
     """16 bytes in hexadecimal, the same for the same parts: ids are derived, never drawn."""
-    text = "\x1f".join(str(part) for part in parts)
+    text = "\x1f".join(map(str, parts))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 

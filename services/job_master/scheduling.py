@@ -7,8 +7,8 @@ has its slot. A slot that the job holds and does not use is used again before an
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from immutables import Map
 from msgspec.structs import replace
@@ -19,13 +19,19 @@ from ..roles import Time, derive_id
 from . import execution_states
 from .slot_pool import PendingRequest, fitting
 from .slot_sharing import LogicalSlot, SlotTree, allocate_shared_slot, allocate_single_slot, leaves
-from .state import Deployment, Execution, JobMasterState, Progress
+from .state import Deployment, DeploymentKey, Execution, JobMasterState, Progress
 from .topology import SchedulingVertex, SlotKey, VertexKey
+
+# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
+_EAGER: Final = ScheduleMode.EAGER
+_CREATED: Final = ExecutionState.CREATED
+_SCHEDULED: Final = ExecutionState.SCHEDULED
+_FINISHED: Final = ExecutionState.FINISHED
 
 
 def schedule(state: JobMasterState, cause: int) -> JobMasterState:
     """Every vertex whose time has come and that was not scheduled before is, with all its subtasks."""
-    eager = state.options.schedule_mode is ScheduleMode.EAGER
+    eager = state.options.schedule_mode is _EAGER
     vertices = [
         vertex
         for vertex in state.topology.in_order
@@ -37,7 +43,7 @@ def schedule(state: JobMasterState, cause: int) -> JobMasterState:
 
 def has_run(state: JobMasterState, vertex_id: str, cause: int) -> JobMasterState:
     """A subtask of the vertex runs, or did: those that consume from it may be waiting for that."""
-    if state.options.schedule_mode is ScheduleMode.EAGER or vertex_id in state.producing:
+    if state.options.schedule_mode is _EAGER or vertex_id in state.producing:
         return state
     return schedule(replace(state, producing=state.producing | {vertex_id}), cause)
 
@@ -80,7 +86,7 @@ def assembled(state: JobMasterState, cause: int) -> JobMasterState:
         return state
     state = replace(state, assembling=False)
     current = (state.executions[each] for each in state.current.values())
-    return make_ready(state, (each for each in current if each.state is ExecutionState.SCHEDULED), cause)
+    return make_ready(state, (each for each in current if each.state is _SCHEDULED), cause)
 
 
 def make_ready(
@@ -93,10 +99,11 @@ def make_ready(
     if state.assembling or state.checkpoints.restoring is not None:
         return state
     ready: dict[str, int] = {}
-    sizes: Counter[tuple[str, str, int]] = Counter()
+    sizes: dict[DeploymentKey, int] = {}
     for execution in executions:
         ready[execution.execution_attempt_id] = cause
-        sizes[(execution.vertex_id, slot_of(state, execution).resource_id, cause)] += 1
+        key = (execution.vertex_id, slot_of(state, execution).resource_id, cause)
+        sizes[key] = sizes.get(key, 0) + 1
     if not ready:
         return state
     deployments = state.submissions.deployments
@@ -166,11 +173,11 @@ def _place(
     newly = 0
     for vertex, index in subtasks:
         execution = state.executions[state.current[(vertex.vertex_id, index)]]
-        if execution.state is ExecutionState.FINISHED:
+        if execution.state is _FINISHED:
             continue
-        if execution.state is ExecutionState.CREATED:
+        if execution.state is _CREATED:
             newly += 1
-            scheduled = execution_states.check(execution.state, ExecutionState.SCHEDULED)
+            scheduled = execution_states.check(execution.state, _SCHEDULED)
             execution = replace(execution, state=scheduled, cause=cause)
             executions[execution.execution_attempt_id] = execution
         slot = (vertex.group, index)
@@ -200,7 +207,7 @@ def _scheduled_in(state: JobMasterState, slots: Iterable[SlotKey]) -> list[Execu
         for leaf in leaves(state.sharing.trees[slot].root):
             execution = state.executions[leaf.execution_attempt_id]
             if (
-                execution.state is ExecutionState.SCHEDULED
+                execution.state is _SCHEDULED
                 and execution.execution_attempt_id not in state.submissions.ready
             ):
                 found.append(execution)
@@ -216,12 +223,12 @@ def unscheduled(state: JobMasterState) -> JobMasterState:
     finished = {
         vertex_id
         for (vertex_id, _), attempt in state.current.items()
-        if state.executions[attempt].state is ExecutionState.FINISHED
+        if state.executions[attempt].state is _FINISHED
     }
     return replace(
         state,
         scheduled=frozenset(),
         producing=frozenset(finished),
-        assembling=state.options.schedule_mode is ScheduleMode.EAGER,
+        assembling=state.options.schedule_mode is _EAGER,
         submissions=replace(state.submissions, deployments=Map()),
     )

@@ -104,7 +104,7 @@ def allocate_single_slot(vertex: SchedulingVertex, payload: str) -> SlotTree:
 
 def with_leaf(root: MultiTaskSlot, leaf: SingleTaskSlot, co_location_group: str | None) -> MultiTaskSlot:
     """The root with one more subtask. Raises ValueError where a subtask of the vertex is in it already."""
-    if any(each.vertex_id == leaf.vertex_id for each in leaves(root)):
+    if _holds(root, leaf.vertex_id):
         raise ValueError(f"the slot of group {root.group} holds a subtask of {leaf.vertex_id} already")
     if co_location_group is None:
         return MultiTaskSlot(root.group, (*root.children, leaf))
@@ -119,8 +119,12 @@ def without_leaf(node: TaskSlot, vertex_id: str) -> TaskSlot | None:
     """The tree without a vertex's subtask; None if nothing is left of it."""
     if isinstance(node, SingleTaskSlot):
         return None if node.vertex_id == vertex_id else node
-    left = tuple(each for child in node.children if (each := without_leaf(child, vertex_id)) is not None)
-    return MultiTaskSlot(node.group, left) if left else None
+    left = []
+    for child in node.children:
+        kept = without_leaf(child, vertex_id)
+        if kept is not None:
+            left.append(kept)
+    return MultiTaskSlot(node.group, tuple(left)) if left else None
 
 
 def leaves(node: TaskSlot) -> Iterator[SingleTaskSlot]:
@@ -130,6 +134,16 @@ def leaves(node: TaskSlot) -> Iterator[SingleTaskSlot]:
     else:
         for child in node.children:
             yield from leaves(child)
+
+
+def _holds(node: MultiTaskSlot, vertex_id: str) -> bool:
+    for child in node.children:
+        if isinstance(child, SingleTaskSlot):
+            if child.vertex_id == vertex_id:
+                return True
+        elif _holds(child, vertex_id):
+            return True
+    return False
 
 
 def _with_payload(node: TaskSlot, vertex_id: str, payload: str) -> TaskSlot:
