@@ -479,3 +479,7 @@ class SubtaskState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The generation of the job that the changelog offset is of."""
     size: int = 0
     """Bytes of all files together."""
+    stops: bool = False
+    """The subtask does nothing behind it: it waits to be told that the checkpoint is complete, and has ended then. Nobody is to run this attempt anew."""
+    accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What functions had counted in all, where nobody may be there later to say so: of a subtask that is to stop behind the checkpoint, or had finished before it. Empty for others: it is among their state."""

@@ -132,6 +132,8 @@ def _pause_asked(state: JobMasterState, record: Record, body: job_master.Suspend
 def _resume_asked(state: JobMasterState, record: Record, _body: job_master.ResumeJob) -> JobMasterState:
     if not ending.can_resume(state):
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} is not suspended")
+    if state.checkpoints.stopping:
+        return ending.finished_meanwhile(state, record.offset)
     return rollback.without_candidates(ending.resumed(state, record.offset), record.offset)
 
 

@@ -38,12 +38,11 @@ from tailrace.services.task_executor.instructions import (
 from tailrace.services.task_executor.state import Task
 
 from .simulation import HARDWARE, PROFILE, SECOND, graph, new_replica
-from .simulation_checkpoints import Barriers, TaskCheckpoints
+from .simulation_checkpoints import RECORDS, Barriers, TaskCheckpoints
 from .simulation_storage import OF_CHECKPOINTS, cause_of
 
 RAN = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
 MASTER_ROLES = ("dispatcher", "resource_manager", "job_master")
-RECORDS = "records"
 Subtask = tuple[str, str, int]
 """(job, vertex, index)."""
 RUNNING, CANCELED, FAILED = ExecutionState.RUNNING, ExecutionState.CANCELED, ExecutionState.FAILED
@@ -349,7 +348,7 @@ class Process:
         if state in EXECUTION_ENDS:
             del self.running[attempt]
             self.ended.add(attempt)
-        counts = {} if empty else self.commit(task)
+        counts = {} if empty or self.checkpoints.stands_still(attempt) else self.commit(task)
         counts = counts if state in EXECUTION_ENDS else {}
         self._report(task[0], attempt, state, failure, counts, progress_lost=progress_lost)
 

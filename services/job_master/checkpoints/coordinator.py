@@ -98,10 +98,10 @@ def _completed(state: JobMasterState, record: Record, body: job_master.Checkpoin
     state = notices.to_tell(state, pending.checkpoint_id, NoticeKind.CONFIRM, sorted(told), cause, restore)
     if not pending.options.stops or not _is_active(state):
         return state
-    if pending.outlived or not _all_are_there(state):
-        # Whoever starts again now, or has meanwhile, would go on behind the savepoint.
+    if pending.outlived:
+        # It knows nothing of its stop, and may have gone on behind the savepoint.
         return ending.cancelled(state, cause)
-    return ending.settled(state, cause)
+    return ending.stopped(state, pending, cause)
 
 
 def _aborted(state: JobMasterState, record: Record, body: job_master.CheckpointAborted) -> JobMasterState:
