@@ -40,6 +40,10 @@ class ResourceManagerHeartbeats:
         """The newest state; from the host's thread."""
         self._states.give(RESOURCE_MANAGER, state)
 
+    def returning(self) -> frozenset[str]:
+        """TaskExecutors whose process has ended, and that may come back yet; from the thread of the heartbeats."""
+        return frozenset(self._state.pool.exited)
+
     def update(self, monitor: Monitor, now: int) -> None:
         state = self._states.take().get(RESOURCE_MANAGER)
         if state is None:
