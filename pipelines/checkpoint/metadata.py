@@ -101,7 +101,9 @@ def outline_of(graph: JobGraph) -> tuple[VertexOutline, ...]:
             vertex.name,
             vertex.parallelism,
             vertex.max_parallelism,
-            tuple(OperatorOutline(each.operator_id, each.kind, each.name) for each in vertex.operators),
+            tuple(
+                OperatorOutline(each.operator_id, each.kind, each.name, each.uid) for each in vertex.operators
+            ),
         )
         for vertex in graph.vertices
     )

@@ -159,6 +159,8 @@ class OperatorConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The operator of the same chain whose output this one takes, by its id; null for the chain's head."""
     output_tag: str | None = None
     """The side output of `upstream` that it takes; null for its main output."""
+    uid: str | None = None
+    """What the user called the operator, so that its id follows from that alone; null where it follows from its place."""
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False, kw_only=True):
