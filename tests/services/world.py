@@ -432,8 +432,8 @@ class Process:
 
     def _obey(self, address: str, instruction: Instruction) -> None:
         match instruction:
-            case CreateChannels(job_id=job_id):
-                self._outcome(address, job_master.ChannelsCreated(job_id=job_id))
+            case CreateChannels(job_id=job_id, cause=cause):
+                self._outcome(address, job_master.ChannelsCreated(job_id=job_id), cause)
             case DeleteChannels(job_id=job_id):
                 self._outcome(address, job_master.ChannelsDeleted(job_id=job_id))
             case BuildJobGraph(job_id=job_id, entry_point=EntryPoint(target="fails")):
@@ -508,8 +508,8 @@ class Process:
         draw = self.world.draw
         return draw is not None and draw.random() < probability
 
-    def _outcome(self, address: str, body: Body) -> None:
-        self.mean_to_say(address, Owed(address, body, None))
+    def _outcome(self, address: str, body: Body, cause: int | None = None) -> None:
+        self.mean_to_say(address, Owed(address, body, cause))
 
 
 def lines(records: list[Record]) -> list[str]:
