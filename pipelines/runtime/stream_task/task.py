@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import Consumer
 
@@ -34,7 +34,7 @@ from .reach import bounds, require_offset
 from .restore import read_changelog, read_committed, restored_state
 from .run import Run, WallClock
 from .subtask import Subtask
-from .topic_ids import TopicIds, is_anew, require_same
+from .topic_ids import TopicIds, is_anew, still_valid
 from .transaction import ConsumedOffset
 from .transactions import Transactions
 from .trimming import Trimming
@@ -56,6 +56,7 @@ class StreamTask:
         self._notify = notify
         self._transactions: Transactions | None = None
         self._topic_ids = TopicIds("", ())
+        self._valid_ids: Mapping[str, str] = {}
         self._wall_clock = WallClock()
 
     def invoke(self) -> None:
@@ -189,7 +190,8 @@ class StreamTask:
         """With the position of the changelog, where the generation may have one."""
         if assembly.changelog is not None and (self._restore is not None or _polls(assembly)):
             committed = [*committed, *read_committed(consumer, [(assembly.changelog, self._subtask)])]
-        require_same(committed, self._generation, self._topic_ids.known(), assembly.changelog)
+        known = self._topic_ids.known()
+        self._valid_ids = still_valid(committed, self._generation, known, assembly.changelog)
         return beginning_of(
             self._deployment,
             self._subtask,
@@ -201,9 +203,9 @@ class StreamTask:
 
     def _notes(self, topics: Sequence[str], changelog: str | None) -> tuple[str, ...]:
         """What is committed beside positions in these topics."""
-        known = self._topic_ids.known()
-        kept = None if changelog is None else known.get(changelog)
-        return tuple(write_ids(known.get(topic), kept) for topic in topics)
+        ids = self._valid_ids
+        kept = None if changelog is None else ids.get(changelog)
+        return tuple(write_ids(ids.get(topic), kept) for topic in topics)
 
     def _checked(
         self,

@@ -53,22 +53,28 @@ class TopicIds:
         self._found.set_result(found)
 
 
-def require_same(
+def still_valid(
     committed: Iterable[ConsumedOffset], generation: int, ids: Mapping[str, str], changelog: str | None
-) -> None:
-    """Raises ProgressLost where a topic is another one than when this generation committed something of it."""
+) -> Mapping[str, str]:
+    """The ids that are known now, and for topics of which none is, those that this generation has committed.
+
+    Raises ProgressLost where a topic is another one than when this generation committed something of it.
+    """
+    valid = dict(ids)
     for each in committed:
         if generation_of(each.metadata) != generation:
             continue
-        anew = each.topic if is_anew(each, ids) else None
-        known = changelog_id_of(each.metadata)
-        if changelog is not None and known is not None and ids.get(changelog, known) != known:
-            anew = changelog
-        if anew is not None:
+        noted = [(each.topic, topic_id_of(each.metadata))]
+        if changelog is not None:
+            noted.append((changelog, changelog_id_of(each.metadata)))
+        for topic, known in noted:
+            if known is None or valid.setdefault(topic, known) == known:
+                continue
             raise ProgressLost(
-                f"the topic {anew} was deleted, and is there again with the id {ids[anew]}: what it held is gone,"
+                f"the topic {topic} was deleted, and is there again with the id {valid[topic]}: what it held is gone,"
                 " and the job has to go back to a checkpoint (is auto.create.topics.enable on?)"
             )
+    return valid
 
 
 def is_anew(committed: ConsumedOffset, ids: Mapping[str, str]) -> bool:
