@@ -264,7 +264,7 @@ def test_it_ends_with_its_owner_unless_it_was_detached(tmp_path: Path, detached:
 def test_a_transaction_that_was_being_committed_when_the_broker_was_killed_leaves_no_partition_open(
     kafka: EmbeddedKafka,
 ) -> None:
-    """Kafka 4.3.0 to 4.4.0 leave them open for ever, in three of five runs (KAFKA-20734; docs/notes/lost-markers.md)."""
+    """Kafka 4.3.0 to 4.4.0 leave them open for ever, three times of five: docs/notes/lost-markers.md."""
     writers, partitions = 8, 16
     create(kafka, "committed", partitions)
     settings = {"bootstrap.servers": kafka.bootstrap_servers, **QUIET}
