@@ -82,7 +82,7 @@ class Feed:
     def _write(self) -> None:
         n = 0
         while not self._stop.wait(0.01):
-            for _ in range(50):
+            for _ in range(10):
                 n += 1
                 text = str(n * n % KEYS)
                 self._producer.produce(self._topic, text.encode(), partition=n % 2)
