@@ -68,7 +68,7 @@ class EdgeOutline(msgspec.Struct, frozen=True):
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True):
-    """One subtask's part: `finished` where it had ended, and has no state."""
+    """One subtask's part: `finished` where it had ended, and has no state but for what it had counted."""
 
     vertex_id: str
     subtask_index: int
