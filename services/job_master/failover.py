@@ -33,10 +33,12 @@ def tasks_ended(
     record: Record,
     *,
     progress_lost: bool = False,
+    counts: bool = True,
 ) -> JobMasterState:
     """Executions have ended that were to go on; their slots are still there.
 
-    `progress_lost`: what they were to go on from is gone, so that all tasks go back to a checkpoint.
+    `progress_lost`: what they were to go on from is gone, so that all tasks go back to a checkpoint. `counts`: whether
+    the restart strategy is asked.
     """
     cause = record.offset
     if state.status not in job_status.ACTIVE or not ended:
@@ -47,7 +49,7 @@ def tasks_ended(
         if state.checkpoints.stopping:
             # The savepoint has all that was wanted: another attempt would have nothing to do.
             return ending.settled(state, cause)
-        state, due = _counted(state, record)
+        state, due = _counted(state, record) if counts else (state, record.header.time)
         if due is None:
             return ending.failed(state, _told(state, ended, why), cause)
         at = due

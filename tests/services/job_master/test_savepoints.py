@@ -327,6 +327,29 @@ def test_a_job_does_not_fail_for_what_happens_while_the_savepoint_that_it_ends_w
     the_others_end(job)
 
 
+@pytest.mark.parametrize("acknowledged", ["by one", "by all"])
+def test_a_task_executor_that_begins_anew_during_a_stop_costs_the_job_no_restart(acknowledged: str) -> None:
+    """It does not run what had acknowledged: that would go on behind the savepoint."""
+    job = running({**PERIODIC, "restart-strategy.type": "none"})
+    job.ask(SAVEPOINT, stops=True)
+    job.say()
+    sink = job.execution("sink")
+    if acknowledged == "by all":
+        job.acknowledged_by_all()
+    else:
+        job.acknowledge(sink)
+    job.report(sink, ExecutionState.CANCELED)
+    said = job.say()
+    assert job.state.status is JobStatus.RUNNING
+    if acknowledged == "by one":
+        assert bodies(said, client.CheckpointFailed)
+        assert len(bodies(said, task_executor.SubmitTask)) == 1
+    else:
+        assert not bodies(said, task_executor.SubmitTask)
+        job.written()
+        the_others_end(job)
+
+
 def test_a_job_that_is_stopped_can_not_be_suspended_any_more() -> None:
     job = stopping()
     job.acknowledged_by_all()
