@@ -95,6 +95,8 @@ class ResourceManagerHeartbeats:
     def timed_out(self, target: Target, silence: int) -> None:
         if not isinstance(target, Worker) or (worker := self._workers.get(target.resource_id)) is None:
             return
+        if worker.resource_id in self._state.pool.exited:
+            return  # That is known: its grace says when it is lost.
         fact = resource_manager.WorkerLost(
             resource_id=worker.resource_id,
             instance_id=worker.instance_id,

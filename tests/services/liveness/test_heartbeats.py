@@ -384,6 +384,8 @@ def test_the_resource_manager_says_whom_it_waits_for() -> None:
     master.heartbeats.follow(replace(known(worker("te"), worker("silent")), pool=pool))
     master.bench.round()
     assert master.heartbeats.returning() == {"te"}
+    master.bench.passes(120)
+    assert set(master.lost) == {"silent-1"}, "the end of the other is known, and its grace goes on"
 
 
 def test_masters_that_are_silent_are_missed_by_the_task_executor_each_by_itself() -> None:
