@@ -67,6 +67,7 @@ class Topics:
                 "bootstrap.servers": self._servers,
                 "group.id": f"test-{uuid.uuid4()}",
                 "isolation.level": "read_committed",
+                "fetch.queue.backoff.ms": 5,
             }
         )
         partitions = consumer.list_topics(topic, 30).topics[topic].partitions

@@ -2,8 +2,9 @@
 
 Files that several checkpoints may refer to lie in the job's shared directory. One of them is deleted only if it is
 known of every checkpoint that stays that it does not refer to it: where the metadata of one can't be read, all shared
-files stay. A savepoint may lie where people have put other things, and takes only its own files with it. Deleting twice
-does no more than deleting once, so that whoever was interrupted begins again.
+files stay. With a checkpoint go files that none refers to, and none ever will (leftovers.py). A savepoint may lie where
+people have put other things, and takes only its own files with it. Deleting twice does no more than deleting once, so
+that whoever was interrupted begins again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from .errors import NoCheckpoint, TornFile
 from .layout import METADATA, SHARED, base_of, checkpoint_id_of, metadata_path
+from .leftovers import superseded
 from .metadata import CheckpointMetadata, files_of, read_metadata
 from .storage import Storage, canonical
 
@@ -30,20 +32,22 @@ def discard(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadat
 
 
 def only_of(uri: str, retained: Iterable[str] = (), *, read: Read = read_metadata) -> set[str]:
-    """The shared files that only this checkpoint refers to, as far as that is known; relative to the job's directory.
+    """The shared files that only this checkpoint refers to, or none, now and later; as far as that is known.
 
-    Raises StorageError.
+    They are relative to the job's directory. Raises StorageError.
     """
     uri = canonical(uri)
     if checkpoint_id_of(uri) is None:
         return set()
     storage = Storage.open(base_of(uri))
     own = _shared_by(uri, storage, read)
-    if not own:
-        return own
     wanted = _kept(retained, storage, read)
     if wanted is None:
         return set()
+    named = [posixpath.basename(path) for path in wanted]
+    own |= {posixpath.join(SHARED, name) for name in superseded(storage.sizes(SHARED), named)}
+    if not own:
+        return own
     for name in storage.directories():
         other = storage.absolute(name)
         if other != uri and checkpoint_id_of(other) is not None:

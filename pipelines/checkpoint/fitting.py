@@ -53,9 +53,14 @@ def _left_over(earlier: Earlier, graph: JobGraph) -> Iterator[str]:
                 continue
             kept = any(True for _ in earlier.states(vertex, operator.operator_id))
             if kept or any(each.operator_id == operator.operator_id for each in earlier.in_flight(vertex)):
+                advice = (
+                    "its id followed from its place in the program, which is another now"
+                    if operator.uid is None
+                    else f"give its operator the uid {operator.uid!r} again"
+                )
                 yield (
                     f"there is state of operator {operator.name!r} ({operator.kind}, {operator.operator_id}),"
-                    " which the program does not have: give it the uid that it had, or allow non-restored state"
+                    f" which the program does not have: {advice}, or allow non-restored state"
                 )
     kept_by = {key for subtask in earlier.metadata.subtasks for key in subtask.state.operators}
     for stranger in sorted(kept_by - earlier.vertex_of.keys() - known - {ACCUMULATORS}):

@@ -68,7 +68,7 @@ class EdgeOutline(msgspec.Struct, frozen=True):
 
 
 class SubtaskSnapshot(msgspec.Struct, frozen=True):
-    """One subtask's part: `finished` where it had ended, and has no state."""
+    """One subtask's part: `finished` where it had ended, and has no state but for what it had counted."""
 
     vertex_id: str
     subtask_index: int
@@ -101,7 +101,9 @@ def outline_of(graph: JobGraph) -> tuple[VertexOutline, ...]:
             vertex.name,
             vertex.parallelism,
             vertex.max_parallelism,
-            tuple(OperatorOutline(each.operator_id, each.kind, each.name) for each in vertex.operators),
+            tuple(
+                OperatorOutline(each.operator_id, each.kind, each.name, each.uid) for each in vertex.operators
+            ),
         )
         for vertex in graph.vertices
     )

@@ -138,6 +138,7 @@ def _operator(node: StreamNode, before: StreamEdge | None, ids: Mapping[int, str
         location=node.location,
         upstream=None if before is None else ids[before.source_id],
         output_tag=None if before is None else before.output_tag,
+        uid=node.uid,
     )
 
 

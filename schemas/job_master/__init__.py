@@ -150,6 +150,8 @@ class CheckpointRestored(Body, frozen=True, gc=False, kw_only=True):
     """Newer ones that can't be read: directory -> why."""
     finished: Mapping[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
     """Subtasks that had finished in it, of the job's own parallelism: vertex -> their numbers."""
+    accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What subtasks that had finished in it had counted, all together: it is in no other's state."""
 
 
 class CheckpointTriggered(Body, frozen=True, gc=False, kw_only=True):

@@ -159,6 +159,8 @@ class OperatorConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The operator of the same chain whose output this one takes, by its id; null for the chain's head."""
     output_tag: str | None = None
     """The side output of `upstream` that it takes; null for its main output."""
+    uid: str | None = None
+    """What the user called the operator, so that its id follows from that alone; null where it follows from its place."""
     code_blob: str | None = None
     """The key of the blob that is the code, where `code` is empty because it was too large to travel along."""
 
@@ -483,3 +485,7 @@ class SubtaskState(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The generation of the job that the changelog offset is of."""
     size: int = 0
     """Bytes of all files together."""
+    stops: bool = False
+    """The subtask does nothing behind it: it waits to be told that the checkpoint is complete, and has ended then. Nobody is to run this attempt anew."""
+    accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What functions had counted in all, where nobody may be there later to say so: of a subtask that is to stop behind the checkpoint, or had finished before it. Empty for others: it is among their state."""

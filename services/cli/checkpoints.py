@@ -287,7 +287,7 @@ class _Asking:
         if status.value != "FINISHED":
             raise Failure(
                 ExitCode.JOB,
-                f"job {job_id} is {status.value}: before all of its tasks had ended it was cancelled, or one was lost; "
+                f"job {job_id} is {status.value}: before its tasks had ended it was cancelled, or some began again; "
                 f"its savepoint is complete: `tailrace run -s {done.uri}` goes on from there",
             )
         tell(f"job {job_id} is {status.value}")

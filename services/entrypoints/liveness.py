@@ -24,7 +24,7 @@ def of_masters(
 ) -> tuple[Heartbeats, ResourceManagerHeartbeats, JobMasterHeartbeats]:
     """Those of a jobmanager, not started yet; the latter two are told of states by the shells."""
     workers = ResourceManagerHeartbeats(host.say, contradicts)
-    jobs = JobMasterHeartbeats(host.say, missing_tasks, allocated_slot_report)
+    jobs = JobMasterHeartbeats(host.say, missing_tasks, allocated_slot_report, workers.returning)
     return _of(configuration, host, MASTERS, lambda _: True, [workers, jobs]), workers, jobs
 
 

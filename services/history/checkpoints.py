@@ -149,7 +149,9 @@ class _Known:
 
 
 class Checkpoints:
-    """Of all jobs. Told of events in the order of the log."""
+    """Of all jobs. Told, in the order of the log, of the events that were news to their recipients: an answer to an
+    instruction that does not stand any more, or one that comes a second time, is none.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, dict[int, _Known]] = {}

@@ -63,7 +63,7 @@ class Fold:
         elif ignored is None:
             self._note_times(record)
         task = self._find_task(record)
-        if ignored is None:
+        if record.header.recipient in changed:
             self.checkpoints.note(record, self.task_of)
         self.failures.note(record, task, changed, self.replica.states)
         return Entry(record, job, task, ignored)

@@ -100,7 +100,10 @@ def _task_changed(
             why = body.failure or "no reason given"
             return failover.tasks_ended(state, [execution], why, record, progress_lost=body.progress_lost)
         case ExecutionState.CANCELED:
-            return failover.tasks_ended(state, [execution], "cancelled, though it was to run", record)
+            # It stood still behind its part of a savepoint, and its TaskExecutor has begun anew since: no failure.
+            stood_still = state.checkpoints.stands_still(attempt)
+            why = "cancelled, though it was to run"
+            return failover.tasks_ended(state, [execution], why, record, counts=not stood_still)
         case _:
             return state
 

@@ -5,6 +5,11 @@ confirmed that. It does not end before its new status is announced, either: what
 knew is in the log by then, so that no task is submitted and no slot requested behind the end's back. Then the slots are
 freed one by one, and the TaskExecutors, the Dispatcher and the ResourceManager are told.
 
+A job that is stopped with a savepoint has finished when that is complete and no task is left. A task that has
+acknowledged it has committed and published all that comes before it, and does nothing behind it: if it is lost before
+its own end, nothing is left for another attempt to do. Flink's sinks may have open transactions then, so that it
+restarts the job (StopWithSavepointTerminationHandler); here the savepoint has none.
+
 When all that has been said, and the job's channels are gone, the JobMaster is at rest: it keeps a summary, which
 answers whoever comes late. What it owes to them is all that it has then.
 """
@@ -16,10 +21,12 @@ from typing import Final
 from immutables import Map
 from msgspec.structs import replace
 
+from ...pipelines.graph.accumulators import bounded
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import ExecutionState, JobStatus
 from . import execution_states, executions, job_status, scheduling
 from .checkpoints import retention
+from .checkpoints.pending import PendingCheckpoint
 from .state import Announcement, Ended, JobMasterState, Progress, Submissions
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
@@ -54,9 +61,31 @@ def cancelled(state: JobMasterState, cause: int) -> JobMasterState:
 
 def suspended(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
     """The job pauses: its progress stays, and it may be resumed or cancelled; one that is ending goes on with that."""
-    if state.status not in job_status.ACTIVE:
+    if state.status not in job_status.ACTIVE or state.checkpoints.stopping:
         return state
     return _wind_down(replace(state, reason=reason), JobStatus.SUSPENDED, cause)
+
+
+def stopped(state: JobMasterState, savepoint: PendingCheckpoint, cause: int) -> JobMasterState:
+    """The savepoint that the job is to end with is complete: what has been lost meanwhile does not run again.
+
+    The others end when they are told so, and with the last of them the job does.
+    """
+    counted = {
+        vertex: bounded({**state.accumulators.get(vertex, {}), **each.state.accumulators})
+        for vertex, each in savepoint.acknowledged.items()
+        if each.state.accumulators
+    }
+    submissions = Submissions(cancellations=state.submissions.cancellations)
+    state = replace(state, submissions=submissions, accumulators=state.accumulators.update(counted))
+    for attempt in sorted(state.current.values()):
+        execution = state.executions[attempt]
+        if execution.state is ExecutionState.SCHEDULED:
+            state = executions.moved(state, execution, ExecutionState.CANCELED, cause)
+    pool, why = state.slots, f"job {state.job_id} is stopped with a savepoint"
+    for allocation_id in sorted(pool.requests):
+        pool = pool.give_back(allocation_id, why, cause)
+    return settled(replace(state, slots=pool), cause)
 
 
 def can_resume(state: JobMasterState) -> bool:
@@ -99,10 +128,11 @@ def settled(state: JobMasterState, cause: int) -> JobMasterState:
     """Ends the job if its last task has ended."""
     if state.status in job_status.ACTIVE:
         checkpoints = state.checkpoints
-        if state.counts.finished < state.topology.subtasks or checkpoints.restoring is not None:
+        if checkpoints.restoring is not None or checkpoints.stop_is_pending:
+            # Of a savepoint that the job ends with: all tasks may have ended; the job has when it is complete.
             return state
-        if checkpoints.stop_is_pending:
-            # All tasks have ended behind the barrier; the job has when the savepoint is complete.
+        left = state.counts.unfinished if checkpoints.stopping else _not_finished(state)
+        if left:
             return state
         if state.status is JobStatus.CREATED:
             state = with_status(state, JobStatus.RUNNING, cause)
@@ -111,6 +141,12 @@ def settled(state: JobMasterState, cause: int) -> JobMasterState:
         return state
     end = job_status.END_OF.get(state.status)
     return state if end is None else _ended(state, end, cause)
+
+
+def finished_meanwhile(state: JobMasterState, cause: int) -> JobMasterState:
+    """A suspended job is to go on, but the savepoint that it was to end with was complete behind its pause."""
+    state = with_status(with_status(state, JobStatus.CREATED, cause), JobStatus.RUNNING, cause)
+    return _ended(replace(state, reason=None), JobStatus.FINISHED, cause)
 
 
 def parting_words(state: JobMasterState) -> str:
@@ -141,6 +177,10 @@ def let_go(state: JobMasterState) -> JobMasterState:
         terminal=state.terminal,
         ended=ended,
     )
+
+
+def _not_finished(state: JobMasterState) -> int:
+    return state.topology.subtasks - state.counts.finished
 
 
 def _owes(state: JobMasterState) -> bool:

@@ -22,6 +22,9 @@ from .slot_sharing import leaves
 from .state import DeploymentKey, Execution, JobMasterState
 from .topology import SlotKey
 
+_UNTIL_STOPPED = 1_000_000
+"""Between two tries, in microseconds, while the metadata is written of a savepoint that the job ends with."""
+
 
 def tasks_ended(
     state: JobMasterState,
@@ -30,10 +33,12 @@ def tasks_ended(
     record: Record,
     *,
     progress_lost: bool = False,
+    counts: bool = True,
 ) -> JobMasterState:
     """Executions have ended that were to go on; their slots are still there.
 
-    `progress_lost`: what they were to go on from is gone, so that all tasks go back to a checkpoint.
+    `progress_lost`: what they were to go on from is gone, so that all tasks go back to a checkpoint. `counts`: whether
+    the restart strategy is asked.
     """
     cause = record.offset
     if state.status not in job_status.ACTIVE or not ended:
@@ -42,13 +47,13 @@ def tasks_ended(
     if not rollback.is_under_way(state):
         state = _noted(state, ended, why, record)
         if state.checkpoints.stopping:
-            # The savepoint has all that was wanted: going on from before its barrier would do it once more.
-            return ending.cancelled(state, cause)
-        state, due = _counted(state, record)
+            # The savepoint has all that was wanted: another attempt would have nothing to do.
+            return ending.settled(state, cause)
+        state, due = _counted(state, record) if counts else (state, record.header.time)
         if due is None:
             return ending.failed(state, _told(state, ended, why), cause)
         at = due
-        if progress_lost:
+        if progress_lost and not state.checkpoints.stop_is_acknowledged:
             state = rollback.begun(state, _told(state, ended, why), cause, due)
             if state.status not in job_status.ACTIVE:
                 return state
@@ -61,7 +66,10 @@ def tasks_ended(
 
 
 def started_again(state: JobMasterState, cause: int) -> JobMasterState:
-    """A task goes on in a new process of its TaskExecutor, which knows of no savepoint that the job ends with."""
+    """A task goes on in a new process of its TaskExecutor, as if there were no savepoint that the job ends with.
+
+    No TaskExecutor does so that has folded the acknowledgement; should one, its output is not what the savepoint says.
+    """
     return ending.cancelled(state, cause) if state.checkpoints.stopping else state
 
 
@@ -103,7 +111,7 @@ def slots_lost(
     if not rollback.is_under_way(state):
         state = _noted(state, affected, why, record, slots[0].resource_id)
         if state.checkpoints.stopping:
-            return ending.cancelled(state, cause)
+            return ending.settled(state, cause)
         state, due = _counted(state, record)
         if due is None:
             return ending.failed(state, _told(state, affected, why, slots[0].resource_id), cause)
@@ -161,7 +169,11 @@ def _counted(state: JobMasterState, record: Record) -> tuple[JobMasterState, Tim
         else str(record.offset)
     )
     failures = on_failure(state.options.restart_strategy, state.failures, identity, header.time, state.job_id)
-    return replace(state, failures=failures), failures.restart_at
+    due = failures.restart_at
+    if due is None and state.checkpoints.stop_is_acknowledged:
+        # Nobody starts again before its outcome is known: if it is complete nothing is left to be done.
+        due = header.time + _UNTIL_STOPPED
+    return replace(state, failures=failures), due
 
 
 def _noted(

@@ -6,11 +6,16 @@ has to lead to the same.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from immutables import Map
+
 from ...schemas.types import CompletedCheckpoint, JobGraph, RestoredCheckpoint
 from ..roles import (
     Instruction,
 )
 from .checkpoints.pending import PendingCheckpoint
+from .topology import VertexKey
 
 
 class CreateChannels(Instruction, frozen=True):
@@ -43,12 +48,14 @@ class WriteMetadata(Instruction, frozen=True):
     """Write `_metadata` of a checkpoint that all have acknowledged into `pending.options.directory`.
 
     Answered by CheckpointCompleted, or by CheckpointAborted with FINALIZE_CHECKPOINT_FAILURE.
+    `counted`: by subtasks that had finished.
     """
 
     job_id: str
     job_graph: JobGraph
     pending: PendingCheckpoint
     cause: int
+    counted: Map[VertexKey, Mapping[str, float]] = Map()
 
     @property
     def key(self) -> str:

@@ -136,6 +136,8 @@ def _pause_asked(state: JobMasterState, record: Record, body: job_master.Suspend
 def _resume_asked(state: JobMasterState, record: Record, _body: job_master.ResumeJob) -> JobMasterState:
     if not ending.can_resume(state):
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} is not suspended")
+    if state.checkpoints.stopping:
+        return ending.finished_meanwhile(state, record.offset)
     return rollback.without_candidates(ending.resumed(state, record.offset), record.offset)
 
 
@@ -168,17 +170,25 @@ def _registered(
 def _channels_created(
     state: JobMasterState, record: Record, _body: job_master.ChannelsCreated
 ) -> JobMasterState:
-    if state.ended is not None:
+    if not _is_answer(state, record):
         return state
-    created = replace(_known(state, record), channels=Progress.DONE, cause=record.offset)
+    created = replace(state, channels=Progress.DONE, cause=record.offset)
     return scheduling.assembled(created, record.offset)
 
 
 def _channels_failed(
     state: JobMasterState, record: Record, body: job_master.ChannelsFailed
 ) -> JobMasterState:
-    failed = replace(_known(state, record), channels=Progress.DONE)
-    return ending.failed(failed, body.reason, record.offset)
+    if not _is_answer(state, record):
+        return state
+    return ending.failed(replace(state, channels=Progress.DONE), body.reason, record.offset)
+
+
+def _is_answer(state: JobMasterState, record: Record) -> bool:
+    """Whether channels are to be created, and this is said of that: not late, of what an earlier start demanded."""
+    if state.ended is not None:
+        return False
+    return _known(state, record).channels is Progress.OWED and record.header.cause == state.started
 
 
 def _channels_deleted(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from immutables import Map
 from msgspec.structs import replace
 
+from ...pipelines.graph.accumulators import bounded
 from ...schemas import job_master
 from ...schemas.event import Record
 from ...schemas.types import (
@@ -123,6 +124,10 @@ def found(state: JobMasterState, record: Record, body: job_master.CheckpointRest
     checkpoints = retention.dropped(checkpoints, _torn(checkpoints.completed, checkpoint), cause)
     state = replace(state, checkpoints=checkpoints)
     if restoring.initial:
+        if body.accumulators and checkpoints.finished:
+            # What finished in another job is one sum; it goes where the next checkpoint will have it.
+            counted = bounded(body.accumulators)
+            state = replace(state, accumulators=state.accumulators.set(min(checkpoints.finished), counted))
         return scheduling.restored(state, [], cause, restoring.due)
     # A topic that is gone is why jobs go back: what is there still is not touched.
     state = replace(state, generation=state.generation + 1, channels=Progress.OWED, started=cause)

@@ -1,5 +1,9 @@
 """The heartbeats of a process's JobMasters: an AllocatedSlotReport to each TaskExecutor that holds slots for a job, and
-the AccumulatorReports that come back (document 000)."""
+the AccumulatorReports that come back (document 000).
+
+A TaskExecutor whose process has ended and for which the ResourceManager waits (`taskmanager.restart-grace`) is silent
+for a known reason. No job misses it before the ResourceManager does; from its return on it has a fresh timeout.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,8 @@ MissingTasks = Callable[[JobMasterState, job_master.HeartbeatFromTaskManager], C
 """Executions that the report should have and has not."""
 AllocatedSlots = Callable[[JobMasterState, str], AllocatedSlotReport]
 """The slots that the job holds at a TaskExecutor, by its ResourceID."""
+Returning = Callable[[], frozenset[str]]
+"""TaskExecutors, by ResourceID, whose process has ended and that may come back yet."""
 _NO_CONNECTIONS: Map[str, Connection] = Map()
 
 
@@ -34,8 +40,17 @@ class Peer(NamedTuple):
 class JobMasterHeartbeats:
     """A Participant of Heartbeats, for all JobMasters of the process."""
 
-    def __init__(self, say: Say, missing_tasks: MissingTasks, allocated_slot_report: AllocatedSlots) -> None:
+    def __init__(
+        self,
+        say: Say,
+        missing_tasks: MissingTasks,
+        allocated_slot_report: AllocatedSlots,
+        returning: Returning = frozenset,
+    ) -> None:
+        """`returning` is asked on the thread of the heartbeats, in each round."""
         self._say = say
+        self._now_returning = returning
+        self._returning: frozenset[str] = frozenset()
         self._missing_tasks = missing_tasks
         self._allocated_slot_report = allocated_slot_report
         self._handed: Handover[JobMasterState] = Handover()
@@ -62,6 +77,11 @@ class JobMasterHeartbeats:
                 self._states.pop(job_id, None)
             if known is not connections:
                 self._follow(job_id, known, connections, monitor, now)
+        before_return, self._returning = self._returning, self._now_returning()
+        for resource_id in before_return - self._returning:
+            for job_id, of_job in self._states.items():
+                if _lasts(of_job.connections.get(resource_id)):
+                    monitor.watch(Peer(job_id, resource_id), now)
 
     def _follow(
         self,
@@ -124,7 +144,7 @@ class JobMasterHeartbeats:
         return isinstance(target, Peer)
 
     def timed_out(self, target: Target, silence: int) -> None:
-        if isinstance(target, Peer):
+        if isinstance(target, Peer) and target.resource_id not in self._returning:
             fact = job_master.HeartbeatTimedOut(
                 resource_id=target.resource_id,
                 reason=f"no heartbeat for {silence / 1e6:.0f} s from TaskExecutor {target.resource_id}: it has died, "

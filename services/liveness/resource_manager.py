@@ -44,6 +44,10 @@ class ResourceManagerHeartbeats:
         """The ResourceManager is not led here any more; from the host's thread."""
         self._states.give(RESOURCE_MANAGER, None)
 
+    def returning(self) -> frozenset[str]:
+        """TaskExecutors whose process has ended, and that may come back yet; from the thread of the heartbeats."""
+        return frozenset(self._state.pool.exited)
+
     def update(self, monitor: Monitor, now: int) -> None:
         taken = self._states.take()
         if RESOURCE_MANAGER not in taken:
@@ -96,6 +100,8 @@ class ResourceManagerHeartbeats:
     def timed_out(self, target: Target, silence: int) -> None:
         if not isinstance(target, Worker) or (worker := self._workers.get(target.resource_id)) is None:
             return
+        if worker.resource_id in self._state.pool.exited:
+            return  # That is known: its grace says when it is lost.
         fact = resource_manager.WorkerLost(
             resource_id=worker.resource_id,
             instance_id=worker.instance_id,

@@ -2,7 +2,8 @@
 
 A task that is told to begin a checkpoint answers with AcknowledgeCheckpoint or DeclineCheckpoint, or it ends. One that
 does not run is declined for. A process that starts anew knows nothing of what its predecessor had begun: the JobMaster
-gives that up when it reads that the tasks initialise once more.
+gives that up when it reads that the tasks initialise once more. A task that has acknowledged a savepoint which stops it
+is not started anew: it would go on behind it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ...schemas.event import Record
 from ...schemas.types import ExecutionState
 from ..roles import JOB_MASTER, Instruction, Owed, Step, address
 from .instructions import AbortTasks, ConfirmTasks, TriggerTasks
+from .release import cancel
 from .state import CheckpointEnd, CheckpointTrigger, Failure, TaskExecutorState
 
 _MOST_ENDS = 8
@@ -76,7 +78,10 @@ def _over(
     tasks = state.tasks
     for attempt in attempts:
         newest = max(tasks[attempt].checkpoints_over, body.checkpoint_id)
-        tasks = tasks.set(attempt, replace(tasks[attempt], checkpoints_over=newest))
+        task = replace(tasks[attempt], checkpoints_over=newest)
+        if not completed and task.stops_behind == body.checkpoint_id:
+            task = replace(task, stops_behind=None)
+        tasks = tasks.set(attempt, task)
     state = replace(state, tasks=tasks)
     end = CheckpointEnd(body.checkpoint_id, attempts, completed, record.offset)
     before = state.checkpoint_ends.get(body.job_id, ())
@@ -87,7 +92,10 @@ def _over(
 def _acknowledged(
     state: TaskExecutorState, _record: Record, body: job_master.AcknowledgeCheckpoint
 ) -> TaskExecutorState:
-    return _answered(state, (body.job_id, body.checkpoint_id), body.execution_attempt_id)
+    attempt, task = body.execution_attempt_id, state.tasks.get(body.execution_attempt_id)
+    if task is not None and body.subtask_state.stops and body.checkpoint_id > task.checkpoints_over:
+        state = replace(state, tasks=state.tasks.set(attempt, replace(task, stops_behind=body.checkpoint_id)))
+    return _answered(state, (body.job_id, body.checkpoint_id), attempt)
 
 
 def _declined(
@@ -124,8 +132,11 @@ def forgotten(state: TaskExecutorState, job_id: str) -> TaskExecutorState:
     return replace(state, checkpoint_ends=state.checkpoint_ends.delete(job_id))
 
 
-def all_forgotten(state: TaskExecutorState) -> TaskExecutorState:
-    """A new process: its tasks have no part in any checkpoint that has begun."""
+def all_forgotten(state: TaskExecutorState, cause: int) -> TaskExecutorState:
+    """A new process: its tasks have no part in any checkpoint that has begun, and what was to stop has ended."""
+    for attempt, task in sorted(state.tasks.items()):
+        if task.stops_behind is not None:
+            state = cancel(state, attempt, cause)
     return replace(state, triggers=Map(), checkpoint_ends=Map())
 
 

@@ -62,7 +62,7 @@ def _new_process(
 ) -> TaskExecutorState:
     # It has to register, and may have been told to leave in an earlier life. Nobody could take a slot meanwhile.
     slots = replace(state.slots, waiting=state.slots.waiting.again(record.header.time))
-    state = checkpoints.all_forgotten(state)
+    state = checkpoints.all_forgotten(state, record.offset)
     return replace(state, registration=None, slots=slots, leaving=None, leaving_cause=None, left=False)
 
 

@@ -82,6 +82,8 @@ class Task(msgspec.Struct, frozen=True):
     """Whether the subtask had finished in the checkpoint that it begins with."""
     checkpoints_over: int = 0
     """Barriers of checkpoints up to this one count for nothing in a process that starts now."""
+    stops_behind: int | None = None
+    """The savepoint that stops it and that it has acknowledged: it does nothing more, in no process."""
 
 
 class SlotAnswer(msgspec.Struct, frozen=True):

@@ -15,11 +15,19 @@ Subtask = tuple[str, str, int]
 
 
 class Accumulators:
-    """Of every job. An attempt that ends speaks for its subtask: what the attempts before it committed is in it."""
+    """Of every job. An attempt that ends speaks for its subtask: what the attempts before it committed is in it.
+
+    So does one that acknowledges a savepoint which stops its job, once that is complete: it may be lost before its end.
+    """
 
     def __init__(self) -> None:
         self._attempts: dict[str, tuple[Subtask, int]] = {}
         self._said: dict[Subtask, tuple[int, Counts]] = {}
+        self._where: dict[str, str] = {}
+        """Attempt -> its TaskExecutor."""
+        self._awaited: dict[tuple[str, int], set[str]] = {}
+        self._acknowledged: dict[tuple[str, int], dict[str, Counts]] = {}
+        """(job, checkpoint) -> attempt -> what it had counted."""
         self._reached: dict[str, Counts] = {}
 
     def see(self, event: Event) -> Iterator[str]:
@@ -27,6 +35,15 @@ class Accumulators:
         if event.name == "task_executor.SubmitTask":
             subtask = event["job_id"], event["vertex_id"], event["subtask_index"]
             self._attempts[event["execution_attempt_id"]] = subtask, event["attempt_number"]
+            self._where[event["execution_attempt_id"]] = event.to
+        elif event.name == "job_master.CheckpointTriggered" and event["options"].get("stops"):
+            self._awaited[event["job_id"], event["checkpoint_id"]] = set(event["to_acknowledge"])
+        elif event.name == "job_master.AcknowledgeCheckpoint":
+            self._has_part(event)
+        elif event.name == "job_master.CheckpointCompleted":
+            key = event["job_id"], event["checkpoint"]["checkpoint_id"]
+            for attempt_id, part in self._acknowledged.get(key, {}).items():
+                self._counted(attempt_id, part)
         elif event.name == "job_master.UpdateTaskExecutionState" and counts:
             yield from self._ended(event, counts)
         elif event.name == "dispatcher.JobReachedTerminalState":
@@ -48,6 +65,15 @@ class Accumulators:
         for name, value in counts.items():
             if not math.isfinite(value):
                 yield f"{event.sender} tells that {attempt_id} has counted {value} of {name}"
+        self._counted(attempt_id, counts)
+
+    def _has_part(self, event: Event) -> None:
+        key, attempt_id = (event["job_id"], event["checkpoint_id"]), event["execution_attempt_id"]
+        counts = event.body.get("subtask_state", {}).get("accumulators", {})
+        if attempt_id in self._awaited.get(key, ()) and event.by == self._where.get(attempt_id) and counts:
+            self._acknowledged.setdefault(key, {}).setdefault(attempt_id, counts)
+
+    def _counted(self, attempt_id: str, counts: Counts) -> None:
         known = self._attempts.get(attempt_id)
         if known is None:
             return

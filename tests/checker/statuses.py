@@ -1,4 +1,5 @@
-"""A job goes from status to status as Flink lets it, and all who speak of its end agree.
+"""A job goes from status to status as Flink lets it, and all who speak of its end agree. One that is stopped with a
+savepoint finishes, whatever befalls its tasks behind it.
 
 Execution states are followed in `attempts`.
 """
@@ -32,6 +33,11 @@ class Statuses:
         self._announced: dict[str, str] = {}
         self._ended: dict[str, str] = {}
         self._told: dict[str, str] = {}
+        self._stops: set[tuple[str, int]] = set()
+        """(job, checkpoint)."""
+        self._stopped: set[str] = set()
+        """Jobs whose savepoint was complete while they were to go on, and that nobody has told anything else since."""
+        self._cancelled: set[str] = set()
 
     def see(self, event: Event) -> Iterator[str]:
         name = event.name
@@ -45,6 +51,12 @@ class Statuses:
             yield f"job {event['job_id']} leaves the ResourceManager with status {event['status']}"
         elif name == "job_master.ResumeJob":
             self._ended.pop(event["job_id"], None)
+        elif name == "job_master.CheckpointTriggered" and event["options"].get("stops"):
+            self._stops.add((event["job_id"], event["checkpoint_id"]))
+        elif name == "job_master.CheckpointCompleted":
+            self._complete(event["job_id"], event["checkpoint"]["checkpoint_id"])
+        elif name == "job_master.CancelJob":
+            self._cancelled.add(event["job_id"])
         elif name == "job_master.StartJob" and event["job_id"] in self._announced:
             yield f"job {event['job_id']} is started again"
 
@@ -67,10 +79,16 @@ class Statuses:
             yield f"job {job_id} is said to have ended as {status}"
         if status != self._announced.get(job_id):
             yield f"job {job_id} ends as {status}, but its last status was {self._announced.get(job_id)}"
+        if job_id in self._stopped - self._cancelled and status in ("FAILED", "CANCELED"):
+            yield f"job {job_id} ends as {status}, though the savepoint that it was to end with was complete"
         before = self._ended.get(job_id)
         if before in ENDS:
             yield f"job {job_id} ends as {status} after it had ended as {before}"
         self._ended[job_id] = status
+
+    def _complete(self, job_id: str, checkpoint_id: int) -> None:
+        if (job_id, checkpoint_id) in self._stops and self._announced.get(job_id) == "RUNNING":
+            self._stopped.add(job_id)
 
     def _finished(self, job_id: str, status: str) -> Iterator[str]:
         if status != self._ended.get(job_id):

@@ -40,6 +40,7 @@ class CheckpointTalk(Talk):
         attempts: Sequence[str] = ("a0", "b0"),
         *,
         savepoint: bool = False,
+        stops: bool = False,
         requests: Sequence[int] = (),
         finished: Sequence[str] = (),
         directory: str | None = None,
@@ -47,7 +48,7 @@ class CheckpointTalk(Talk):
     ) -> None:
         """CheckpointTriggered, and the first of the attempts is told."""
         kind = "SAVEPOINT" if savepoint else "CHECKPOINT"
-        options = {"snapshot_type": kind, "directory": directory or uri(checkpoint_id)}
+        options = {"snapshot_type": kind, "directory": directory or uri(checkpoint_id), "stops": stops}
         told = list(attempts[:1])
         self.say(
             JM,

@@ -344,6 +344,18 @@ def one_is_complete_that_never_began(talk: CheckpointTalk) -> None:
     talk.complete(3)
 
 
+def a_job_that_is_stopped_is_cancelled(talk: CheckpointTalk) -> None:
+    talk.trigger(3, savepoint=True, stops=True)
+    talk.acknowledge(3, "a0", "b0")
+    talk.complete(3, savepoint=True)
+    talk.status("CANCELLING")
+    talk.report("a0", "CANCELED", "te-1")
+    talk.report("b0", "CANCELED", "te-1")
+    talk.status("CANCELED")
+    end = {"job_id": "j", "status": "CANCELED", "reason": None, "accumulators": {}}
+    talk.say(JM, "dispatcher", "dispatcher.JobReachedTerminalState", **end)
+
+
 BAD: dict[Callable[[CheckpointTalk], None], str] = {
     an_id_is_used_twice: "ids are used once",
     an_acknowledgement_is_missing: "has not acknowledged it",
@@ -378,6 +390,7 @@ BAD: dict[Callable[[CheckpointTalk], None], str] = {
     a_job_begins_with_a_savepoint_that_nobody_named: "which nobody asked for",
     one_is_complete_elsewhere: "but was triggered to be in",
     one_is_complete_that_never_began: "but was never triggered",
+    a_job_that_is_stopped_is_cancelled: "though the savepoint that it was to end with was complete",
 }
 
 

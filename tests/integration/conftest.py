@@ -1,7 +1,9 @@
-"""The real parts that integration tests share: one Kafka for the session, a cluster id for each test."""
+"""The real parts that integration tests share: one Kafka, one runtime, one cluster for all."""
 
 from __future__ import annotations
 
+import os
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +14,18 @@ from runtime_jobs import ENDS, Job, Reports
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.runtime.runtime import TaskRuntime
 from tailrace.schemas.types import JobGraph
+from tailrace.services.log.topics import log_topic
+
+from ..checker import check
+from ..checker.reading import read_topic
+from .test_cluster import Cluster, started
+
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    # Hundreds of processes are started, and each would compile all that it imports.
+    os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[2] / ".pytest_cache" / "bytecode")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As a shell has it for what it runs in the background; who is started here inherits it, and is to be interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -27,21 +41,44 @@ def cluster_id() -> str:
     return f"t{uuid.uuid4().hex[:10]}"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
+def four_slots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster with one TaskExecutor of four slots, for tests that only run jobs; in the end its log is checked.
+
+    Where it is started from lies what must not be imported by mistake.
+    """
+    home = tmp_path_factory.mktemp("cluster") / "home"
+    for path in ("helpers.py", "pipelines/__init__.py", "services/__init__.py", "schemas/__init__.py"):
+        decoy = home.parent / path
+        decoy.parent.mkdir(parents=True, exist_ok=True)
+        decoy.write_text("VERSION = NAME = 'decoy'\n")
+    cluster = Cluster(
+        home,
+        TAILRACE_HEARTBEAT_INTERVAL="500 ms",
+        TAILRACE_HEARTBEAT_TIMEOUT="1 min",
+        TAILRACE_SLOT_REQUEST_TIMEOUT="1 min",
+    )
+    with started(cluster, "--taskexecutors", "1", "--slots", "4"):
+        yield cluster
+        servers, topic = cluster.record.bootstrap_servers, log_topic(cluster.record.cluster_id)
+        assert [str(each) for each in check(list(read_topic(servers, topic)))] == []
+
+
+@pytest.fixture(scope="session")
 def reports() -> Reports:
     """What `runtime` has reported."""
     return Reports()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where `runtime` keeps what it needs."""
     return tmp_path_factory.mktemp("runtime")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def runtime(kafka: EmbeddedKafka, reports: Reports, scratch: Path) -> Iterator[TaskRuntime]:
-    """A TaskExecutor's runtime with no TaskExecutor around it."""
+    """A TaskExecutor's runtime with no TaskExecutor around it; it has a Spark, so that one serves all tests."""
     running = TaskRuntime(
         bootstrap_servers=kafka.bootstrap_servers,
         scratch=scratch,

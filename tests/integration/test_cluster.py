@@ -139,21 +139,28 @@ class Cluster:
         return fold, entries
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    # A TaskExecutor that is killed here comes back, and goes on; `test_kill` has those that don't.
-    home = tmp_path_factory.mktemp("cluster") / "home"
-    cluster = Cluster(home, TAILRACE_TASKMANAGER_RESTART_GRACE="2 min")
+@contextlib.contextmanager
+def started(cluster: Cluster, *arguments: str) -> Iterator[None]:
+    """While it lasts the cluster runs; nothing of it is left behind."""
     try:
-        started = cluster.ok("cluster", "start", "--taskexecutors", "2", "--slots", "2")
-        assert "cluster tailrace runs" in started.stderr
+        told = cluster.ok("cluster", "start", *arguments)
+        assert "cluster tailrace runs" in told.stderr
         cluster.watch()
-        yield cluster
+        yield
     finally:
         cluster.run("cluster", "stop")
         for pid, created in cluster.seen:
             if alive(pid, created):
                 os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    # A TaskExecutor that is killed here comes back, and goes on; `test_kill` has those that don't.
+    home = tmp_path_factory.mktemp("cluster") / "home"
+    cluster = Cluster(home, TAILRACE_TASKMANAGER_RESTART_GRACE="2 min")
+    with started(cluster, "--taskexecutors", "2", "--slots", "2"):
+        yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -20,16 +20,17 @@ from pipelines.model.programs import Program, decoded, topics, write
 from tailrace.pipelines.api.build import build_file
 from tailrace.schemas.types import JobGraph, JobStatus
 from tailrace.services.cli.executor import ClusterExecutor
-from tailrace.services.cli.local.cluster import LocalCluster, Options
 from tailrace.services.cli.submitted_job import Outcome, SubmittedJob
 from tailrace.services.client import Client, Incident, OutputRecord, read_output
 from tailrace.services.configuration import Configuration
 from tailrace.services.log.topics import create_topics
 
+from .test_cluster import Cluster
+
 pytestmark = pytest.mark.timeout(300)
 
 PATIENCE_S = 60.0
-MODEL_SEEDS = (1, 2, 3, 4)
+MODEL_SEEDS = (1, 2, *(pytest.param(number, marks=pytest.mark.soak) for number in range(3, 9)))
 Logs = Mapping[str, Sequence[Sequence[tuple[int, bytes]]]]
 
 
@@ -128,18 +129,10 @@ class RealCluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    home = tmp_path_factory.mktemp("examples") / "home"
-    values = {"home": str(home), "cluster.id": "examples", "taskmanager.numberOfTaskSlots": "4"}
-    local = LocalCluster(Configuration(values))
-    try:
-        local.start(Options(taskexecutors=1, detached=False))
-        cluster = RealCluster(local.configuration)
-        yield cluster
-        cluster.close()
-        local.stop("the tests are over")
-    finally:
-        local.kill()
+def cluster(four_slots: Cluster) -> Iterator[RealCluster]:
+    cluster = RealCluster(four_slots.configuration)
+    yield cluster
+    cluster.close()
 
 
 def start(cluster: RealCluster, name: str, parallelism: int, folder: Path) -> SubmittedJob:

@@ -2,7 +2,7 @@
 
 One cluster serves all of it. Each job reaches the end that it is to reach, and the checker, which shares no code with
 the roles, finds nothing wrong with the log of it all. `KILLS=20 pytest tests/integration/test_kill.py` kills so many
-times at random, where `make test` has one kill with a fixed seed.
+times at random besides, as `make soak` does.
 """
 
 from __future__ import annotations
@@ -281,6 +281,7 @@ def test_the_jobmanager_is_killed_while_a_job_is_cancelled(
     cancel.communicate(timeout=PATIENCE_S)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(60 + 120 * KILLS)
 def test_whoever_is_killed_at_any_time(cluster: Cluster, text: TextServer) -> None:
     """A job is submitted and cancelled again and again; whatever happens, it ends as it was asked to."""

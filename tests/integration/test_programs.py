@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
@@ -15,9 +13,7 @@ import pytest
 
 from tailrace.services.cli.errors import ExitCode
 
-from ..checker import check
-from ..checker.reading import read_topic
-from .test_cluster import PATIENCE_S, Cluster, alive
+from .test_cluster import PATIENCE_S, Cluster
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -164,25 +160,8 @@ class Priced(MapFunction):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Where it is started from lies what must not be imported by mistake."""
-    home = tmp_path_factory.mktemp("cluster") / "home"
-    for path in ("helpers.py", "pipelines/__init__.py", "services/__init__.py", "schemas/__init__.py"):
-        decoy = home.parent / path
-        decoy.parent.mkdir(parents=True, exist_ok=True)
-        decoy.write_text("VERSION = NAME = 'decoy'\n")
-    cluster = Cluster(home, TAILRACE_HEARTBEAT_INTERVAL="500 ms", TAILRACE_HEARTBEAT_TIMEOUT="30 s")
-    try:
-        cluster.ok("cluster", "start", "--taskexecutors", "1", "--slots", "4")
-        cluster.watch()
-        yield cluster
-        events = list(read_topic(cluster.record.bootstrap_servers, f"{cluster.record.cluster_id}.log"))
-        assert check(events) == []
-    finally:
-        cluster.run("cluster", "stop")
-        for pid, created in cluster.seen:
-            if alive(pid, created):
-                os.kill(pid, signal.SIGKILL)
+def cluster(four_slots: Cluster) -> Cluster:
+    return four_slots
 
 
 @pytest.fixture

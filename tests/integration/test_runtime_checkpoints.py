@@ -82,7 +82,7 @@ class Feed:
     def _write(self) -> None:
         n = 0
         while not self._stop.wait(0.01):
-            for _ in range(50):
+            for _ in range(10):
                 n += 1
                 text = str(n * n % KEYS)
                 self._producer.produce(self._topic, text.encode(), partition=n % 2)
@@ -265,10 +265,19 @@ def test_a_job_that_was_stopped_with_a_savepoint_goes_on_in_another_at_any_paral
     assert len(counts) == len(set(counts)), "each count is given once, by one job or the other"
 
 
+@pytest.mark.parametrize("made_anew", [False, True])
 def test_a_changelog_that_is_gone_is_lost_progress(
-    start: Start, on_kafka: Topics, source: str, tmp_path: Path, runtime: TaskRuntime, kafka: EmbeddedKafka
+    start: Start,
+    on_kafka: Topics,
+    source: str,
+    tmp_path: Path,
+    runtime: TaskRuntime,
+    kafka: EmbeddedKafka,
+    made_anew: bool,
 ) -> None:
+    """Also where there is an empty one of its name: a broker may have made it."""
     from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
 
     from tailrace.pipelines.graph.physical_plan import changelog_topic
 
@@ -286,6 +295,9 @@ def test_a_changelog_that_is_gone_is_lost_progress(
     gone = changelog_topic(job.cluster, job.id, job.graph.vertices[-1].vertex_id)
     for deleted in admin.delete_topics([gone]).values():
         deleted.result(PATIENCE_S)
+    if made_anew:
+        for made in admin.create_topics([NewTopic(gone, 1, 1)]).values():
+            made.result(PATIENCE_S)
     (new,) = job.deploy(len(job.graph.vertices) - 1, [0], 1)
     job.reports.wait([new], ExecutionState.FAILED)
     assert new in job.reports.lost

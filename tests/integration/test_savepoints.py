@@ -4,23 +4,20 @@ it at another parallelism, and what both have printed is what one job that was n
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tailrace.services.cli.errors import ExitCode
 
-from .test_cluster import PATIENCE_S, Cluster, alive
+from .test_cluster import PATIENCE_S, Cluster
 
 pytestmark = pytest.mark.timeout(400)
 
-RECORDS, KEYS = 30_000, 40
-SLOWLY, QUICKLY = "100", "10000"
+RECORDS, KEYS = 12_000, 40
+SLOWLY, QUICKLY = "40", "10000"
 """Records per second: a job that is to be stopped has work for five minutes, one that is to finish for seconds."""
 PROGRAM = f"""
 import sys
@@ -40,24 +37,15 @@ env.execute("Count")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    home = tmp_path_factory.mktemp("savepoints") / "home"
-    cluster = Cluster(home)
+def cluster(four_slots: Cluster) -> Cluster:
+    home = four_slots.home
     for name, uid in {"count.py": "counts", "changed.py": "other"}.items():
         (home.parent / name).write_text(PROGRAM.replace('"counts"', f'"{uid}"'))
     itself = PROGRAM.replace(
         "import sys\n", "import sys\n\nfrom tailrace.pipelines.api import CheckpointFailedError\n"
     )
     (home.parent / "itself.py").write_text(itself.replace('env.execute("Count")', STOPS_ITSELF))
-    try:
-        cluster.ok("cluster", "start", "--taskexecutors", "1", "--slots", "4")
-        cluster.watch()
-        yield cluster
-    finally:
-        cluster.run("cluster", "stop")
-        for pid, created in cluster.seen:
-            if alive(pid, created):
-                os.kill(pid, signal.SIGKILL)
+    return four_slots
 
 
 STOPS_ITSELF = """

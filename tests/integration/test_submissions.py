@@ -79,6 +79,7 @@ class Cluster:
         self.log = KafkaEventLog(self.servers, topic, Codec(topic))
         self.codec = Codec(submissions_topic(cluster))
         self.process: subprocess.Popen[bytes] | None = None
+        self._heard: list[Record] = []
 
     def start(self) -> None:
         environment = {
@@ -124,8 +125,11 @@ class Cluster:
         return self.ask(dispatcher.SubmitJob(job_id=job_id, entry_point=entry_point, parallelism=parallelism))
 
     def said(self, kind: type[Body]) -> list[Record]:
-        records = (record for batch in read_to_end(self.log) for record in batch)
-        return [record for record in records if isinstance(record.body, kind)]
+        """Each event of a kind that the log has by now; what has been read once is kept."""
+        begin = self._heard[-1].offset + 1 if self._heard else 0
+        for batch in read_to_end(self.log, begin):
+            self._heard += batch
+        return [record for record in self._heard if isinstance(record.body, kind)]
 
     def answer(self, kind: type[Body], job_id: str, count: int = 1) -> Any:
         """The body of the last of so many answers. Raises AssertionError when they don't come."""

@@ -37,7 +37,7 @@ FEW_FAULTS = (
     Fault("taskexecutor", "killed", late=True),
 )
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(300 + 120 * FAULTS)]
+pytestmark = [pytest.mark.timeout(300 + 120 * FAULTS), *([pytest.mark.soak] if FAULTS else [])]
 
 
 @pytest.fixture(scope="module")

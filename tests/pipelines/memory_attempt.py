@@ -229,7 +229,12 @@ class MemoryAttempt:
                 self._writing.pop(0).release()
             if not part.pending.aligned:
                 self._changelog_offsets[part.checkpoint_id] = part.changelog_offset
-            self._tell.acknowledged(part.checkpoint_id, *part.finish())
+            try:
+                finished = part.finish()
+            except TaskError as error:
+                self._tell.declined(part.checkpoint_id, str(error))
+            else:
+                self._tell.acknowledged(part.checkpoint_id, *finished)
 
     def _locate(self) -> KafkaInput:
         """The partitions that are this subtask's, each with its end."""

@@ -213,8 +213,8 @@ class Cluster:
 
     def _obey(self, role_address: str, instruction: Instruction) -> None:
         match instruction:
-            case CreateChannels(job_id=job_id):
-                self.say(role_address, role_address, job_master.ChannelsCreated(job_id=job_id))
+            case CreateChannels(job_id=job_id, cause=cause):
+                self.say(role_address, role_address, job_master.ChannelsCreated(job_id=job_id), cause=cause)
             case DeleteChannels(job_id=job_id):
                 self.say(role_address, role_address, job_master.ChannelsDeleted(job_id=job_id))
             case BuildJobGraph(job_id=job_id):

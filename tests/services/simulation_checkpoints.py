@@ -8,7 +8,7 @@ the subtask had counted then.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .world import Process, Subtask
 
 OF_TASKS = TriggerTasks | ConfirmTasks | AbortTasks
+RECORDS = "records"
+"""The accumulator of all tasks."""
 CheckpointKey = tuple[str, int]
 """(job, checkpoint)."""
 
@@ -112,6 +114,10 @@ class TaskCheckpoints:
                     if self._stopping.get(attempt) == key:
                         del self._stopping[attempt]
 
+    def stands_still(self, attempt: str) -> bool:
+        """Whether a savepoint stops it: it does nothing behind that."""
+        return attempt in self._stopping
+
     def is_behind(self) -> bool:
         """Whether a task has a barrier before it."""
         return bool(self._waiting())
@@ -158,8 +164,9 @@ class TaskCheckpoints:
         self._barriers.storage.write(options.directory, part_name(*subtask[1:]), part)
         if options.stops:
             self._stopping[attempt] = key
+        counts = {RECORDS: float(part.count)} if options.stops else {}
         for _ in range(2 if self._happens(trouble.twice) else 1):
-            self._say(acknowledgement(key, attempt))
+            self._say(acknowledgement(key, attempt, counts, stops=options.stops))
 
     def _say(self, body: job_master.AcknowledgeCheckpoint | job_master.DeclineCheckpoint) -> None:
         self._process.mean_to_say(self._process.leads[0], Owed(f"job_master/{body.job_id}", body, None))
@@ -169,14 +176,20 @@ class TaskCheckpoints:
         return draw is not None and probability > 0 and draw.random() < probability
 
 
-def acknowledgement(key: CheckpointKey, attempt: str) -> job_master.AcknowledgeCheckpoint:
+def acknowledgement(
+    key: CheckpointKey,
+    attempt: str,
+    accumulators: Mapping[str, float] | None = None,
+    *,
+    stops: bool = False,
+) -> job_master.AcknowledgeCheckpoint:
     """Of a part that is in storage."""
     return job_master.AcknowledgeCheckpoint(
         job_id=key[0],
         execution_attempt_id=attempt,
         checkpoint_id=key[1],
         metrics=CheckpointMetrics(),
-        subtask_state=SubtaskState(),
+        subtask_state=SubtaskState(accumulators=accumulators or {}, stops=stops),
     )
 
 

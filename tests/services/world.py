@@ -39,13 +39,12 @@ from tailrace.services.task_executor.instructions import (
 from tailrace.services.task_executor.state import Task
 
 from .simulation import HARDWARE, PROFILE, SECOND, graph, new_replica
-from .simulation_checkpoints import Barriers, TaskCheckpoints
+from .simulation_checkpoints import RECORDS, Barriers, TaskCheckpoints
 from .simulation_storage import OF_CHECKPOINTS, cause_of
 
 RAN = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
 MASTER_ROLES = ("dispatcher", "resource_manager")
 MASTER_KINDS = (*MASTER_ROLES, "job_master")
-RECORDS = "records"
 Subtask = tuple[str, str, int]
 """(job, vertex, index)."""
 RUNNING, CANCELED, FAILED = ExecutionState.RUNNING, ExecutionState.CANCELED, ExecutionState.FAILED
@@ -383,7 +382,7 @@ class Process:
         if state in EXECUTION_ENDS:
             del self.running[attempt]
             self.ended.add(attempt)
-        counts = {} if empty else self.commit(task)
+        counts = {} if empty or self.checkpoints.stands_still(attempt) else self.commit(task)
         counts = counts if state in EXECUTION_ENDS else {}
         self._report(task[0], attempt, state, failure, counts, progress_lost=progress_lost)
 
@@ -467,8 +466,8 @@ class Process:
 
     def _obey(self, address: str, instruction: Instruction) -> None:
         match instruction:
-            case CreateChannels(job_id=job_id):
-                self._outcome(address, job_master.ChannelsCreated(job_id=job_id))
+            case CreateChannels(job_id=job_id, cause=cause):
+                self._outcome(address, job_master.ChannelsCreated(job_id=job_id), cause)
             case DeleteChannels(job_id=job_id):
                 self._outcome(address, job_master.ChannelsDeleted(job_id=job_id))
             case BuildJobGraph(job_id=job_id, entry_point=EntryPoint(target="fails")):
@@ -543,8 +542,8 @@ class Process:
         draw = self.world.draw
         return draw is not None and draw.random() < probability
 
-    def _outcome(self, address: str, body: Body) -> None:
-        self.mean_to_say(address, Owed(address, body, None))
+    def _outcome(self, address: str, body: Body, cause: int | None = None) -> None:
+        self.mean_to_say(address, Owed(address, body, cause))
 
 
 def lines(records: list[Record]) -> list[str]:

@@ -2,8 +2,8 @@
 transactions, a process of their own.
 
 Run as a program it is a server: it has everything imported, and forks a process for each `Attempt` (a line of JSON)
-that it is sent. Commands are numbered lines: `run ATTEMPT` prints the pid; `wait PID` prints what has become of it:
-how it ended, or that it has stopped. What a channel holds is handed over by a consumer in the place of Spark's.
+that it is sent. Commands are lines: `run ATTEMPT` prints the pid; `look PID` prints what has become of it: how it has
+ended, that it has stopped, or nothing of these. What a channel holds is handed over by a consumer instead of Spark's.
 
 *Steps* are what an attempt does in its transactions: it begins one, sends a message (and waits until the broker has
 it), sends offsets, is about to commit, has committed. An attempt that is told to halt at step n signals itself when
@@ -13,6 +13,7 @@ n - 1 steps are done.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -44,7 +45,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of a process: one of these."""
+    """What became of a process: one of these, or it runs."""
 
     exit_code: int | None = None
     killed_by: int | None = None
@@ -52,12 +53,13 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Lone:
-    """The server, from outside. A context manager: at its end nothing of it is left."""
+    """The server, from outside, for any thread. A context manager: at its end nothing of it is left."""
 
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
-        self._started = 0
+        self._started = itertools.count(1)
         self._pids: set[int] = set()
+        self._asking = threading.Lock()
         self._server = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=scratch
         )
@@ -87,26 +89,30 @@ class Lone:
         how: signal.Signals = signal.SIGKILL,
     ) -> Running:
         """A process that runs this attempt."""
-        self._started += 1
-        notices = self._scratch / f"notices-{self._started}"
+        notices = self._scratch / f"notices-{next(self._started)}"
         attempt = Attempt(deployment, subtask, number, bootstrap_servers, str(notices), halt_at, how)
         pid = int(self._ask(b"run " + msgspec.json.encode(attempt)))
         self._pids.add(pid)
         return Running(self, pid, notices)
 
     def wait(self, pid: int) -> Outcome:
-        """Until the process ends or stops."""
-        outcome = msgspec.json.decode(self._ask(b"wait %d" % pid), type=Outcome)
-        if outcome.stopped_by is None:
+        """Until the process ends or stops, or for too long."""
+        deadline = time.monotonic() + PATIENCE_S
+        outcome = Outcome()
+        while outcome == Outcome() and time.monotonic() < deadline:
+            outcome = msgspec.json.decode(self._ask(b"look %d" % pid), type=Outcome)
+            time.sleep(0.01)
+        if outcome.exit_code is not None or outcome.killed_by is not None:
             self._pids.discard(pid)
         return outcome
 
     def _ask(self, command: bytes) -> bytes:
         assert self._server.stdin is not None
         assert self._server.stdout is not None
-        self._server.stdin.write(command + b"\n")
-        self._server.stdin.flush()
-        answer = self._server.stdout.readline()
+        with self._asking:
+            self._server.stdin.write(command + b"\n")
+            self._server.stdin.flush()
+            answer = self._server.stdout.readline()
         assert answer, "the server of lone attempts has ended"
         return answer
 
@@ -255,21 +261,18 @@ def serve() -> None:
                     os._exit(70)
             print(pid, flush=True)
         else:
-            print(msgspec.json.encode(_wait(int(rest))).decode(), flush=True)
+            print(msgspec.json.encode(_look(int(rest))).decode(), flush=True)
 
 
-def _wait(pid: int) -> Outcome:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
-        if found:
-            if os.WIFSTOPPED(status):
-                return Outcome(stopped_by=os.WSTOPSIG(status))
-            if os.WIFSIGNALED(status):
-                return Outcome(killed_by=os.WTERMSIG(status))
-            return Outcome(exit_code=os.waitstatus_to_exitcode(status))
-        time.sleep(0.005)
-    return Outcome()
+def _look(pid: int) -> Outcome:
+    found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+    if not found:
+        return Outcome()
+    if os.WIFSTOPPED(status):
+        return Outcome(stopped_by=os.WSTOPSIG(status))
+    if os.WIFSIGNALED(status):
+        return Outcome(killed_by=os.WTERMSIG(status))
+    return Outcome(exit_code=os.waitstatus_to_exitcode(status))
 
 
 if __name__ == "__main__":

@@ -30,8 +30,6 @@ class LoneJob:
         self.graph = counting(shape, self.counts, {"execution.commit-interval-ms": "1"})
         kafka_topics.make_exactly(servers, dict(topics(cluster, self.id, self.graph)))
         self._attempts = Counter[int]()
-        self.halted: Running | None = None
-        """The attempt that was to halt, where there is one."""
 
     def start(
         self, vertex: int, *, halt_at: int | None = None, how: Signals = SIGKILL, servers: str | None = None

@@ -38,6 +38,8 @@ def read(bootstrap_servers: str, topic: str) -> Counter[str]:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "fetch.queue.backoff.ms": 5,
+            # The end of a partition is told when a fetch has waited so long for more.
+            "fetch.wait.max.ms": 20,
         }
     )
     partitions = set(consumer.list_topics(topic, 30).topics[topic].partitions)
@@ -45,7 +47,7 @@ def read(bootstrap_servers: str, topic: str) -> Counter[str]:
     deadline = time.monotonic() + PATIENCE_S
     while partitions:
         assert time.monotonic() < deadline, f"{topic} was not read to its end within {PATIENCE_S:g} s"
-        for message in consumer.consume(10_000, 0.2):
+        for message in consumer.consume(10_000, 0.05):
             error = message.error()
             if error is None:
                 found[(message.value() or b"").decode()] += 1

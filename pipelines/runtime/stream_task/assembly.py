@@ -131,7 +131,7 @@ class Assembly:
             input_topics=list(self.channel_topics if kafka is None else kafka.topics),
             codecs=self.codecs(kafka),
             operator_inputs=[edge.input_index for edge in deployment.inputs],
-            positions=InputPositions(progress.positions),
+            positions=InputPositions(progress.positions, progress.notes),
             gate=self._gate(progress, begins) if parts.source is None else None,
             source=source,
             ends=None if kafka is None else kafka.ends,

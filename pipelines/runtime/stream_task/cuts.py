@@ -177,6 +177,7 @@ class Cuts:
         self._output.dirty = True
         if checkpoint.options.stops:
             self._stop.savepoint = checkpoint.checkpoint_id
+            part.accumulators = self._kept.counted
         part.sync_duration = (time.monotonic_ns() - began) // 1000
 
 

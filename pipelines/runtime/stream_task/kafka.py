@@ -87,10 +87,10 @@ def group_consumer(bootstrap_servers: str, group: str) -> Consumer:
 
 def admin_client(bootstrap_servers: str) -> AdminClient:
     """A client for topics, their ends, and what is to be deleted of them."""
-    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": _CRITICAL})
+    return AdminClient({**_COMMON, "bootstrap.servers": bootstrap_servers, "log_level": _CRITICAL})
 
 
-def connected(client: Consumer | Producer, topic: str) -> None:
+def connected(client: Consumer | Producer | AdminClient, topic: str) -> None:
     """Returns when the client is connected to a broker that it knows by id, and knows the topic. Raises TaskError."""
     try:
         # The first answer names the brokers, and the connection to one of them may only begin then.

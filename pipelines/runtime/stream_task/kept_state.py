@@ -45,6 +45,11 @@ class KeptState:
         source = {} if self._source is None else {self._source[0]: self._source[1]}
         return {**self._chain.by_id, **source, CHANGELOG_KEY: self._accumulators}
 
+    @property
+    def counted(self) -> Mapping[str, float]:
+        """What the accumulators are at, as of the last `changes`."""
+        return self._accumulators.committed()
+
     def restore(self, key: bytes, message: bytes) -> None:
         """Applies a message. Raises TaskError for state of nobody here."""
         if key == MARKER:

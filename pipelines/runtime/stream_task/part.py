@@ -47,6 +47,8 @@ class Part:
         self._has_changelog = has_changelog
         self.state: Cut | None = None
         """Of the operators; None where none keeps any."""
+        self.accumulators: Mapping[str, float] = {}
+        """All that was counted, where the task stops behind the cut: it may be lost before it says so at its end."""
         self.changelog_offset = -1
         """Behind the marker, once the cut is committed."""
         self.sync_duration = 0
@@ -90,6 +92,8 @@ class Part:
             in_flight=in_flight,
             changelog_offset=self.changelog_offset if self._has_changelog else -1,
             generation=self._owner.generation,
+            stops=pending.checkpoint.options.stops,
+            accumulators=self.accumulators,
             size=flying + sum(file.length for each in operators.values() for file in each.files),
         )
         return state, CheckpointMetrics(

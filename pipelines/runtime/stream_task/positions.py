@@ -12,10 +12,11 @@ from ..failures import TaskError
 
 
 class InputPositions:
-    """Next offsets by (input, partition). Takes the committed ones."""
+    """Next offsets by (input, partition). Takes the committed ones, and by input what is noted beside each."""
 
-    def __init__(self, committed: Mapping[tuple[int, int], int]) -> None:
+    def __init__(self, committed: Mapping[tuple[int, int], int], notes: Sequence[str] = ()) -> None:
         self._next = dict(committed)
+        self._notes = notes
         self._moved: set[tuple[int, int]] = set()
 
     def admits(self, input_index: int, partition: int, first: int, following: int) -> bool:
@@ -38,6 +39,10 @@ class InputPositions:
     def get(self, input_index: int, partition: int) -> int | None:
         """The next offset that counts; None where nothing was committed or taken."""
         return self._next.get((input_index, partition))
+
+    def note(self, input_index: int) -> str:
+        """What is committed beside each position of an input."""
+        return self._notes[input_index] if self._notes else ""
 
     def moved(self) -> list[tuple[int, int, int]]:
         """(input, partition, next offset) of those that have moved since `settle`."""

@@ -8,6 +8,9 @@ look like.
 A generation that goes back to a checkpoint is begun by one transaction, which commits a position of every input and,
 for a subtask that keeps state, the end that its changelog had: what lies before it counts for nothing. An attempt whose
 group has no position of its generation finds that it was not begun.
+
+And so do the ids of the topics that a position is worth something in (topic_ids.py): that of the channel, and that of
+the changelog, which may have no position of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from .transaction import ConsumedOffset
 _PREFIX: Final = "ended="
 _END: Final = "end="
 _GENERATION: Final = "g"
+_TOPIC: Final = "topic="
+_CHANGELOG: Final = "changelog="
 _NEXT: Final = ";"
 SETTLED: Final = "settled"
 """Metadata of a subtask that has settled that it reads nothing, at a partition that is not its own."""
@@ -34,6 +39,8 @@ class Progress(msgspec.Struct, frozen=True):
 
     positions: Mapping[tuple[int, int], int]
     ended: tuple[frozenset[int], ...]
+    notes: tuple[str, ...] = ()
+    """By input: what is committed beside each position."""
 
     @classmethod
     def read(
@@ -62,8 +69,10 @@ def moved_offsets(
 
     def metadata(input_index: int, partition: int) -> str:
         if gate is not None:
-            return of_generation(generation, write_ended(gate.ended_senders(input_index)))
-        return of_generation(generation, "" if ends is None else write_end(ends[input_index, partition]))
+            ends_here = write_ended(gate.ended_senders(input_index))
+        else:
+            ends_here = "" if ends is None else write_end(ends[input_index, partition])
+        return of_generation(generation, _joined(ends_here, positions.note(input_index)))
 
     return [
         ConsumedOffset(topics[i], partition, offset, metadata(i, partition))
@@ -89,6 +98,22 @@ def generation_of(metadata: str | None) -> int:
     return int(text) if metadata and metadata.startswith(_GENERATION) and text.isdecimal() else 0
 
 
+def write_ids(topic: str | None, changelog: str | None) -> str:
+    """The ids of a position's own topic and of the changelog as metadata; None: not known."""
+    of_topic = "" if topic is None else f"{_TOPIC}{topic}"
+    return _joined(of_topic, "" if changelog is None else f"{_CHANGELOG}{changelog}")
+
+
+def topic_id_of(metadata: str) -> str | None:
+    """The first of what `write_ids` was given, in any generation."""
+    return _note(metadata, _TOPIC)
+
+
+def changelog_id_of(metadata: str) -> str | None:
+    """The second."""
+    return _note(metadata, _CHANGELOG)
+
+
 def write_end(end: int) -> str:
     """The end of a bounded partition as metadata."""
     return f"{_END}{end}"
@@ -110,6 +135,10 @@ def read_ended(metadata: str | None) -> frozenset[int]:
     text = _note(metadata or "", _PREFIX)
     bits = int(text, 16) if text else 0
     return frozenset(i for i in range(bits.bit_length()) if bits >> i & 1)
+
+
+def _joined(*notes: str) -> str:
+    return _NEXT.join(filter(None, notes))
 
 
 def _note(metadata: str, prefix: str) -> str | None:

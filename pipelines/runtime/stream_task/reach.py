@@ -11,6 +11,8 @@ from ..failures import ProgressLost, TaskError
 
 _TIMEOUT_S: Final = 30.0
 _PAUSE_S: Final = 0.1
+_APPEARS_S: Final = 5.0
+"""A topic that was made a moment ago is not known to the brokers that have it yet: it is gone if it stays away."""
 GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 """What clients say of a topic or partition that is not there."""
 _MOVING: Final = (
@@ -24,11 +26,11 @@ _MOVING: Final = (
 
 
 def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
-    """The first offset of a partition, and the one behind the last committed record now; a new leader is waited for.
+    """The first offset of a partition, and the one behind the last committed record now.
 
-    Raises KafkaException.
+    What brokers say only for a moment is waited for. Raises KafkaException.
     """
-    deadline = time.monotonic() + _TIMEOUT_S
+    began = time.monotonic()
     while True:
         try:
             low, high = consumer.get_watermark_offsets(
@@ -36,7 +38,9 @@ def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int
             )
             return int(low), int(high)
         except KafkaException as error:
-            if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
+            code = error.args[0].code()
+            patience = _TIMEOUT_S if code in _MOVING else _APPEARS_S if code in GONE else 0.0
+            if time.monotonic() - began >= patience:
                 raise
         time.sleep(_PAUSE_S)
 

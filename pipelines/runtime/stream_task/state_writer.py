@@ -39,7 +39,7 @@ _MOST_WAITING: Final = 64 << 20
 """Bytes of changes that may wait for the first cut, which says where they go; of more, the first cut is full."""
 MOST_UNWRITTEN: Final = 64 << 20
 """Bytes of changes that may wait for storage to take them."""
-MOST_FULLS: Final = 4
+MOST_FULLS: Final = 8
 """FULL files that may be under way together: each is a process, and a copy of what the task changes meanwhile."""
 _MOST_SKIPPED: Final = 64
 """Cuts until a FULL file is tried again that could not be written; twice as many each time, up to this."""

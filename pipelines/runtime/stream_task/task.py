@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import Consumer
 
@@ -29,11 +29,12 @@ from .kafka import group_consumer
 from .kafka_reading import Resumption, settle
 from .mailbox import Mailbox, TaskCanceled
 from .positions import InputPositions
-from .progress import Progress, of_generation
+from .progress import Progress, of_generation, write_ids
 from .reach import bounds, require_offset
 from .restore import read_changelog, read_committed, restored_state
 from .run import Run, WallClock
 from .subtask import Subtask
+from .topic_ids import TopicIds, is_anew, still_valid
 from .transaction import ConsumedOffset
 from .transactions import Transactions
 from .trimming import Trimming
@@ -54,6 +55,8 @@ class StreamTask:
         self._mailbox = mailbox
         self._notify = notify
         self._transactions: Transactions | None = None
+        self._topic_ids = TopicIds("", ())
+        self._valid_ids: Mapping[str, str] = {}
         self._wall_clock = WallClock()
 
     def invoke(self) -> None:
@@ -143,6 +146,9 @@ class StreamTask:
         With them comes what is to be committed besides positions, if the attempt begins its generation.
         """
         assembly, transactions, consumer = self._assemble()
+        changelog, restore = assembly.changelog, self._restore
+        own = assembly.channel_topics if changelog is None else (*assembly.channel_topics, changelog)
+        self._topic_ids = TopicIds(self._bootstrap_servers, own)
         standing: list[ConsumedOffset] = []
         if (source := assembly.through_spark) is not None:
             kafka = KafkaSource.of(source)
@@ -157,16 +163,21 @@ class StreamTask:
             beginning = self._beginning(assembly, consumer, committed)
             progress = Progress.read(topics, committed, self._generation)
             if committed:
-                progress = self._checked(consumer, topics, progress, beginning)
+                progress = self._checked(consumer, topics, progress, beginning, committed)
+            progress = Progress(progress.positions, progress.ended, self._notes(topics, changelog))
             subtask, ends = assembly.subtask(progress, begins=beginning.begins), None
         self._notify(Restored(os.getpid(), subtask.positions, ends))
-        changelog, restore = assembly.changelog, self._restore
         if changelog is not None and restore is not None and restore.generation < self._generation:
             begin = beginning.changelog_from
             if begin is None:
                 begin = bounds(consumer, changelog, self._subtask)[1]
-            note = of_generation(self._generation, "")
+            note = of_generation(self._generation, *self._notes([changelog], None))
             standing.append(ConsumedOffset(changelog, self._subtask, begin, note))
+        elif changelog is not None and restore is None and _polls(assembly):
+            # Nobody reads on from there: with the topic's id it says which changelog holds where the source is.
+            _, end = bounds(consumer, changelog, self._subtask)
+            standing.append(ConsumedOffset(changelog, self._subtask, end, *self._notes([changelog], None)))
+            transactions.commit(standing)
         if not beginning.begins:
             subtask.keep(standing)
         self._restore_state(assembly, subtask, beginning, consumer)
@@ -177,8 +188,10 @@ class StreamTask:
         self, assembly: Assembly, consumer: Consumer, committed: Sequence[ConsumedOffset]
     ) -> Beginning:
         """With the position of the changelog, where the generation may have one."""
-        if self._restore is not None and assembly.changelog is not None:
+        if assembly.changelog is not None and (self._restore is not None or _polls(assembly)):
             committed = [*committed, *read_committed(consumer, [(assembly.changelog, self._subtask)])]
+        known = self._topic_ids.known()
+        self._valid_ids = still_valid(committed, self._generation, known, assembly.changelog)
         return beginning_of(
             self._deployment,
             self._subtask,
@@ -188,18 +201,31 @@ class StreamTask:
             changelog=assembly.changelog,
         )
 
+    def _notes(self, topics: Sequence[str], changelog: str | None) -> tuple[str, ...]:
+        """What is committed beside positions in these topics."""
+        ids = self._valid_ids
+        kept = None if changelog is None else ids.get(changelog)
+        return tuple(write_ids(ids.get(topic), kept) for topic in topics)
+
     def _checked(
-        self, consumer: Consumer, topics: Sequence[str], progress: Progress, beginning: Beginning
+        self,
+        consumer: Consumer,
+        topics: Sequence[str],
+        progress: Progress,
+        beginning: Beginning,
+        committed: Sequence[ConsumedOffset],
     ) -> Progress:
         """Positions that channels have. A generation that begins reads what was made anew from its first message."""
         positions = dict(progress.positions)
+        anew = {each.topic for each in committed if is_anew(each, self._topic_ids.known())}
         for i, topic in enumerate(topics):
             position = positions.get((i, self._subtask), 0)
             if not beginning.begins:
                 require_offset(consumer, topic, self._subtask, position)
                 continue
             low, high = bounds(consumer, topic, self._subtask)
-            positions[i, self._subtask] = position if low <= position <= high else low
+            holds = low <= position <= high and topic not in anew
+            positions[i, self._subtask] = position if holds else low
         return Progress(positions, progress.ended)
 
     def _restore_state(
@@ -254,7 +280,13 @@ class StreamTask:
             transactions.share_progress(source.group_id, source.topics)
         ends = None if reading.ends is None else InputPositions(reading.ends).by_input()
         kafka = KafkaInput(reading.topics, reading.ends, tuple(reading.positions))
-        return assembly.subtask(Progress(reading.positions, ()), kafka), ends, found[0]
+        notes = self._notes(["" for _ in reading.topics], assembly.changelog)
+        return assembly.subtask(Progress(reading.positions, (), notes), kafka), ends, found[0]
+
+
+def _polls(assembly: Assembly) -> bool:
+    """Whether the subtask reads its source itself, and has no input of which it could commit positions."""
+    return assembly.parts.source is not None and assembly.through_spark is None
 
 
 def _any_topic(deployment: VertexDeployment) -> str:

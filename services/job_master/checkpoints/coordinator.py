@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from immutables import Map
 from msgspec.structs import replace
 
 from ....schemas import client, job_master
@@ -21,6 +22,7 @@ from ...roles import JOB_MASTER, Instruction, Owed, Step, Time, address, instanc
 from .. import connections, ending, executions, job_status, rollback
 from ..instructions import DiscardCheckpoint, FindCheckpoint, RemoveCheckpoints, WriteMetadata
 from ..state import JobMasterState
+from ..topology import VertexKey
 from . import notices, retention, triggering
 from .pending import PendingCheckpoint
 from .state import Answer, Discard, NoticeKind
@@ -98,10 +100,10 @@ def _completed(state: JobMasterState, record: Record, body: job_master.Checkpoin
     state = notices.to_tell(state, pending.checkpoint_id, NoticeKind.CONFIRM, sorted(told), cause, restore)
     if not pending.options.stops or not _is_active(state):
         return state
-    if pending.outlived or not _all_are_there(state):
-        # Whoever starts again now, or has meanwhile, would go on behind the savepoint.
+    if pending.outlived:
+        # It knows nothing of its stop, and may have gone on behind the savepoint.
         return ending.cancelled(state, cause)
-    return ending.settled(state, cause)
+    return ending.stopped(state, pending, cause)
 
 
 def _aborted(state: JobMasterState, record: Record, body: job_master.CheckpointAborted) -> JobMasterState:
@@ -280,7 +282,7 @@ def instructions(state: JobMasterState) -> list[Instruction]:
     if graph is None or not (checkpoints.owes or checkpoints.restoring is not None):
         return []
     found: list[Instruction] = [
-        WriteMetadata(job_id, graph, pending, pending.cause)
+        WriteMetadata(job_id, graph, pending, pending.cause, _counted(state, pending))
         for _, pending in sorted(checkpoints.pending.items())
         if pending.is_acknowledged
     ]
@@ -295,6 +297,11 @@ def instructions(state: JobMasterState) -> list[Instruction]:
         directory = triggering.job_directory(state)
         found.append(RemoveCheckpoints(job_id, directory, keep, checkpoints.removal))
     return found
+
+
+def _counted(state: JobMasterState, pending: PendingCheckpoint) -> Map[VertexKey, Mapping[str, float]]:
+    known = state.accumulators
+    return Map({vertex: known[vertex] for vertex in pending.finished if vertex in known})
 
 
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from immutables import Map
 from msgspec.structs import replace
@@ -86,14 +88,17 @@ class PendingCheckpoint(msgspec.Struct, frozen=True):
         """Whether that Execution has acknowledged."""
         return any(each.execution_attempt_id == attempt for each in self.acknowledged.values())
 
-    def subtasks(self) -> tuple[SubtaskSnapshot, ...]:
-        """Each subtask's part, as `_metadata` has it: by vertex and number."""
+    def subtasks(
+        self, counted: Mapping[VertexKey, Mapping[str, float]] = Map()
+    ) -> tuple[SubtaskSnapshot, ...]:
+        """Each subtask's part, as `_metadata` has it: by vertex and number. `counted`: by those that had finished."""
         found = {
             (vertex_id, index): SubtaskSnapshot(vertex_id, index, each.state, each.metrics)
             for (vertex_id, index), each in self.acknowledged.items()
         }
         for vertex_id, index in self.finished:
-            found[(vertex_id, index)] = SubtaskSnapshot(vertex_id, index, finished=True)
+            state = SubtaskState(accumulators=counted.get((vertex_id, index), {}))
+            found[(vertex_id, index)] = SubtaskSnapshot(vertex_id, index, state, finished=True)
         return tuple(found[key] for key in sorted(found))
 
     def acknowledge(self, attempt: str, state: SubtaskState, metrics: CheckpointMetrics) -> PendingCheckpoint:

@@ -117,7 +117,7 @@ class CheckpointShell:
         job_id, pending = demand.job_id, demand.pending
         try:
             checkpoint = self._retried(
-                _TRIES_TO_WRITE, lambda: self._store.add(job_id, demand.job_graph, pending)
+                _TRIES_TO_WRITE, lambda: self._store.add(job_id, demand.job_graph, pending, demand.counted)
             )
         except _Closed:
             raise
@@ -152,6 +152,7 @@ class CheckpointShell:
             checkpoint=found.checkpoint,
             passed_over=found.passed_over,
             finished=found.finished,
+            accumulators=found.accumulators,
         )
 
     def _discard(self, demand: DiscardCheckpoint, gone: threading.Event) -> Body:

@@ -138,6 +138,10 @@ class Checkpoints(msgspec.Struct, frozen=True):
         """Whether only its metadata is missing: nothing may be run behind it before its outcome is known."""
         return any(each.options.stops and each.is_acknowledged for each in self.pending.values())
 
+    def stands_still(self, attempt: str) -> bool:
+        """Whether an Execution has a part in a savepoint that the job ends with, and is to do nothing behind it."""
+        return any(each.options.stops and each.has_part(attempt) for each in self.pending.values())
+
     def candidates(self) -> tuple[RestoredCheckpoint, ...]:
         """What the job can go back to, newest first."""
         own = tuple(restored(each) for each in reversed(self.completed))

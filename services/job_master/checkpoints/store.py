@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Final
 
 import msgspec
+from immutables import Map
 from msgspec.structs import replace
 
 from ....pipelines.checkpoint import disposal
@@ -30,7 +31,9 @@ from ....pipelines.checkpoint.metadata import (
     write_metadata,
 )
 from ....pipelines.checkpoint.storage import Storage, canonical
+from ....pipelines.graph.accumulators import total
 from ....schemas.types import CompletedCheckpoint, JobGraph, RestoredCheckpoint
+from ..topology import VertexKey
 from .pending import PendingCheckpoint
 
 _REMEMBERED: Final = 128
@@ -57,6 +60,8 @@ class Recovered(msgspec.Struct, frozen=True):
     """Subtasks of the job that had finished in it: vertex -> their numbers."""
     passed_over: Mapping[str, str]
     """Newer ones that can't be used: directory -> why."""
+    accumulators: Mapping[str, float]
+    """What those had counted that had finished in it."""
 
 
 class CompletedCheckpointStore:
@@ -68,12 +73,20 @@ class CompletedCheckpointStore:
         """Files that are being deleted: no checkpoint that refers to them is complete any more."""
         self._lock = Lock()
 
-    def add(self, job_id: str, graph: JobGraph, pending: PendingCheckpoint) -> CompletedCheckpoint:
+    def add(
+        self,
+        job_id: str,
+        graph: JobGraph,
+        pending: PendingCheckpoint,
+        counted: Mapping[VertexKey, Mapping[str, float]] = Map(),
+    ) -> CompletedCheckpoint:
         """Writes the metadata of a checkpoint that everybody has acknowledged; again does no more.
+
+        `counted`: by subtasks that had finished.
 
         Raises StorageError, and TornFile where a file that it refers to is not in storage: then it is not complete.
         """
-        subtasks = pending.subtasks()
+        subtasks = pending.subtasks(counted)
         checkpoint = CompletedCheckpoint(
             checkpoint_id=pending.checkpoint_id,
             snapshot_type=pending.options.snapshot_type,
@@ -129,7 +142,8 @@ class CompletedCheckpointStore:
                 continue
             with self._lock:
                 self._keep(metadata)
-            return Recovered(_restored(candidate, metadata), _finished(metadata, graph), passed_over)
+            counted = total(each.state.accumulators for each in metadata.subtasks if each.finished)
+            return Recovered(_restored(candidate, metadata), _finished(metadata, graph), passed_over, counted)
         raise Unusable(_why_none(passed_over))
 
     def discard(

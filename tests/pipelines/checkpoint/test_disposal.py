@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.checkpoint import disposal
 from tailrace.pipelines.checkpoint.layout import METADATA
-from tailrace.pipelines.checkpoint.metadata import verify, write_metadata
+from tailrace.pipelines.checkpoint.metadata import CheckpointMetadata, files_of, verify, write_metadata
 from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas.types import OperatorState, StateFile, SubtaskState
 
@@ -40,6 +40,85 @@ def test_those_that_stay_are_whole_and_the_others_are_gone(
     assert storage.directories() == sorted([f"chk-{i + 1}" for i in kept] + ["shared"])
     left = set[str]().union(*(shared[i] for i in kept))
     assert set(storage.sizes("shared")) == left | {"of-tasks"}
+
+
+class Writer:
+    """Attempts of a subtask as they write state: each goes on from the last completed checkpoint."""
+
+    def __init__(self, storage: Storage, subtask: int) -> None:
+        self.storage = storage
+        self.chain: list[str] = []
+        self.completed: list[str] = []
+        self.subtask, self.attempt, self.numbers, self.deltas = subtask, 0, 0, 0
+        self.making: str | None = None
+
+    def _written(self, ending: str) -> str:
+        name = f"v-{self.subtask}-{self.attempt}-a{self.attempt}b-{ending}"
+        plain(self.storage, f"shared/{name}", "reduce", b"x")
+        return name
+
+    def go_on(self, how: str) -> None:
+        match how:
+            case "delta":
+                self.deltas += 1
+                self.chain.append(self._written(f"reduce-{self.deltas:012x}-0"))
+            case "begin a full one" if self.making is None:
+                self.numbers += 1
+                self.making = self._written(f"{self.numbers}.full")
+            case "adopt it" if self.making is not None:
+                self.chain, self.making = [self.making], None
+            case "die":
+                self.attempt += 1
+                self.chain, self.making, self.numbers = list(self.completed), None, 0
+
+
+STEPS = st.tuples(
+    st.integers(0, 1),
+    st.sampled_from(["delta", "delta", "begin a full one", "adopt it", "die", "checkpoint", "checkpoint"]),
+)
+
+
+@settings(max_examples=60)
+@given(steps=st.lists(STEPS, min_size=5, max_size=40), retained=st.integers(1, 3))
+def test_what_goes_with_a_subsumed_checkpoint_is_never_named_again(
+    fresh: Callable[[], Storage], steps: list[tuple[int, str]], retained: int
+) -> None:
+    """Of two subtasks that write, fail, and go on; some checkpoints are aborted, of which nobody knows the files."""
+    storage = fresh()
+    writers = [Writer(storage, 0), Writer(storage, 1)]
+    kept: list[CheckpointMetadata] = []
+    number = 0
+    for which, how in steps:
+        if how != "checkpoint":
+            writers[which].go_on(how)
+            continue
+        number += 1
+        if which:
+            continue  # aborted: its files stay in the chains
+        for writer in writers:
+            missing = set(writer.chain) - set(storage.sizes("shared"))
+            assert not missing, "a checkpoint is to name what is gone"
+            writer.completed = list(writer.chain)
+        names = [name for writer in writers for name in writer.chain]
+        kept.append(write_checkpoint(storage.uri, number, shared=names))
+        discards = len(kept) > retained
+        while len(kept) > retained:
+            disposal.discard(kept.pop(0).checkpoint.uri, [each.checkpoint.uri for each in kept])
+        for each in kept:
+            assert verify(each, checksums=True) == []
+        named = {file.path.removeprefix("shared/") for each in kept for file in files_of(each)}
+        attempts: dict[str, int] = {}
+        for subtask, attempt in map(place, named):
+            attempts[subtask] = max(attempts.get(subtask, 0), attempt)
+        for name in set(storage.sizes("shared")) - named if discards else ():
+            subtask, attempt = place(name)
+            assert attempt >= attempts.get(subtask, 0), f"{name} is left of an attempt that has a successor"
+
+
+def place(name: str) -> tuple[str, int]:
+    """Subtask and attempt of a file's writer."""
+    _, subtask, attempt, _ = name.split("-", 3)
+    return subtask, int(attempt)
 
 
 @settings(max_examples=40)

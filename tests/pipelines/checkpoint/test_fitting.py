@@ -9,6 +9,7 @@ import pytest
 from checkpoint_files import metadata_of, pipeline
 from graphs import edge, job_graph, operator, source, vertex
 
+from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.checkpoint.fitting import finished_subtasks, misfits
 from tailrace.pipelines.checkpoint.metadata import CheckpointMetadata
 from tailrace.pipelines.graph.operators import OperatorKind
@@ -61,10 +62,27 @@ def test_operators_may_be_chained_otherwise_renamed_and_joined_by_others() -> No
     assert misfits(taken(), now) == []
 
 
+def test_state_that_no_operator_takes_is_told_by_its_uid() -> None:
+    def program(uid: str) -> JobGraph:
+        env = StreamExecutionEnvironment()
+        stream = env.from_collection([1], int).uid("numbers").key_by(lambda n: n).reduce(max).uid(uid)
+        stream.print()
+        return env.get_job_graph("counts")
+
+    earlier = program("counts")
+    reduce = earlier.vertices[1].operators[0].operator_id
+    saved = taken(earlier, states={(earlier.vertices[1].vertex_id, 0): state(reduce)})
+    (fault,) = misfits(saved, program("sums"))
+    assert "which the program does not have: give its operator the uid 'counts' again, or allow" in fault
+
+
 def test_state_that_no_operator_takes_is_refused_by_name_unless_that_is_allowed() -> None:
     now = job_graph(source("source"), vertex("reduce", operator("reduce", OperatorKind.REDUCE)))
     (fault, other) = misfits(taken(), now)
-    assert "state of operator 'source' (generator, source), which the program does not have" in fault
+    assert (
+        "state of operator 'source' (generator, source), which the program does not have: its id follow"
+        in fault
+    )
     assert "state of operator 'sink'" in other
     assert misfits(taken(), now, allow_non_restored_state=True) == []
     without = metadata_of(pipeline(2, 2), {("reduce", 0): state("reduce")})

@@ -10,12 +10,14 @@ from checkpoint_files import metadata_of, pipeline, plain, write_checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.checkpoint import metadata as module
 from tailrace.pipelines.checkpoint.errors import CheckpointError, NoCheckpoint, TornFile
 from tailrace.pipelines.checkpoint.layout import METADATA
 from tailrace.pipelines.checkpoint.metadata import (
     CheckpointMetadata,
     SubtaskSnapshot,
+    outline_of,
     read_metadata,
     verify,
     write_metadata,
@@ -71,6 +73,24 @@ PARTS = st.lists(
 def at(uri: str, parts: tuple[SubtaskSnapshot, ...] = ()) -> CheckpointMetadata:
     whole = metadata_of(pipeline(2, 3), {}, uri)
     return msgspec.structs.replace(whole, subtasks=parts)
+
+
+@given(
+    uids=st.lists(
+        st.none() | st.text("abc", min_size=1), min_size=3, max_size=3, unique_by=lambda u: u or object()
+    )
+)
+def test_operators_are_known_by_the_uids_that_the_program_gives_them(uids: list[str | None]) -> None:
+    stream = StreamExecutionEnvironment()
+    streams = [stream.from_collection([1], int)]
+    streams.append(streams[-1].map(abs, int))
+    streams.append(streams[-1].key_by(abs).reduce(max))
+    for each, uid in zip(streams, uids, strict=True):
+        if uid is not None:
+            each.uid(uid)
+    streams[-1].print()
+    outline = outline_of(stream.get_job_graph("clicks"))
+    assert [each.uid for vertex in outline for each in vertex.operators] == [*uids, None]
 
 
 @settings(max_examples=40)

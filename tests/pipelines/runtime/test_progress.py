@@ -7,20 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.buffers import Header
-from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
 from tailrace.pipelines.runtime.stream_task.input_gate import InputGate
 from tailrace.pipelines.runtime.stream_task.positions import InputPositions
 from tailrace.pipelines.runtime.stream_task.progress import (
     Progress,
     begun,
+    changelog_id_of,
     generation_of,
     moved_offsets,
     of_generation,
     read_end,
     read_ended,
+    topic_id_of,
     write_end,
     write_ended,
+    write_ids,
 )
+from tailrace.pipelines.runtime.stream_task.topic_ids import TopicIds, is_anew, still_valid
 from tailrace.pipelines.runtime.stream_task.transaction import ConsumedOffset
 
 
@@ -103,3 +107,55 @@ def test_who_had_ended_in_an_older_generation_has_not_in_this_one() -> None:
     assert Progress.read(["a"], committed, 2).positions == {(0, 0): 7}
     assert begun(committed, 1)
     assert not begun(committed, 2)
+
+
+IDS = st.none() | st.text("AZaz09+/-_", min_size=22, max_size=22)
+
+
+@given(st.integers(0, 3), st.frozensets(st.integers(0, 300)), IDS, IDS)
+def test_what_is_committed_of_a_channel_says_which_topics_it_is_of(
+    generation: int, ended: frozenset[int], topic: str | None, changelog: str | None
+) -> None:
+    gate = InputGate([range(301)], [ended], generation)
+    positions = InputPositions({}, [write_ids(topic, changelog)])
+    positions.advance(0, 3, 5)
+    (committed,) = moved_offsets(["a"], positions, gate, generation=generation)
+    assert topic_id_of(committed.metadata) == topic
+    assert changelog_id_of(committed.metadata) == changelog
+    assert generation_of(committed.metadata) == generation
+    assert read_ended(committed.metadata) == ended
+    assert len(committed.metadata) < 4096
+
+
+@given(st.tuples(IDS, IDS), st.tuples(IDS, IDS), st.booleans(), st.integers(0, 2), st.integers(0, 2))
+def test_progress_is_lost_where_a_topic_is_known_to_be_another_than_in_this_generation(
+    then: tuple[str | None, str | None], now: tuple[str | None, str | None], same: bool, before: int, own: int
+) -> None:
+    now = then if same else now
+    committed = [
+        ConsumedOffset("channel", 0, 5, of_generation(before, write_ids(*then))),
+        ConsumedOffset("lines", 0, 5, of_generation(before, write_end(7))),
+    ]
+    ids = {name: known for name, known in zip(("channel", "changelog"), now, strict=True) if known}
+    anew = [None not in (known, found) and known != found for known, found in zip(then, now, strict=True)]
+    assert [is_anew(each, ids) for each in committed] == [anew[0], False]
+    if any(anew) and before == own:
+        with pytest.raises(ProgressLost, match=r"the topic cha[a-z]* was deleted, and is there again"):
+            still_valid(committed, own, ids, "changelog")
+        return
+    valid = still_valid(committed, own, ids, "changelog")
+    for name, known, found in zip(("channel", "changelog"), then, now, strict=True):
+        noted = known if before == own else None
+        assert valid.get(name) == (found or noted), "what is not known now is noted again"
+
+
+def test_a_bounded_partition_keeps_its_end_beside_the_changelogs_id() -> None:
+    positions = InputPositions({(0, 0): 5}, [write_ids(None, "A1")])
+    positions.move_all()
+    (committed,) = moved_offsets(["lines"], positions, None, {(0, 0): 9}, 2)
+    assert committed == ConsumedOffset("lines", 0, 5, "g2;end=9;changelog=A1")
+    assert read_end(committed.metadata) == 9
+
+
+def test_no_topic_is_asked_about_where_there_is_none() -> None:
+    assert TopicIds("127.0.0.1:1", ()).known() == {}

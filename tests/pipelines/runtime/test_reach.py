@@ -1,4 +1,5 @@
-"""Where a partition ends is found out also while it gets another leader; a topic that is gone is lost progress."""
+"""Where a partition ends is found out also while it gets another leader, or was made a moment ago; a topic that is gone
+is lost progress."""
 
 from __future__ import annotations
 
@@ -25,20 +26,32 @@ class Broker:
 
 @pytest.mark.parametrize(
     "error",
-    [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.FENCED_LEADER_EPOCH],
+    [
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    ],
 )
-def test_another_leader_is_waited_for(error: int) -> None:
+def test_another_leader_or_a_new_topic_is_waited_for(error: int) -> None:
     broker = Broker(error, error)
     assert bounds(cast(Consumer, broker), "t", 0) == (3, 9)
     assert not broker.errors
 
 
-def test_what_is_gone_or_silent_is_not_asked_again() -> None:
-    for error, kind in ((KafkaError.UNKNOWN_TOPIC_OR_PART, ProgressLost), (KafkaError._TRANSPORT, TaskError)):
-        broker = Broker(error, error)
-        with pytest.raises(kind):
-            bounds(cast(Consumer, broker), "t", 0)
-        assert broker.errors == [error]
+def test_a_topic_that_stays_away_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tailrace.pipelines.runtime.stream_task.reach._APPEARS_S", 0.2)
+    broker = Broker(*[KafkaError.UNKNOWN_TOPIC_OR_PART] * 1_000)
+    with pytest.raises(ProgressLost, match="the topic t is gone"):
+        bounds(cast(Consumer, broker), "t", 0)
+    assert len(broker.errors) < 999, "it was looked for again"
+
+
+def test_a_kafka_that_is_silent_is_not_asked_again() -> None:
+    broker = Broker(KafkaError._TRANSPORT, KafkaError._TRANSPORT)
+    with pytest.raises(TaskError, match=r"could not be looked at: .*; is Kafka up\?"):
+        bounds(cast(Consumer, broker), "t", 0)
+    assert len(broker.errors) == 1
 
 
 @pytest.mark.parametrize("offset", [2, 10])

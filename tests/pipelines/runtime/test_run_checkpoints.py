@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.pipelines.api import StreamExecutionEnvironment
+from tailrace.pipelines.api import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from tailrace.pipelines.checkpoint.layout import base_of
 from tailrace.pipelines.checkpoint.state_files import read_in_flight
 from tailrace.pipelines.checkpoint.storage import Storage
@@ -213,6 +213,28 @@ def test_a_source_that_is_stopped_waits_for_the_savepoint_and_then_ends(
     assert task.end is None
     behind = [header for header in task.headers() if not header.tick][len(before) :]
     assert [(each.ends, each.stops) for each in behind] == [(True, True)]
+
+
+class Counting(MapFunction[int, int]):
+    def open(self, context: RuntimeContext) -> None:
+        self.seen = context.accumulator("seen")
+
+    def map(self, value: int) -> int:
+        self.seen.inc()
+        return value
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_a_task_that_is_stopped_tells_with_its_part_what_it_has_counted(
+    start: Callable[[Task], Task], tmp_path: Path, stops: bool
+) -> None:
+    env = StreamExecutionEnvironment().set_parallelism(1)
+    env.generate(lambda n: n, rate_per_second=200, output_type=int).map(Counting()).rebalance().print()
+    task = start(Task(env.get_job_graph("counting"), 0))
+    task.wait_until(lambda: task.subtask.records_in > 3)
+    task.hand_over(TriggerCheckpoint(checkpoint(tmp_path, aligned=stops, stops=stops)))
+    told = wait_for_part(task).state.accumulators
+    assert told == ({"seen": task.subtask.records_in} if stops else {})
 
 
 def test_a_source_goes_on_when_the_savepoint_that_was_to_stop_it_is_aborted(

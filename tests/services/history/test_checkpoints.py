@@ -194,6 +194,26 @@ def test_what_is_told_is_what_the_job_masters_know_at_every_offset(story: Callab
                 agree(fold, address.partition("/")[2], state)
 
 
+def test_what_a_job_master_takes_no_notice_of_is_not_told() -> None:
+    cluster = scenarios_checkpoints.a_job_goes_back_to_a_checkpoint()
+    fold = Fold()
+    for record in cluster.log:
+        fold.tell(record)
+    before = checkpoints(fold, "j1")
+    assert before.restored is not None
+    me = "job_master/j1"
+    stray = RestoredCheckpoint(checkpoint_id=9, uri="file:///j/chk-9", generation=0)
+    for body in (
+        job_master.CheckpointRestored(job_id="j1", checkpoint=stray),
+        job_master.RestoreFailed(job_id="j1", reason="nothing is left"),
+        job_master.CheckpointDiscarded(job_id="j1", checkpoint_id=1_000),
+    ):
+        for cause in (None, 0, len(cluster.log) - 1):
+            cluster.say(me, me, body, cause=cause)
+            fold.tell(cluster.log[-1])
+            assert checkpoints(fold, "j1") == before
+
+
 def agree(fold: Fold, job_id: str, state: JobMasterState) -> None:
     view, known = checkpoints(fold, job_id), state.checkpoints
     under_way = [each for each in view.checkpoints if each.status is CheckpointStatus.IN_PROGRESS]

@@ -61,13 +61,21 @@ class Checkpointed(Job):
         )
         return self.tell("dispatcher", body)
 
-    def acknowledge(self, execution: Execution, number: int | None = None, size: int = 7) -> int:
+    def acknowledge(
+        self,
+        execution: Execution,
+        number: int | None = None,
+        size: int = 7,
+        accumulators: Mapping[str, float] | None = None,
+    ) -> int:
         body = job_master.AcknowledgeCheckpoint(
             job_id="j",
             execution_attempt_id=execution.execution_attempt_id,
             checkpoint_id=self.pending.checkpoint_id if number is None else number,
             metrics=CheckpointMetrics(),
-            subtask_state=SubtaskState(changelog_offset=execution.subtask_index, size=size),
+            subtask_state=SubtaskState(
+                changelog_offset=execution.subtask_index, size=size, accumulators=accumulators or {}
+            ),
         )
         return self.tell(f"task_executor/{execution.resource_id}", body)
 

@@ -43,7 +43,12 @@ class Job:
         self.tell("dispatcher", start)
 
     def tell(self, sender: str, body: Body, *, recipient: str = JOB, cause: int | None = None) -> int:
-        """An event, folded; its sender has read all that came before."""
+        """An event, folded; its sender has read all that came before.
+
+        Without a `cause`, the shell says of channels what became of those that are demanded now.
+        """
+        if cause is None and isinstance(body, job_master.ChannelsCreated | job_master.ChannelsFailed):
+            cause = self.state.started
         header = Header(
             event_id=str(len(self.log)),
             time=self.now,

@@ -95,11 +95,11 @@ def check_trees(state: JobMasterState) -> None:
         held = state.slots.slots.get(tree.allocation_id)
         assert tree.resolved == (held is not None and held.slot == slot)
         requested = state.slots.requests.get(tree.allocation_id)
-        if not tree.resolved and state.status in ACTIVE:
+        if not tree.resolved and _goes_on(state):
             assert requested is not None
             assert requested.slot == slot
     for vertex_id in state.scheduled:
-        if state.status in ACTIVE:
+        if _goes_on(state):
             assert all(each.state is not ExecutionState.CREATED for each in current_of(state, vertex_id))
             for index in range(state.topology.vertices[vertex_id].parallelism):
                 attempt = state.current[(vertex_id, index)]
@@ -113,6 +113,11 @@ def check_trees(state: JobMasterState) -> None:
         assert not state.sharing.trees
         assert not state.slots.slots
         assert not state.slots.requests
+
+
+def _goes_on(state: JobMasterState) -> bool:
+    """Whether what is lost is to run again."""
+    return state.status in ACTIVE and not state.checkpoints.stopping
 
 
 def current_of(state: JobMasterState, vertex_id: str) -> list[Execution]:

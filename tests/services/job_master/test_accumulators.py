@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.graph.accumulators import MOST
-from tailrace.schemas import dispatcher
-from tailrace.schemas.types import ExecutionState
+from tailrace.pipelines.graph.accumulators import MOST, total
+from tailrace.schemas import dispatcher, job_master
+from tailrace.schemas.types import ExecutionState, RestoredCheckpoint, SnapshotType
+from tailrace.services.job_master.instructions import WriteMetadata
 from tailrace.services.roles import IllegalEvent
 
 from ...graphs import edge, job_graph, source, vertex
+from . import checkpointed
+from .checkpointed import Checkpointed
 from .driver import Job, bodies, running
 
 GRAPH = job_graph(source(), vertex("sink", parallelism=2), edge("source", "sink"))
@@ -115,3 +118,46 @@ def test_a_running_attempt_counts_when_it_ends() -> None:
     for subtask in SUBTASKS:
         job.report(job.execution(*subtask), FINISHED, None, {"a": 1})
     assert reached(job) == {"a": 3}
+
+
+def test_what_had_finished_in_a_savepoint_counts_in_the_job_that_begins_with_it_and_in_the_next() -> None:
+    first = checkpointed.running()
+    for index in (0, 1):
+        first.report(first.execution("source", index), FINISHED, None, {"a": 2})
+    kept: dict[str, float] = {}
+    job: Checkpointed = first
+    for begun in range(3):
+        if begun:
+            job = begins_with(kept)
+        job.ask(SnapshotType.SAVEPOINT)
+        job.say()
+        job.acknowledged_by_all()
+        demand = job.demanded(WriteMetadata)
+        kept = total(
+            each.state.accumulators for each in demand.pending.subtasks(demand.counted) if each.finished
+        )
+        assert kept == {"a": 4}
+        job.written()
+    for each in job.executions():
+        if each.state is RUNNING:
+            job.report(each, FINISHED, None, {"a": 1})
+    assert reached(job) == {"a": 6}
+
+
+def begins_with(counted: dict[str, float]) -> Checkpointed:
+    """Another job, of a savepoint in which the sources had finished."""
+    job = Checkpointed(checkpointed.GRAPH, checkpointed.PERIODIC, savepoint_path="file:///s/savepoint-1")
+    job.assemble()
+    found = job_master.CheckpointRestored(
+        job_id="j",
+        checkpoint=RestoredCheckpoint(checkpoint_id=7, uri="file:///s/savepoint-1", generation=-1),
+        finished={"source": (0, 1)},
+        accumulators=counted,
+    )
+    job.answer_search(found)
+    job.say()
+    job.runs()
+    for index in (0, 1):
+        job.report(job.execution("source", index), FINISHED)
+    job.say()
+    return job

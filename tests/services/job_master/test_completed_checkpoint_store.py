@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from checkpoint_files import pipeline, plain
 from immutables import Map
+from msgspec.structs import replace
 
 from tailrace.pipelines.checkpoint import local_files
 from tailrace.pipelines.checkpoint.errors import StorageError, TornFile
@@ -101,6 +102,29 @@ def test_what_is_added_is_found_with_those_that_had_finished(
     metadata = read_metadata(second.uri)
     assert (metadata.job_id, metadata.triggered, metadata.checkpoint) == ("job", 2, second)
     assert second.size == 10
+
+
+def test_what_had_been_counted_by_those_that_had_finished_is_found_and_nothing_else(
+    store: CompletedCheckpointStore, job: str
+) -> None:
+    pending = acknowledged(job, 1)
+    (vertex,) = pending.acknowledged
+    part = pending.acknowledged[vertex]
+    stops = replace(part, state=replace(part.state, stops=True, accumulators={"n": 100.0}))
+    pending = replace(
+        pending,
+        acknowledged=pending.acknowledged.set(vertex, stops),
+        finished=Map({("source", 0): None, ("source", 1): None, ("source", 2): None}),
+    )
+    added = store.add(
+        "job",
+        pipeline(3, 1),
+        pending,
+        {("source", 0): {"n": 1.0, "m": 2.0}, ("source", 2): {"n": 5.0}},
+    )
+    for graph in (pipeline(3, 1), pipeline(7, 2)):
+        found = CompletedCheckpointStore().recover(graph, to_go_back_to(added))
+        assert found.accumulators == {"m": 2.0, "n": 6.0}
 
 
 def test_adding_again_does_no_more(store: CompletedCheckpointStore, job: str) -> None:

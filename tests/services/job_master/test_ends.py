@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tailrace.schemas import client, dispatcher, job_master, resource_manager, task_executor
+from tailrace.schemas.body import Body
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot, ExecutionState, JobStatus
 from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
@@ -230,6 +231,30 @@ def test_channels_that_could_not_be_created_for_a_suspended_job_are_demanded_aga
     assert not bodies(job.give("te-1"), task_executor.SubmitTask)
     job.tell(JOB, job_master.ChannelsCreated(job_id="j"))
     assert len(bodies(job.say(), task_executor.SubmitTask)) == 4
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [job_master.ChannelsCreated(job_id="j"), job_master.ChannelsFailed(job_id="j", reason="no room")],
+)
+def test_a_late_answer_about_channels_that_an_earlier_start_demanded_changes_nothing(answer: Body) -> None:
+    job = Job(GRAPH)
+    causes = [job.state.started]
+    for _ in range(3):
+        job.tell("dispatcher", SUSPEND)
+        job.say()
+        job.tell("dispatcher", RESUME)
+        job.say()
+        before = job.state
+        for late in (*causes, job.log[-1].offset):
+            job.tell(JOB, answer, cause=late)
+            assert job.state == before
+        causes.append(before.started)
+    job.tell(JOB, job_master.ChannelsCreated(job_id="j"))
+    assert job.state.channels is Progress.DONE
+    before = job.state
+    job.tell(JOB, answer)
+    assert job.state == before, "it was answered before"
 
 
 def test_who_leads_makes_no_difference_to_a_job() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.schemas import client, job_master, task_executor
+from tailrace.schemas import client, dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.types import ExecutionState, JobStatus, SnapshotType
 from tailrace.services.job_master.checkpoints.state import MOST_REQUESTS
 from tailrace.services.job_master.instructions import DiscardCheckpoint, FindCheckpoint, WriteMetadata
 from tailrace.services.roles import IllegalEvent
 
 from .checkpointed import GRAPH, ON_REQUEST, PERIODIC, Checkpointed, running
-from .driver import bodies
+from .driver import JOB, bodies
 
 SAVEPOINT = SnapshotType.SAVEPOINT
 RUNNING, FINISHED, FAILED = ExecutionState.RUNNING, ExecutionState.FINISHED, ExecutionState.FAILED
@@ -233,15 +233,154 @@ def test_tasks_that_had_ended_behind_the_barrier_of_a_savepoint_that_fails_run_a
     assert job.state.generation == 1
 
 
-@pytest.mark.parametrize("how", [FAILED, ExecutionState.INITIALIZING])
-def test_a_task_that_starts_again_after_the_savepoint_does_not_go_on_behind_it(how: ExecutionState) -> None:
+def the_others_end(job: Checkpointed) -> None:
+    """Whoever runs has been told to stop."""
+    for each in job.executions():
+        if each.state is RUNNING:
+            assert job.state.status is JobStatus.RUNNING
+            job.report(each, FINISHED)
+    assert job.state.status is JobStatus.FINISHED
+    said = job.say()
+    assert not bodies(said, task_executor.SubmitTask)
+    assert [each.status for each in bodies(said, dispatcher.JobReachedTerminalState)] == [JobStatus.FINISHED]
+
+
+LOSSES = ["fails", "executor", "missing"]
+
+
+def lose(job: Checkpointed, how: str) -> None:
+    """The first subtask of the sink does not come to its end by itself."""
+    sink = job.execution("sink")
+    match how:
+        case "fails":
+            job.report(sink, FAILED, "broken")
+        case "executor":
+            job.lose("te-1")
+        case "missing":
+            attempts = (sink.execution_attempt_id,)
+            body = job_master.TasksContradicted(
+                resource_id="te-1", execution_attempt_ids=attempts, reason="does not run"
+            )
+            job.tell(JOB, body)
+
+
+@pytest.mark.parametrize("how", LOSSES)
+@pytest.mark.parametrize("written", ["before", "after"])
+def test_a_job_whose_savepoint_is_complete_finishes_whoever_is_lost_behind_it(how: str, written: str) -> None:
+    job = stopping()
+    job.acknowledged_by_all()
+    said = job.written() if written == "before" else []
+    lose(job, how)
+    said += job.tick(2)
+    if written == "after":
+        assert not bodies(said, task_executor.SubmitTask), "its outcome is not known yet"
+        said += job.written()
+    said += job.say()
+    assert not bodies(said, task_executor.SubmitTask)
+    assert len(bodies(said, client.CheckpointSucceeded)) == 1
+    if how != "executor":
+        the_others_end(job)
+    assert job.state.status is JobStatus.FINISHED
+    assert job.state.ended is None or not job.state.slots.returning
+
+
+def test_a_task_in_a_new_process_may_have_gone_on_behind_the_savepoint() -> None:
     job = stopping()
     job.acknowledged_by_all()
     job.written()
-    job.report(job.execution("sink"), how, "broken" if how is FAILED else None)
-    said = job.say()
-    assert not bodies(said, task_executor.SubmitTask)
+    job.report(job.execution("sink"), ExecutionState.INITIALIZING)
+    job.say()
     assert job.state.status is JobStatus.CANCELLING
+
+
+def test_what_a_lost_task_had_counted_when_it_acknowledged_is_in_the_result() -> None:
+    job = stopping()
+    for number, each in enumerate(job.executions()):
+        job.acknowledge(each, accumulators={"n": 10.0**number})
+    job.written()
+    job.lose("te-1")
+    (end,) = bodies(job.say(), dispatcher.JobReachedTerminalState)
+    assert end.accumulators == {"n": 1_111.0}
+
+
+def test_all_task_executors_may_be_lost_behind_the_savepoint() -> None:
+    job = stopping()
+    job.acknowledged_by_all()
+    job.lose("te-1")
+    assert bodies(job.tick(2), resource_manager.RequestSlot), "the savepoint may fail yet"
+    said = job.written()
+    assert bodies(said, client.CheckpointSucceeded)
+    assert bodies(said, resource_manager.CancelSlotRequest)
+    assert job.state.status is JobStatus.FINISHED
+
+
+def test_a_job_does_not_fail_for_what_happens_while_the_savepoint_that_it_ends_with_is_written() -> None:
+    job = running({**PERIODIC, "restart-strategy.type": "none"})
+    job.checkpoint()
+    job.ask(SAVEPOINT, stops=True)
+    job.say()
+    job.acknowledged_by_all()
+    job.report(job.execution("sink"), FAILED, "broken", progress_lost=True)
+    job.say()
+    assert job.state.status is JobStatus.RUNNING
+    assert bodies(job.written(), client.CheckpointSucceeded)
+    the_others_end(job)
+
+
+@pytest.mark.parametrize("acknowledged", ["by one", "by all"])
+def test_a_task_executor_that_begins_anew_during_a_stop_costs_the_job_no_restart(acknowledged: str) -> None:
+    """It does not run what had acknowledged: that would go on behind the savepoint."""
+    job = running({**PERIODIC, "restart-strategy.type": "none"})
+    job.ask(SAVEPOINT, stops=True)
+    job.say()
+    sink = job.execution("sink")
+    if acknowledged == "by all":
+        job.acknowledged_by_all()
+    else:
+        job.acknowledge(sink)
+    job.report(sink, ExecutionState.CANCELED)
+    said = job.say()
+    assert job.state.status is JobStatus.RUNNING
+    if acknowledged == "by one":
+        assert bodies(said, client.CheckpointFailed)
+        assert len(bodies(said, task_executor.SubmitTask)) == 1
+    else:
+        assert not bodies(said, task_executor.SubmitTask)
+        job.written()
+        the_others_end(job)
+
+
+def test_a_job_that_is_stopped_can_not_be_suspended_any_more() -> None:
+    job = stopping()
+    job.acknowledged_by_all()
+    job.written()
+    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.say()
+    the_others_end(job)
+
+
+def test_a_job_that_paused_while_its_savepoint_was_written_has_finished_when_it_is_resumed() -> None:
+    job = stopping()
+    job.acknowledged_by_all()
+    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.say()
+    job.ends()
+    assert bodies(job.written(), client.CheckpointSucceeded)
+    assert job.state.status is JobStatus.SUSPENDED
+    job.tell("dispatcher", job_master.ResumeJob(job_id="j"))
+    said = job.say()
+    assert not bodies(said, resource_manager.RequestSlot)
+    assert [each.status for each in bodies(said, dispatcher.JobReachedTerminalState)] == [JobStatus.FINISHED]
+
+
+def test_a_job_that_is_cancelled_behind_its_savepoint_is_cancelled() -> None:
+    job = stopping()
+    job.acknowledged_by_all()
+    assert bodies(job.written(), client.CheckpointSucceeded)
+    job.tell("dispatcher", job_master.CancelJob(job_id="j"))
+    job.say()
+    job.ends()
+    assert job.state.status is JobStatus.CANCELED
 
 
 def test_a_savepoint_is_given_up_when_a_task_that_stands_still_behind_its_part_fails() -> None:
@@ -264,7 +403,7 @@ def test_a_task_that_fails_while_the_savepoint_is_written_waits_for_its_outcome(
         said = job.written()
         assert bodies(said, client.CheckpointSucceeded)
         assert not bodies(said, task_executor.SubmitTask)
-        assert job.state.status is JobStatus.CANCELLING
+        the_others_end(job)
     else:
         assert len(bodies(job.not_written(), task_executor.SubmitTask)) == 1
         assert job.state.status is JobStatus.RUNNING
@@ -282,7 +421,7 @@ def test_a_task_in_a_new_process_knows_nothing_of_the_savepoint_that_is_written_
     job.say()
     if outcome == "complete":
         assert bodies(job.written(), client.CheckpointSucceeded)
-        assert job.state.status is JobStatus.CANCELLING, "else it would run for ever"
+        assert job.state.status is JobStatus.CANCELLING, "it may have gone on behind the savepoint"
     else:
         job.not_written()
         assert job.state.status is JobStatus.RUNNING

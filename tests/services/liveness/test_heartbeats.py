@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from immutables import Map
 from msgspec.structs import replace
 
@@ -31,9 +33,12 @@ from tailrace.services.liveness.resource_manager import ResourceManagerHeartbeat
 from tailrace.services.liveness.task_executor import TaskExecutorHeartbeats
 from tailrace.services.liveness.topic import MASTERS, TASK_EXECUTORS
 from tailrace.services.resource_manager.state import ResourceManagerState, WorkerRegistration
+from tailrace.services.resource_manager.worker_pool import Worker as PoolWorker
+from tailrace.services.resource_manager.worker_pool import WorkerPool, WorkerState
 from tailrace.services.roles import RESOURCE_MANAGER, Owed, seal
 from tailrace.services.task_executor.state import JobConnection, Registration, TaskExecutorState
 from tailrace.services.task_executor.task_slot_table import TaskSlotTable
+from tailrace.services.timeline import Timeline
 
 SECOND = 1_000_000
 INTERVAL, TIMEOUT = 10 * SECOND, 50 * SECOND
@@ -255,7 +260,11 @@ class Job:
         self.wrong_slots: tuple[list[str], list[str]] = ([], [])
         self.running: list[str] = ["attempt"]
         kafka = MemoryHeartbeats()
-        self.job = JobMasterHeartbeats(self.say, lambda *_: tuple(self.missing), report)
+        self.returning: set[str] = set()
+        """Task executors that the ResourceManager waits for."""
+        self.job = JobMasterHeartbeats(
+            self.say, lambda *_: tuple(self.missing), report, lambda: frozenset(self.returning)
+        )
         self.te = TaskExecutorHeartbeats(
             self.say,
             "task_executor/te",
@@ -347,6 +356,36 @@ def test_a_task_executor_that_is_silent_is_missed_by_the_job() -> None:
     assert isinstance(body, job_master.HeartbeatTimedOut)
     assert body.resource_id == "te"
     assert body.reason.startswith("no heartbeat for 5")
+
+
+@given(ended=st.integers(0, 38), away=st.integers(1, 120))
+@settings(max_examples=10)
+def test_a_task_executor_that_may_come_back_is_not_missed_and_has_a_fresh_timeout_then(
+    ended: int, away: int
+) -> None:
+    """`ended`: for how long it had been silent; its grace is longer than the timeout of heartbeats, or shorter."""
+    job = Job()
+    job.passes(20)
+    job.passes(ended, worker=False)
+    job.returning.add("te")
+    job.passes(away, worker=False)
+    job.returning.clear()
+    job.passes(45, worker=False)
+    assert job.said == []
+    job.passes(11, worker=False)
+    assert [type(body) for _, body in job.said] == [job_master.HeartbeatTimedOut]
+
+
+def test_the_resource_manager_says_whom_it_waits_for() -> None:
+    gone = PoolWorker("te", WorkerState.LOST, cause=5, since=7, exited=True)
+    silent = replace(gone, resource_id="silent", exited=False)
+    pool = WorkerPool(workers=Map({"te": gone, "silent": silent}), exited=Timeline().add("te", 7))
+    master = Master()
+    master.heartbeats.follow(replace(known(worker("te"), worker("silent")), pool=pool))
+    master.bench.round()
+    assert master.heartbeats.returning() == {"te"}
+    master.bench.passes(120)
+    assert set(master.lost) == {"silent-1"}, "the end of the other is known, and its grace goes on"
 
 
 def test_masters_that_are_silent_are_missed_by_the_task_executor_each_by_itself() -> None:

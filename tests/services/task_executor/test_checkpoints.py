@@ -42,13 +42,13 @@ def trigger(talk: Talk, *attempts: str, number: int = 1) -> int:
     return talk.hear(body, JM)
 
 
-def acknowledge(talk: Talk, attempt: str, number: int = 1) -> None:
+def acknowledge(talk: Talk, attempt: str, number: int = 1, *, stops: bool = False) -> None:
     body = job_master.AcknowledgeCheckpoint(
         job_id="j",
         execution_attempt_id=attempt,
         checkpoint_id=number,
         metrics=CheckpointMetrics(),
-        subtask_state=SubtaskState(),
+        subtask_state=SubtaskState(stops=stops),
     )
     talk.hear(body, OWN, JM)
 
@@ -150,6 +150,29 @@ def test_a_process_that_starts_again_begins_with_the_last_checkpoint_that_was_co
     runs = [each for each in talk.role.instructions(talk.state) if isinstance(each, RunTasks)]
     begins = {task.execution_attempt_id: task.restore for each in runs for task in each.tasks}
     assert begins == {"x": FIRST, "y": None}
+
+
+@pytest.mark.parametrize("savepoint", ["open", "complete"])
+def test_a_task_that_has_acknowledged_what_stops_it_is_run_in_no_other_process(savepoint: str) -> None:
+    talk = running("x", "y")
+    acknowledge(talk, "x", stops=True)
+    acknowledge(talk, "y")
+    if savepoint == "complete":
+        confirm(talk, "x")
+    talk.start()
+    assert talk.demands() == ({"d1": ["y"]}, ["x"])
+    talk.report("x", ExecutionState.CANCELED)
+    talk.start()
+    assert talk.demands() == ({"d1": ["y"]}, [])
+
+
+def test_a_task_whose_stop_was_given_up_goes_on_in_another_process() -> None:
+    talk = running("x")
+    acknowledge(talk, "x", stops=True)
+    abort(talk, "x")
+    acknowledge(talk, "x", stops=True)
+    talk.start()
+    assert talk.demands() == ({"d0": ["x"]}, []), "what is said of a checkpoint that is over changes nothing"
 
 
 def test_a_process_that_starts_again_knows_what_is_over() -> None:

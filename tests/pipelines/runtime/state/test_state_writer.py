@@ -278,10 +278,10 @@ def test_only_so_many_files_of_all_state_are_written_together(tmp_path: Path) ->
     task = Task(str(tmp_path), forks, incremental=False)
     task.operator.timer_table("timers").register("a", 1)
     cuts = [task.cut(number) for number in range(1, state_writer.MOST_FULLS + 2)]
-    with pytest.raises(TaskError, match="4 files of all state are still being written"):
+    with pytest.raises(TaskError, match="8 files of all state are still being written"):
         cuts.pop()[0].finish()
     forks.end()
-    for each in (*cuts, task.cut(9)):
+    for each in (*cuts, task.cut(10)):
         forks.end()
         check(str(tmp_path), *each)
 
