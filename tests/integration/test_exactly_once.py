@@ -36,6 +36,7 @@ pytestmark = pytest.mark.timeout(300)
 
 SOAKING = "FAULTS" in os.environ
 AT_A_TIME = 4
+JOBS = 5
 
 # A transaction or two, each of some messages.
 SHAPE = Shape(records=4, keys=2, parallelism=1, rate=100)
@@ -151,7 +152,27 @@ def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
     scratch: Path,
 ) -> None:
     """Spark has handed a batch over and not noted it; the task has committed what came of it, and dies."""
-    servers = kafka.bootstrap_servers
+    spark = next(
+        each
+        for each in psutil.Process().children()
+        if "org.apache.spark.deploy.SparkSubmit" in each.cmdline()
+    )
+    # Only so many batches come before a job has ended: another one, until one is caught between the two.
+    for _ in range(JOBS):
+        if _dies_in_between(kafka.bootstrap_servers, runtime, reports, start, scratch, spark):
+            return
+    raise AssertionError(f"never between the two, in {JOBS} jobs")
+
+
+def _dies_in_between(
+    servers: str,
+    runtime: TaskRuntime,
+    reports: Reports,
+    start: Callable[[JobGraph], Job],
+    scratch: Path,
+    spark: psutil.Process,
+) -> bool:
+    """Whether a task could be killed there, its successor having given what was missing; a job of ten seconds."""
     shape = Shape(records=200, keys=3, parallelism=1, rate=20)
     counts = topics.make(servers, "counts", 1)
     known = set(scratch.glob("query-*"))
@@ -161,28 +182,26 @@ def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
     group = consumer_group(job.cluster, job.id, job.graph.vertices[COUNT].vertex_id, 0)
     (channel,) = channels(job.cluster, job.id, job.graph)
     reader = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
-    spark = next(
-        each
-        for each in psutil.Process().children()
-        if "org.apache.spark.deploy.SparkSubmit" in each.cmdline()
-    )
-    while True:
-        before = position = _committed(reader, channel)
-        while position == before:
-            assert ExecutionState.FINISHED not in reports.of(job.attempt(COUNT, 0)), "never between the two"
-            position = _committed(reader, channel)
-        spark.suspend()
-        if _in_between(query, position):
-            break
-        spark.resume()
     try:
+        while True:
+            before = position = _committed(reader, channel)
+            while position == before:
+                if ExecutionState.FINISHED in reports.of(job.attempt(COUNT, 0)):
+                    return False
+                position = _committed(reader, channel)
+            spark.suspend()
+            if _in_between(query, position):
+                break
+            spark.resume()
         os.kill(runtime.process_ids()[job.attempt(COUNT, 0)], SIGKILL)
     finally:
         spark.resume()
         reader.close()
     reports.wait([job.attempt(COUNT, 0)], ExecutionState.FAILED)
     reports.wait(job.deploy(COUNT, [0], 1), ExecutionState.FINISHED)
-    assert not (wrong := topics.difference(topics.read(servers, counts), shape.counts())), wrong
+    wrong = topics.difference(topics.read(servers, counts), shape.counts())
+    assert not wrong, wrong
+    return True
 
 
 def _committed(reader: Consumer, topic: str) -> int:
