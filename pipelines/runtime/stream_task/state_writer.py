@@ -39,6 +39,10 @@ _MOST_WAITING: Final = 64 << 20
 """Bytes of changes that may wait for the first cut, which says where they go; of more, the first cut is full."""
 MOST_UNWRITTEN: Final = 64 << 20
 """Bytes of changes that may wait for storage to take them."""
+_TOO_SLOW: Final = (
+    f"storage is too slow: {MOST_UNWRITTEN >> 20} MiB of changes have waited for it; once it has come through, the next"
+    " checkpoint is full"
+)
 MOST_FULLS: Final = 8
 """FULL files that may be under way together: each is a process, and a copy of what the task changes meanwhile."""
 _MOST_SKIPPED: Final = 64
@@ -186,7 +190,7 @@ class StateWriter:
             self._flush()
         if self._behind is not None:
             if not self._behind.done():
-                return Cut({}, [_failed(_too_slow())])
+                return Cut(NotBegun(_TOO_SLOW))
             self._behind = None
         if self._base is None or options.full:
             # Cuts that follow name it too, also where it is not there yet: what it supersedes may be deleted with it.
@@ -273,7 +277,7 @@ class StateWriter:
 
     def _give_up(self) -> None:
         for segment in self._unwritten:
-            segment.give_up(_too_slow())
+            segment.give_up(StorageError(_TOO_SLOW))
         self._unwritten = []
         self._forget()
         self._behind = self._io.submit(lambda: None)
@@ -287,16 +291,3 @@ class StateWriter:
         full = FullFile(storage, path, self._fork, self._stateful, self._key_groups)
         self._fulls.append(full)
         return full
-
-
-def _failed(reason: CheckpointError) -> Future[Files]:
-    future: Future[Files] = Future()
-    future.set_exception(reason)
-    return future
-
-
-def _too_slow() -> CheckpointError:
-    return StorageError(
-        f"storage is too slow: {MOST_UNWRITTEN >> 20} MiB of changes have waited for it; once it has come through, the"
-        " next checkpoint is full"
-    )

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import Consumer
+from msgspec.structs import replace
 
 from ...graph.physical_plan import channel_topic, consumer_group, output_topic, transactional_id
 from ..buffers import END_OF_TIME
@@ -164,19 +165,19 @@ class StreamTask:
             progress = Progress.read(topics, committed, self._generation)
             if committed:
                 progress = self._checked(consumer, topics, progress, beginning, committed)
-            progress = Progress(progress.positions, progress.ended, self._notes(topics, changelog))
+            progress = replace(progress, notes=tuple(self._note(each, changelog) for each in topics))
             subtask, ends = assembly.subtask(progress, begins=beginning.begins), None
         self._notify(Restored(os.getpid(), subtask.positions, ends))
         if changelog is not None and restore is not None and restore.generation < self._generation:
             begin = beginning.changelog_from
             if begin is None:
                 begin = bounds(consumer, changelog, self._subtask)[1]
-            note = of_generation(self._generation, *self._notes([changelog], None))
+            note = of_generation(self._generation, self._note(changelog, None))
             standing.append(ConsumedOffset(changelog, self._subtask, begin, note))
         elif changelog is not None and restore is None and _polls(assembly):
             # Nobody reads on from there: with the topic's id it says which changelog holds where the source is.
             _, end = bounds(consumer, changelog, self._subtask)
-            standing.append(ConsumedOffset(changelog, self._subtask, end, *self._notes([changelog], None)))
+            standing.append(ConsumedOffset(changelog, self._subtask, end, self._note(changelog, None)))
             transactions.commit(standing)
         if not beginning.begins:
             subtask.keep(standing)
@@ -201,11 +202,10 @@ class StreamTask:
             changelog=assembly.changelog,
         )
 
-    def _notes(self, topics: Sequence[str], changelog: str | None) -> tuple[str, ...]:
-        """What is committed beside positions in these topics."""
-        ids = self._valid_ids
-        kept = None if changelog is None else ids.get(changelog)
-        return tuple(write_ids(ids.get(topic), kept) for topic in topics)
+    def _note(self, topic: str | None, changelog: str | None) -> str:
+        """The ids, as far as they are known, that are committed beside a position; of a user's topic none is (None)."""
+        known = self._valid_ids.get
+        return write_ids(topic and known(topic), changelog and known(changelog))
 
     def _checked(
         self,
@@ -226,7 +226,7 @@ class StreamTask:
             low, high = bounds(consumer, topic, self._subtask)
             holds = low <= position <= high and topic not in anew
             positions[i, self._subtask] = position if holds else low
-        return Progress(positions, progress.ended)
+        return replace(progress, positions=positions)
 
     def _restore_state(
         self, assembly: Assembly, subtask: Subtask, beginning: Beginning, consumer: Consumer
@@ -280,7 +280,7 @@ class StreamTask:
             transactions.share_progress(source.group_id, source.topics)
         ends = None if reading.ends is None else InputPositions(reading.ends).by_input()
         kafka = KafkaInput(reading.topics, reading.ends, tuple(reading.positions))
-        notes = self._notes(["" for _ in reading.topics], assembly.changelog)
+        notes = (self._note(None, assembly.changelog),) * len(reading.topics)
         return assembly.subtask(Progress(reading.positions, (), notes), kafka), ends, found[0]
 
 
