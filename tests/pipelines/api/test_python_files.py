@@ -133,7 +133,9 @@ def test_a_program_can_import_what_it_ships(folder: Path, monkeypatch: pytest.Mo
     assert shipped_shop.prices.price("ab") == 2
 
 
-def test_what_is_too_large_is_refused_where_it_is_added(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_is_refused_where_it_is_added(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(python_files, "MOST_SHIPPED", MOST_BYTES)
     (folder / "model.bin").write_bytes(bytes(MOST_BYTES // 2 + 1))
     (folder / "second.bin").write_bytes(bytes(MOST_BYTES // 2 + 1))
