@@ -10,7 +10,7 @@ from _simulated import running
 from tailrace.schemas.event import EVERYONE, Record
 from tailrace.services import connections
 from tailrace.services.configuration import Configuration
-from tailrace.services.configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from tailrace.services.configuration.options.heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from tailrace.services.host import Host
 from tailrace.services.liveness.heartbeats import Heartbeats
 from tailrace.services.liveness.monitor import HeartbeatMonitor

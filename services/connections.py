@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka.admin import AdminClient
 
 from .configuration import Configuration
-from .configuration.options import HEARTBEAT_INTERVAL
+from .configuration.options.heartbeat import HEARTBEAT_INTERVAL
 from .liveness.kafka import KafkaHeartbeats
 from .log import Codec
 from .log.clients import client

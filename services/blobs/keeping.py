@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 
 from ..configuration import Configuration
-from ..configuration.options import (
+from ..configuration.options.blob import (
     BLOB_CLEANUP_INTERVAL,
     BLOB_FETCH_BACKLOG,
     BLOB_FETCH_CONCURRENT,
@@ -26,9 +26,8 @@ from ..configuration.options import (
     BLOB_SERVER_PORT,
     BLOB_SIZE_MAX,
     BLOB_STORAGE_DIRECTORY,
-    HIGH_AVAILABILITY,
-    HighAvailability,
 )
+from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from .errors import BlobError, BlobUnavailable
 from .server import BlobServer, ServerLimits
 from .store import BlobStore, FileSystemBlobStore, VoidBlobStore

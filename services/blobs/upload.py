@@ -7,7 +7,7 @@ from typing import TypeVar
 from ...schemas.event import EVERYONE
 from ...schemas.types import EntryPoint, JobGraph
 from ..configuration import Configuration
-from ..configuration.options import BLOB_CONNECT_TIMEOUT, BLOB_OFFLOAD_MINSIZE, BLOB_SOCKET_TIMEOUT
+from ..configuration.options.blob import BLOB_CONNECT_TIMEOUT, BLOB_OFFLOAD_MINSIZE, BLOB_SOCKET_TIMEOUT
 from ..leadership import Leadership
 from ..log import EventLog, LogTruncated, LogUnavailable
 from ..roles import DISPATCHER

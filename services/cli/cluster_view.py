@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 def servers(configuration: Configuration) -> str:
     """Where Kafka is, and ZooKeeper where it is used."""
-    from ..configuration.options import HIGH_AVAILABILITY, ZOOKEEPER_QUORUM, HighAvailability
+    from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+    from ..configuration.options.zookeeper import ZOOKEEPER_QUORUM
 
     kafka = f"Kafka at {configuration.bootstrap_servers}"
     if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
@@ -32,7 +33,7 @@ def servers(configuration: Configuration) -> str:
 
 def _nodes(configuration: Configuration) -> tuple[RoleNodes, ...] | None:
     """What of the cluster is in ZooKeeper; None where it is not used, or does not answer, of which people are told."""
-    from ..configuration.options import HIGH_AVAILABILITY, HighAvailability
+    from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 
     if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
         return None

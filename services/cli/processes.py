@@ -56,7 +56,7 @@ def taskexecutor(
         "--resource-id": ("taskmanager.resource-id", resource_id),
     }
     configuration = find_cluster(home, bootstrap_servers, cluster_id, definitions, more)
-    from ..configuration.options import RESOURCE_ID
+    from ..configuration.options.task_executor import RESOURCE_ID
 
     name = (
         configuration.get(RESOURCE_ID)

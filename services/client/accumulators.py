@@ -21,7 +21,7 @@ from ...schemas.states import EXECUTION_ENDS
 from ...schemas.task_executor import SubmitTask
 from ...schemas.types import AccumulatorReport
 from ..configuration import Configuration
-from ..configuration.options import HEARTBEAT_INTERVAL
+from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL
 from ..connections import registry
 from ..liveness.topic import MASTERS
 from ..log import Codec, LogUnavailable, Undecodable

@@ -13,6 +13,10 @@ from ...pipelines.graph.option_types import LOCATION
 from ...pipelines.graph.options import ConfigOption, Scope, unknown
 from . import options
 from .errors import ConfigurationError
+from .options.cluster import BOOTSTRAP_SERVERS, CLUSTER_ID, HOME, SCHEMA_REGISTRY_URL
+from .options.external_resources import EXTERNAL_RESOURCES, amount_of
+from .options.high_availability import HA_CLUSTER_ID, HA_STORAGE
+from .options.task_executor import NUMBER_OF_TASK_SLOTS
 
 T = TypeVar("T")
 
@@ -71,37 +75,37 @@ class Configuration:
     @property
     def cluster_id(self) -> str:
         """The prefix of the cluster's topics."""
-        return self.get(options.CLUSTER_ID)
+        return self.get(CLUSTER_ID)
 
     @property
     def bootstrap_servers(self) -> str:
         """Kafka, host:port,...; empty: the embedded one."""
-        return self.get(options.BOOTSTRAP_SERVERS)
+        return self.get(BOOTSTRAP_SERVERS)
 
     @property
     def schema_registry_url(self) -> str:
         """Empty: events are written in single-object encoding."""
-        return self.get(options.SCHEMA_REGISTRY_URL)
+        return self.get(SCHEMA_REGISTRY_URL)
 
     @property
     def home(self) -> Path:
         """Where local processes keep data, logs and pid files."""
-        return Path(self.get(options.HOME))
+        return Path(self.get(HOME))
 
     @property
     def ha_cluster_id(self) -> str:
         """The cluster's name in ZooKeeper and below `ha_storage`."""
-        return self.get(options.HA_CLUSTER_ID) or self.cluster_id
+        return self.get(HA_CLUSTER_ID) or self.cluster_id
 
     @property
     def ha_storage(self) -> str:
         """Where blobs and snapshots of all clusters are kept, as a URI; those of this one below `ha_cluster_id`."""
-        return self.get(options.HA_STORAGE) or LOCATION.read(str(self.home.absolute() / "ha"))
+        return self.get(HA_STORAGE) or LOCATION.read(str(self.home.absolute() / "ha"))
 
     @property
     def task_slots(self) -> int:
         """Slots that a TaskExecutor offers."""
-        return self.get(options.NUMBER_OF_TASK_SLOTS)
+        return self.get(NUMBER_OF_TASK_SLOTS)
 
     def get(self, option: ConfigOption[T]) -> T:
         """The value of an option; times in microseconds, sizes in bytes."""
@@ -129,7 +133,7 @@ class Configuration:
 
     def external_resources(self) -> dict[str, int]:
         """How much of each external resource a TaskExecutor has."""
-        return {name: self.get(options.amount_of(name)) for name in self.get(options.EXTERNAL_RESOURCES)}
+        return {name: self.get(amount_of(name)) for name in self.get(EXTERNAL_RESOURCES)}
 
     def replace(self, values: Mapping[str, str], origin: str = "") -> Configuration:
         """The same with other values. Raises ConfigurationError."""

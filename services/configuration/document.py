@@ -13,13 +13,14 @@ from typing import Any
 
 from ...pipelines.graph.options import ConfigOption, Scope
 from . import options
+from .options.external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES
 from .sources import FILE
 
 PATH = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 _HEAD = f"""# Configuration
 
-Written by `make configuration` from the table in `services/configuration/options.py`; change that, not this.
+Written by `make configuration` from the tables in `services/configuration/options`; change them, not this.
 
 Keys and defaults are Flink's where Flink has the concept; a key with a ° is tailrace's own, and where a default differs
 from Flink's, Flink's is named. `tailrace config` shows what holds here, and where each value was set.
@@ -79,8 +80,8 @@ def _table(group: Iterable[ConfigOption[Any]]) -> str:
     rows = ["| key | default | may be | read by | |", "|---|---|---|---|---|"]
     for option in group:
         rows.append(_row(option))
-        if option is options.EXTERNAL_RESOURCES:
-            rows.append(_row(options.EXTERNAL_RESOURCE_AMOUNT))
+        if option is EXTERNAL_RESOURCES:
+            rows.append(_row(EXTERNAL_RESOURCE_AMOUNT))
     return "\n".join(rows) + "\n"
 
 

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from ...schemas.types import ResourceProfile
-from . import options
 from .configuration import Configuration
+from .options.task_executor import (
+    CPU_CORES,
+    MANAGED_MEMORY,
+    NETWORK_MEMORY,
+    NUMBER_OF_TASK_SLOTS,
+    TASK_HEAP,
+    TASK_OFF_HEAP,
+)
 
 _MIB = 1 << 20
 _DECIMALS = 8
@@ -14,9 +21,9 @@ def slot_profile(configuration: Configuration, *, cpu_cores: float, jvm_heap: in
     """The profile of each slot. `cpu_cores` and `jvm_heap` (bytes) are what the process found: they hold where
     the configuration says `auto`. Memory is cut to whole MiB, fractions to eight decimals as Flink does.
     """
-    slots = configuration.get(options.NUMBER_OF_TASK_SLOTS)
-    cores = configuration.get(options.CPU_CORES)
-    heap = configuration.get(options.TASK_HEAP)
+    slots = configuration.get(NUMBER_OF_TASK_SLOTS)
+    cores = configuration.get(CPU_CORES)
+    heap = configuration.get(TASK_HEAP)
 
     def share(size: int) -> int:
         return size // slots // _MIB
@@ -24,10 +31,10 @@ def slot_profile(configuration: Configuration, *, cpu_cores: float, jvm_heap: in
     return ResourceProfile(
         cpu_cores=round((cpu_cores if cores is None else cores) / slots, _DECIMALS),
         heap_memory_mb=share(jvm_heap if heap is None else heap),
-        direct_memory_mb=share(configuration.get(options.TASK_OFF_HEAP)),
+        direct_memory_mb=share(configuration.get(TASK_OFF_HEAP)),
         native_memory_mb=0,
-        network_memory_mb=share(configuration.get(options.NETWORK_MEMORY)),
-        managed_memory_mb=share(configuration.get(options.MANAGED_MEMORY)),
+        network_memory_mb=share(configuration.get(NETWORK_MEMORY)),
+        managed_memory_mb=share(configuration.get(MANAGED_MEMORY)),
         extended_resources={
             name: round(amount / slots, _DECIMALS)
             for name, amount in configuration.external_resources().items()

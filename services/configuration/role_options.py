@@ -17,55 +17,70 @@ from ...pipelines.graph.job_options import (
     RestartStrategyType,
     ScheduleMode,
 )
-from . import options
-from .options import ResourceManagerMode
+from .options.resource_manager import (
+    REGISTRATION_TIMEOUT,
+    RESOURCE_MANAGER_MODE,
+    SHUTDOWN_TIMEOUT,
+    START_UP_TIME,
+    START_WORKER_RETRY_INTERVAL,
+    TASK_MANAGER_TIMEOUT,
+    ResourceManagerMode,
+)
+from .options.slots import (
+    EVENLY_SPREAD_OUT,
+    MAX_SLOTS,
+    SLOT_IDLE_TIMEOUT,
+    SLOT_REQUEST_TIMEOUT,
+    UNFULFILLABLE_TIMEOUT,
+)
+from .options.task_executor import NUMBER_OF_TASK_SLOTS, RESTART_GRACE, SLOT_TIMEOUT
 
 
 class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """From ConfigurationChanged. `max_slots`: None for no bound; `slots_per_worker`: of one that it starts."""
 
-    slot_request_timeout: int = options.SLOT_REQUEST_TIMEOUT.default
-    unfulfillable_timeout: int = options.UNFULFILLABLE_TIMEOUT.default
-    start_up_time: int = options.START_UP_TIME.default
-    restart_grace: int = options.RESTART_GRACE.default
-    mode: ResourceManagerMode = options.RESOURCE_MANAGER_MODE.default
-    slots_per_worker: int = options.NUMBER_OF_TASK_SLOTS.default
-    max_slots: int | None = options.MAX_SLOTS.default
-    taskmanager_timeout: int = options.TASK_MANAGER_TIMEOUT.default
-    registration_timeout: int = options.REGISTRATION_TIMEOUT.default
-    start_worker_retry_interval: int = options.START_WORKER_RETRY_INTERVAL.default
-    shutdown_timeout: int = options.SHUTDOWN_TIMEOUT.default
-    evenly_spread_out: bool = options.EVENLY_SPREAD_OUT.default
+    slot_request_timeout: int = SLOT_REQUEST_TIMEOUT.default
+    unfulfillable_timeout: int = UNFULFILLABLE_TIMEOUT.default
+    start_up_time: int = START_UP_TIME.default
+    restart_grace: int = RESTART_GRACE.default
+    mode: ResourceManagerMode = RESOURCE_MANAGER_MODE.default
+    slots_per_worker: int = NUMBER_OF_TASK_SLOTS.default
+    max_slots: int | None = MAX_SLOTS.default
+    taskmanager_timeout: int = TASK_MANAGER_TIMEOUT.default
+    registration_timeout: int = REGISTRATION_TIMEOUT.default
+    start_worker_retry_interval: int = START_WORKER_RETRY_INTERVAL.default
+    shutdown_timeout: int = SHUTDOWN_TIMEOUT.default
+    evenly_spread_out: bool = EVENLY_SPREAD_OUT.default
 
     @classmethod
     def of(cls, configuration: Mapping[str, str]) -> ResourceManagerOptions:
         """Never fails."""
         return cls(
-            slot_request_timeout=options.SLOT_REQUEST_TIMEOUT.of(configuration),
-            unfulfillable_timeout=options.UNFULFILLABLE_TIMEOUT.of(configuration),
-            start_up_time=options.START_UP_TIME.of(configuration),
-            restart_grace=options.RESTART_GRACE.of(configuration),
-            mode=options.RESOURCE_MANAGER_MODE.of(configuration),
-            slots_per_worker=options.NUMBER_OF_TASK_SLOTS.of(configuration),
-            max_slots=options.MAX_SLOTS.of(configuration),
-            taskmanager_timeout=options.TASK_MANAGER_TIMEOUT.of(configuration),
-            registration_timeout=options.REGISTRATION_TIMEOUT.of(configuration),
-            start_worker_retry_interval=options.START_WORKER_RETRY_INTERVAL.of(configuration),
-            shutdown_timeout=options.SHUTDOWN_TIMEOUT.of(configuration),
-            evenly_spread_out=options.EVENLY_SPREAD_OUT.of(configuration),
+            slot_request_timeout=SLOT_REQUEST_TIMEOUT.of(configuration),
+            unfulfillable_timeout=UNFULFILLABLE_TIMEOUT.of(configuration),
+            start_up_time=START_UP_TIME.of(configuration),
+            restart_grace=RESTART_GRACE.of(configuration),
+            mode=RESOURCE_MANAGER_MODE.of(configuration),
+            slots_per_worker=NUMBER_OF_TASK_SLOTS.of(configuration),
+            max_slots=MAX_SLOTS.of(configuration),
+            taskmanager_timeout=TASK_MANAGER_TIMEOUT.of(configuration),
+            registration_timeout=REGISTRATION_TIMEOUT.of(configuration),
+            start_worker_retry_interval=START_WORKER_RETRY_INTERVAL.of(configuration),
+            shutdown_timeout=SHUTDOWN_TIMEOUT.of(configuration),
+            evenly_spread_out=EVENLY_SPREAD_OUT.of(configuration),
         )
 
 
 class TaskExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """From RegisterTaskExecutor."""
 
-    slot_timeout: int = options.SLOT_TIMEOUT.default
+    slot_timeout: int = SLOT_TIMEOUT.default
 
     @classmethod
     def of(cls, configuration: Mapping[str, str]) -> TaskExecutorOptions:
         """Never fails."""
         return cls(
-            slot_timeout=options.SLOT_TIMEOUT.of(configuration),
+            slot_timeout=SLOT_TIMEOUT.of(configuration),
         )
 
 
@@ -172,7 +187,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     restart_strategy: RestartStrategyOptions = restart_strategy({})
     schedule_mode: ScheduleMode = job_options.SCHEDULE_MODE.default
-    slot_idle_timeout: int = options.SLOT_IDLE_TIMEOUT.default
+    slot_idle_timeout: int = SLOT_IDLE_TIMEOUT.default
     checkpointing: CheckpointingOptions = CheckpointingOptions()
 
     @classmethod
@@ -181,12 +196,12 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             restart_strategy=restart_strategy(configuration),
             schedule_mode=job_options.SCHEDULE_MODE.of(configuration),
-            slot_idle_timeout=options.SLOT_IDLE_TIMEOUT.of(configuration),
+            slot_idle_timeout=SLOT_IDLE_TIMEOUT.of(configuration),
             checkpointing=CheckpointingOptions.of(configuration),
         )
 
 
-_FOR_JOBS = frozenset(option.key for option in (*job_options.OPTIONS, options.SLOT_IDLE_TIMEOUT))
+_FOR_JOBS = frozenset(option.key for option in (*job_options.OPTIONS, SLOT_IDLE_TIMEOUT))
 
 
 def job_configuration(cluster: Mapping[str, str], job: Mapping[str, str]) -> dict[str, str]:

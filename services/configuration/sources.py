@@ -16,6 +16,8 @@ from ...pipelines.graph.options import nearest, shown
 from . import options
 from .configuration import Configuration, Setting
 from .errors import ConfigurationError
+from .options.cluster import HOME
+from .options.external_resources import amount_of
 
 FILE = "tailrace.yaml"
 DEFINITION = "-D"
@@ -46,8 +48,8 @@ def load(
         *given,
     ]
     home = next(
-        (setting.text for setting in reversed(settings) if setting.key == options.HOME.key),
-        options.HOME.default,
+        (setting.text for setting in reversed(settings) if setting.key == HOME.key),
+        HOME.default,
     )
     settings = [*_of_file(Path(home) / FILE, faults), *settings]
     try:
@@ -77,7 +79,7 @@ def _of_environment(environment: Mapping[str, str], faults: list[str]) -> Iterat
         if _KUBERNETES.fullmatch(name) and (name not in keys or "://" in environment[name]):
             continue
         amount = _AMOUNT_VARIABLE.fullmatch(name)
-        key = options.amount_of(amount[1].lower()).key if amount is not None else keys.get(name)
+        key = amount_of(amount[1].lower()).key if amount is not None else keys.get(name)
         if key is None:
             close = nearest(name, keys)
             faults.append(
@@ -108,7 +110,7 @@ def _of_file(path: Path, faults: list[str]) -> Iterator[Setting]:
             faults.append(f"{where}: there must be a key and its value, as in `heartbeat.interval: 10 s`")
         elif key in seen:
             faults.append(f"{where}: {shown(key)} is there already, at {seen[key]}")
-        elif key == options.HOME.key:
+        elif key == HOME.key:
             faults.append(f"{where}: home says where this file is: give --home, or set TAILRACE_HOME")
         else:
             seen[key] = where

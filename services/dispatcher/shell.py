@@ -19,7 +19,7 @@ from ..begun import Begun
 from ..blobs.depot import BlobDepot
 from ..blobs.errors import BlobError
 from ..blobs.offloading import file_keys, offloaded, parse
-from ..configuration.options import BLOB_OFFLOAD_MINSIZE
+from ..configuration.options.blob import BLOB_OFFLOAD_MINSIZE
 from ..log.topics import LARGEST_SUBMISSION
 from ..roles import DISPATCHER, Instruction, Owed, Say
 from .checkpoints import DisposeSavepoint

@@ -11,7 +11,7 @@ from ..blobs.library_cache import BlobLibraryCacheManager
 from ..blobs.protocol import Pace
 from ..blobs.upload import address_of
 from ..configuration import Configuration
-from ..configuration.options import (
+from ..configuration.options.blob import (
     BLOB_CACHE_SIZE_MAX,
     BLOB_CLEANUP_INTERVAL,
     BLOB_CONNECT_TIMEOUT,

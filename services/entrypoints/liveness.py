@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ...schemas.event import EVERYONE
 from ..configuration import Configuration
-from ..configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from ..connections import heartbeats
 from ..host import Host
 from ..job_master.reports import allocated_slot_report, missing_tasks

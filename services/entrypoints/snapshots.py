@@ -7,7 +7,7 @@ import threading
 import msgspec
 
 from ..configuration import Configuration
-from ..configuration.options import SNAPSHOT_MAX_AGE, SNAPSHOT_MAX_BYTES, STATE_HASH_INTERVAL
+from ..configuration.options.snapshots import SNAPSHOT_MAX_AGE, SNAPSHOT_MAX_BYTES, STATE_HASH_INTERVAL
 from ..history.time_travel import moment
 from ..host import Host, wall_clock
 from ..log import EventLog

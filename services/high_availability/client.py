@@ -31,8 +31,8 @@ from kazoo.protocol.connection import ConnectionHandler
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from ..configuration import ConfigurationError, options
-from ..configuration.options import SaslMechanism, ZooKeeperAcl
+from ..configuration import ConfigurationError
+from ..configuration.options.zookeeper import ZOOKEEPER_SASL, SaslMechanism, ZooKeeperAcl
 from .settings import ZooKeeperSettings
 
 UNSETTLED: tuple[type[Exception], ...] = (
@@ -155,9 +155,7 @@ def _sasl_options(settings: ZooKeeperSettings) -> dict[str, str] | None:
     if importlib.util.find_spec("puresasl") is None:
         needed = "pip install 'tailrace[sasl]'"
         raise ConfigurationError(
-            [
-                f"{options.ZOOKEEPER_SASL.key} is {sasl.mechanism}, but the package pure-sasl is not there: {needed}"
-            ]
+            [f"{ZOOKEEPER_SASL.key} is {sasl.mechanism}, but the package pure-sasl is not there: {needed}"]
         )
     found = {"mechanism": sasl.mechanism.value, "service": sasl.service}
     if sasl.mechanism is SaslMechanism.DIGEST_MD5:

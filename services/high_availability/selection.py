@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..configuration import Configuration, options
-from ..configuration.options import HighAvailability
+from ..configuration import Configuration
+from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from .information import LeaderInformation
 from .mandates import Mandates
 from .settings import ZooKeeperSettings
@@ -15,7 +15,7 @@ def mandates_of(configuration: Configuration, me: LeaderInformation) -> Mandates
 
     Raises ConfigurationError.
     """
-    match configuration.get(options.HIGH_AVAILABILITY):
+    match configuration.get(HIGH_AVAILABILITY):
         case HighAvailability.NONE:
             return None
         case HighAvailability.ZOOKEEPER:

@@ -11,8 +11,30 @@ import msgspec
 
 from ...pipelines.graph.option_types import SECOND
 from ...pipelines.graph.options import ConfigOption
-from ..configuration import Configuration, ConfigurationError, options
-from ..configuration.options import SaslMechanism, ZooKeeperAcl
+from ..configuration import Configuration, ConfigurationError
+from ..configuration.options.high_availability import HIGH_AVAILABILITY
+from ..configuration.options.zookeeper import (
+    ZOOKEEPER_ACL,
+    ZOOKEEPER_AUTH_FILE,
+    ZOOKEEPER_BASE_EPOCH,
+    ZOOKEEPER_CONNECTION_TIMEOUT,
+    ZOOKEEPER_LATCH_PATH,
+    ZOOKEEPER_LEADER_PATH,
+    ZOOKEEPER_QUORUM,
+    ZOOKEEPER_ROOT,
+    ZOOKEEPER_SASL,
+    ZOOKEEPER_SASL_FILE,
+    ZOOKEEPER_SASL_SERVICE,
+    ZOOKEEPER_SESSION_TIMEOUT,
+    ZOOKEEPER_TLS,
+    ZOOKEEPER_TLS_CA,
+    ZOOKEEPER_TLS_CERTIFICATE,
+    ZOOKEEPER_TLS_HOSTNAMES,
+    ZOOKEEPER_TLS_KEY,
+    ZOOKEEPER_TLS_KEY_PASSWORD_FILE,
+    SaslMechanism,
+    ZooKeeperAcl,
+)
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -63,36 +85,34 @@ class ZooKeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
         """What a configuration says. Raises ConfigurationError for a file that cannot be read, and where no quorum is
         named: whoever starts an embedded ZooKeeper puts its address into the configuration."""
         get = configuration.get
-        quorum = get(options.ZOOKEEPER_QUORUM)
+        quorum = get(ZOOKEEPER_QUORUM)
         if not quorum:
-            missing = (
-                f"{options.HIGH_AVAILABILITY.key} is zookeeper, but {options.ZOOKEEPER_QUORUM.key} is empty"
-            )
+            missing = f"{HIGH_AVAILABILITY.key} is zookeeper, but {ZOOKEEPER_QUORUM.key} is empty"
             advice = (
                 "set it to host:port,..., or let `tailrace cluster start` start a ZooKeeper on this machine"
             )
             raise ConfigurationError([f"{missing}: {advice}"])
         return cls(
             quorum=quorum,
-            cluster_path=f"{get(options.ZOOKEEPER_ROOT)}/{configuration.ha_cluster_id}",
-            latch=get(options.ZOOKEEPER_LATCH_PATH),
-            leader=get(options.ZOOKEEPER_LEADER_PATH),
-            session_timeout_s=get(options.ZOOKEEPER_SESSION_TIMEOUT) / SECOND,
-            connection_timeout_s=get(options.ZOOKEEPER_CONNECTION_TIMEOUT) / SECOND,
-            acl=get(options.ZOOKEEPER_ACL),
-            digest=_credentials(configuration, options.ZOOKEEPER_AUTH_FILE),
+            cluster_path=f"{get(ZOOKEEPER_ROOT)}/{configuration.ha_cluster_id}",
+            latch=get(ZOOKEEPER_LATCH_PATH),
+            leader=get(ZOOKEEPER_LEADER_PATH),
+            session_timeout_s=get(ZOOKEEPER_SESSION_TIMEOUT) / SECOND,
+            connection_timeout_s=get(ZOOKEEPER_CONNECTION_TIMEOUT) / SECOND,
+            acl=get(ZOOKEEPER_ACL),
+            digest=_credentials(configuration, ZOOKEEPER_AUTH_FILE),
             sasl=_sasl(configuration),
             tls=_tls(configuration),
-            base_epoch=get(options.ZOOKEEPER_BASE_EPOCH),
+            base_epoch=get(ZOOKEEPER_BASE_EPOCH),
         )
 
 
 def _sasl(configuration: Configuration) -> Sasl | None:
-    mechanism = configuration.get(options.ZOOKEEPER_SASL)
+    mechanism = configuration.get(ZOOKEEPER_SASL)
     if mechanism is SaslMechanism.NONE:
         return None
-    service = configuration.get(options.ZOOKEEPER_SASL_SERVICE)
-    credentials = _credentials(configuration, options.ZOOKEEPER_SASL_FILE)
+    service = configuration.get(ZOOKEEPER_SASL_SERVICE)
+    credentials = _credentials(configuration, ZOOKEEPER_SASL_FILE)
     if credentials is None:
         return Sasl(mechanism, service)
     user, _, password = credentials.text.partition(":")
@@ -101,18 +121,18 @@ def _sasl(configuration: Configuration) -> Sasl | None:
 
 def _tls(configuration: Configuration) -> Tls | None:
     get = configuration.get
-    if not get(options.ZOOKEEPER_TLS):
+    if not get(ZOOKEEPER_TLS):
         return None
     # kazoo reads them anew with every connection, and would try for ever to read one that is not there.
-    for option in (options.ZOOKEEPER_TLS_CA, options.ZOOKEEPER_TLS_CERTIFICATE, options.ZOOKEEPER_TLS_KEY):
+    for option in (ZOOKEEPER_TLS_CA, ZOOKEEPER_TLS_CERTIFICATE, ZOOKEEPER_TLS_KEY):
         _read(configuration, option)
-    password = _read(configuration, options.ZOOKEEPER_TLS_KEY_PASSWORD_FILE)
+    password = _read(configuration, ZOOKEEPER_TLS_KEY_PASSWORD_FILE)
     return Tls(
-        ca=get(options.ZOOKEEPER_TLS_CA),
-        certificate=get(options.ZOOKEEPER_TLS_CERTIFICATE),
-        key=get(options.ZOOKEEPER_TLS_KEY),
+        ca=get(ZOOKEEPER_TLS_CA),
+        certificate=get(ZOOKEEPER_TLS_CERTIFICATE),
+        key=get(ZOOKEEPER_TLS_KEY),
         key_password=None if password is None else Secret(_first_line(password)),
-        check_hostname=get(options.ZOOKEEPER_TLS_HOSTNAMES),
+        check_hostname=get(ZOOKEEPER_TLS_HOSTNAMES),
     )
 
 

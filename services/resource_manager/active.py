@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ...schemas import resource_manager
 from ...schemas.body import Body
 from ...schemas.event import Record
-from ..configuration.options import ResourceManagerMode
+from ..configuration.options.resource_manager import ResourceManagerMode
 from ..resource_profile import matches
 from ..roles import RESOURCE_MANAGER, Instruction, Owed, Step, Time
 from .instructions import StartWorkerProcess, StopWorkerProcess

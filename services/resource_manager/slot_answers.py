@@ -13,7 +13,7 @@ import msgspec
 
 from ...schemas import job_master, task_executor
 from ...schemas.types import ResourceProfile, SlotID
-from ..configuration.options import ResourceManagerMode
+from ..configuration.options.resource_manager import ResourceManagerMode
 from ..resource_profile import describe, matches
 from ..roles import JOB_MASTER, TASK_EXECUTOR, Owed, Time, address
 from ..timeline import Timeline

@@ -29,7 +29,7 @@ from ...schemas.types import (
 from ..begun import Begun
 from ..blobs.library_cache import BlobLibraryCacheManager
 from ..configuration import Configuration
-from ..configuration.options import MANAGED_MEMORY
+from ..configuration.options.task_executor import MANAGED_MEMORY
 from ..configuration.resources import slot_profile
 from ..roles import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Say, address
 from .instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks

@@ -16,16 +16,10 @@ import msgspec
 
 from ....infra.kafka import EmbeddedKafka
 from ...configuration import Configuration
-from ...configuration.options import (
-    BOOTSTRAP_SERVERS,
-    CLUSTER_ID,
-    HIGH_AVAILABILITY,
-    HOME,
-    RESOURCE_MANAGER_MODE,
-    ZOOKEEPER_QUORUM,
-    HighAvailability,
-    ResourceManagerMode,
-)
+from ...configuration.options.cluster import BOOTSTRAP_SERVERS, CLUSTER_ID, HOME
+from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+from ...configuration.options.resource_manager import RESOURCE_MANAGER_MODE, ResourceManagerMode
+from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
 from ...resource_manager.drivers.local_process import worker_records
 from ..errors import ExitCode, Failure
 from .ending import end_by_force, end_in_order, end_soon

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from ....infra.kafka import EmbeddedKafka, KafkaUnavailable
 from ...configuration import Configuration
-from ...configuration.options import BOOTSTRAP_SERVERS, HIGH_AVAILABILITY, ZOOKEEPER_QUORUM
+from ...configuration.options.cluster import BOOTSTRAP_SERVERS
+from ...configuration.options.high_availability import HIGH_AVAILABILITY
+from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
 from ..errors import ExitCode, Failure
 from .kafka_start import KafkaStart
 from .process import Progress

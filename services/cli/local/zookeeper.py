@@ -13,13 +13,12 @@ from pathlib import Path
 
 from ....infra.zookeeper import EmbeddedZooKeeper, ZooKeeperUnavailable
 from ...configuration import Configuration
-from ...configuration.options import (
-    HIGH_AVAILABILITY,
+from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+from ...configuration.options.zookeeper import (
     ZOOKEEPER_BASE_EPOCH,
     ZOOKEEPER_QUORUM,
     ZOOKEEPER_SASL,
     ZOOKEEPER_TLS,
-    HighAvailability,
     SaslMechanism,
 )
 from ...roles import DISPATCHER

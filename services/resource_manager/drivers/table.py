@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ...configuration import Configuration
-from ...configuration.options import WORKER_DRIVER
-from ...configuration.options import WorkerDriver as Name
+from ...configuration.options.resource_manager import WORKER_DRIVER
+from ...configuration.options.resource_manager import WorkerDriver as Name
 from .driver import OnExit, WorkerDriver
 from .local_process import LocalProcessDriver, taskexecutor_command
 

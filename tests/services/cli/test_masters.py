@@ -17,7 +17,8 @@ from tailrace.services.cli.local.record import write_record
 from tailrace.services.cli.options import located
 from tailrace.services.cli.orphans import find
 from tailrace.services.configuration import Configuration
-from tailrace.services.configuration.options import HIGH_AVAILABILITY, ZOOKEEPER_QUORUM, HighAvailability
+from tailrace.services.configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+from tailrace.services.configuration.options.zookeeper import ZOOKEEPER_QUORUM
 from tailrace.services.high_availability.inventory import RoleNodes
 
 ZOOKEEPER = {"high-availability.type": "zookeeper"}

@@ -25,6 +25,7 @@ from tailrace.services.configuration import (
     options,
 )
 from tailrace.services.configuration.configuration import DEFAULT
+from tailrace.services.configuration.options.cluster import HOME
 
 Values = dict[str, str]
 _CANDIDATES = (
@@ -51,7 +52,7 @@ def consistent(values: Values) -> bool:
 
 @st.composite
 def configurations(draw: st.DrawFn) -> Values:
-    keys = draw(st.sets(st.sampled_from([each.key for each in options.OPTIONS if each is not options.HOME])))
+    keys = draw(st.sets(st.sampled_from([each.key for each in options.OPTIONS if each is not HOME])))
     return {key: draw(st.sampled_from(possible(options.BY_KEY[key]))) for key in sorted(keys)}
 
 

@@ -7,7 +7,9 @@ field that roles go by as an attribute of somebody's `options`, or in the patter
 from __future__ import annotations
 
 import ast
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import msgspec
@@ -18,9 +20,11 @@ import tailrace.services
 from tailrace.pipelines.graph import job_options
 from tailrace.pipelines.graph.options import ConfigOption
 from tailrace.services.configuration import Configuration, options, role_options
+from tailrace.services.configuration.options.resource_manager import WorkerDriver
 from tailrace.services.resource_manager.drivers.table import DRIVERS, new_driver
 
-DECLARED_IN = {Path(str(options.__file__)), Path(str(job_options.__file__))}
+SUBJECTS = [import_module(f"{options.__name__}.{each.name}") for each in iter_modules(options.__path__)]
+DECLARED_IN = {Path(str(each.__file__)) for each in (options, *SUBJECTS, job_options)}
 MODULES = {
     path: ast.parse(path.read_text())
     for package in (tailrace.services, tailrace.pipelines)
@@ -28,7 +32,7 @@ MODULES = {
 }
 BY_CONSTANT: dict[str, ConfigOption[Any]] = {
     name: value
-    for module in (options, job_options)
+    for module in (*SUBJECTS, job_options)
     for name, value in vars(module).items()
     if isinstance(value, ConfigOption)
 }
@@ -72,8 +76,9 @@ FIELDS = set[str]().union(
 )
 
 
-def test_every_option_of_the_tables_has_a_constant() -> None:
-    assert {each.key for each in BY_CONSTANT.values()} >= {*options.BY_KEY, *job_options.BY_KEY}
+def test_every_option_of_the_tables_has_a_constant_and_every_constant_is_in_them() -> None:
+    declared = {each.key for each in BY_CONSTANT.values()}
+    assert declared == {*options.KEYS, *job_options.BY_KEY}
 
 
 @pytest.mark.parametrize("constant", sorted(BY_CONSTANT))
@@ -94,8 +99,8 @@ def test_every_field_that_roles_are_given_is_read_by_one(struct: type[msgspec.St
 
 
 def test_every_worker_driver_that_can_be_named_can_be_made(tmp_path: Path) -> None:
-    assert set(DRIVERS) == set(options.WorkerDriver)
-    for name in options.WorkerDriver:
+    assert set(DRIVERS) == set(WorkerDriver)
+    for name in WorkerDriver:
         wanted = Configuration({"home": str(tmp_path), "resourcemanager.worker-driver": name.value})
         driver = new_driver(wanted, lambda resource_id, reason: None)
         try:

@@ -12,6 +12,7 @@ from tailrace.pipelines.graph.job_options import ScheduleMode
 from tailrace.pipelines.graph.options import Scope
 from tailrace.schemas.resource_manager import RegisterTaskExecutor
 from tailrace.services.configuration import Configuration, options
+from tailrace.services.configuration.options.resource_manager import ResourceManagerMode
 from tailrace.services.configuration.resources import slot_profile
 from tailrace.services.configuration.role_options import (
     ExponentialDelay,
@@ -105,7 +106,7 @@ def test_what_masters_go_by_is_what_the_leader_says() -> None:
         unfulfillable_timeout=2 * S,
         start_up_time=0,
         restart_grace=3 * S,
-        mode=options.ResourceManagerMode.ACTIVE,
+        mode=ResourceManagerMode.ACTIVE,
         slots_per_worker=7,
         max_slots=70,
         taskmanager_timeout=4 * S,

@@ -13,7 +13,7 @@ from kazoo.exceptions import ConnectionLoss, NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
-from tailrace.services.configuration.options import ZooKeeperAcl
+from tailrace.services.configuration.options.zookeeper import ZooKeeperAcl
 from tailrace.services.high_availability.client import Client
 from tailrace.services.high_availability.information import LeaderInformation, decode
 from tailrace.services.high_availability.latch import Latch

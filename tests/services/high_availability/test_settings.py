@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.services.configuration import Configuration, ConfigurationError
-from tailrace.services.configuration.options import SaslMechanism, ZooKeeperAcl
+from tailrace.services.configuration.options.zookeeper import SaslMechanism, ZooKeeperAcl
 from tailrace.services.high_availability.client import Client
 from tailrace.services.high_availability.settings import Secret, ZooKeeperSettings
 

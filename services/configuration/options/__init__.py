@@ -1,0 +1,71 @@
+"""The one table of options of a cluster (docs/configuration.md is generated from it).
+
+Each subject declares its own in a module of its own; here they are put together, in the order of the page. Options that
+a job may set are declared below the services (pipelines/graph/job_options.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ....pipelines.graph import job_options
+from ....pipelines.graph.options import ConfigOption, Ordered, index
+from . import (
+    blob,
+    cluster,
+    external_resources,
+    heartbeat,
+    high_availability,
+    resource_manager,
+    slots,
+    snapshots,
+    task_executor,
+    zookeeper,
+)
+from .external_resources import EXTERNAL_RESOURCE_AMOUNT, EXTERNAL_RESOURCES, amount_of, resource_of
+from .heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+
+GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
+    "Where the cluster is": cluster.OPTIONS,
+    "High availability": (*high_availability.OPTIONS, *zookeeper.OPTIONS),
+    "Snapshots": snapshots.OPTIONS,
+    "Blobs": blob.OPTIONS,
+    "TaskExecutors": task_executor.OPTIONS,
+    "What a TaskExecutor offers": (*task_executor.OFFERS, EXTERNAL_RESOURCES),
+    "Slots": slots.OPTIONS,
+    "ResourceManager": resource_manager.OPTIONS,
+    "Heartbeats": heartbeat.OPTIONS,
+    "Jobs": job_options.EXECUTION,
+    "Checkpoints": job_options.CHECKPOINTING,
+    "Restart strategies": job_options.RESTART,
+}
+"""Title of a part of the table -> its options."""
+OPTIONS: tuple[ConfigOption[Any], ...] = tuple(option for group in GROUPS.values() for option in group)
+ORDERED = (Ordered(HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, strictly=True), *job_options.ORDERED)
+BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
+KEYS = (*BY_KEY, EXTERNAL_RESOURCE_AMOUNT.key)
+"""As people look for them."""
+
+_PREFIX = "TAILRACE_"
+
+
+def find(key: str) -> ConfigOption[Any] | None:
+    """The option of a key."""
+    if (name := resource_of(key)) is not None:
+        return amount_of(name)
+    return BY_KEY.get(key)
+
+
+def variable(key: str) -> str:
+    """The environment variable of an option; no two options have the same."""
+    return _PREFIX + key.upper().replace(".", "_").replace("-", "_")
+
+
+def contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
+    """One line for each contradiction between values that are possible each by itself."""
+    for pair in ORDERED:
+        if (fault := pair.fault(configuration)) is not None:
+            yield fault
+    yield from zookeeper.contradictions(configuration)
+    yield from external_resources.contradictions(configuration)

@@ -1,0 +1,48 @@
+"""Where a cluster is: the first that every process and command has to know."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ....pipelines.graph.option_types import pattern
+from ....pipelines.graph.options import ConfigOption
+from .kinds import EVERYONE, ID, SERVER_LIST
+
+_URL = re.compile(r"(https?|mock)://\S+")
+
+CLUSTER_ID = ConfigOption(
+    key="cluster.id",
+    type=ID,
+    default="tailrace",
+    doc="The cluster's name, the prefix of all its topics: clusters of several names share a Kafka.",
+    scopes=EVERYONE,
+    ours=True,
+)
+BOOTSTRAP_SERVERS = ConfigOption(
+    key="bootstrap.servers",
+    type=SERVER_LIST,
+    default="",
+    doc="Kafka, host:port,...; nothing: the Kafka of the cluster that runs in `home`. Named as Kafka names it.",
+    scopes=EVERYONE,
+    ours=True,
+)
+SCHEMA_REGISTRY_URL = ConfigOption(
+    key="schema.registry.url",
+    type=pattern("a URL, http://... or nothing", lambda text: not text or bool(_URL.fullmatch(text))),
+    default="",
+    doc="The schema registry; nothing: events are written in Avro's single-object encoding. Named as Kafka's "
+    "serializers name it.",
+    scopes=EVERYONE,
+    ours=True,
+)
+HOME = ConfigOption(
+    key="home",
+    type=pattern("a path", bool),
+    default=".tailrace",
+    doc="Where the processes of this machine keep data, logs and pids, and where `tailrace.yaml` is looked for.",
+    scopes=EVERYONE,
+    ours=True,
+)
+
+OPTIONS: tuple[ConfigOption[Any], ...] = (CLUSTER_ID, BOOTSTRAP_SERVERS, SCHEMA_REGISTRY_URL, HOME)

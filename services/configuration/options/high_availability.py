@@ -1,0 +1,46 @@
+"""Who says which of several masters leads, and where they keep what outlives each of them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from ....pipelines.graph.option_types import LOCATION, choice, derived
+from ....pipelines.graph.options import ConfigOption
+from .kinds import EVERYONE, ID
+
+
+class HighAvailability(StrEnum):
+    """Who says which of several masters should lead."""
+
+    NONE = "none"
+    ZOOKEEPER = "zookeeper"
+
+
+HIGH_AVAILABILITY = ConfigOption(
+    key="high-availability.type",
+    type=choice(HighAvailability),
+    default=HighAvailability.NONE,
+    doc="none: a jobmanager that starts takes the lead from the one before. zookeeper: of any number of jobmanagers "
+    "ZooKeeper elects one to lead, and the others stand by.",
+    scopes=EVERYONE,
+)
+HA_CLUSTER_ID = ConfigOption[str | None](
+    key="high-availability.cluster-id",
+    type=derived(ID),
+    default=None,
+    doc="The cluster's name in ZooKeeper and below high-availability.storageDir. `auto`: cluster.id.",
+    scopes=EVERYONE,
+    flink="/default",
+)
+HA_STORAGE = ConfigOption[str | None](
+    key="high-availability.storageDir",
+    type=derived(LOCATION),
+    default=None,
+    doc="Where blobs and snapshots of the log's state are kept, for all masters. `auto`: `ha` in the home of the "
+    "cluster, which all its machines must then share.",
+    scopes=EVERYONE,
+    flink="none",
+)
+
+OPTIONS: tuple[ConfigOption[Any], ...] = (HIGH_AVAILABILITY, HA_CLUSTER_ID, HA_STORAGE)

@@ -1,0 +1,23 @@
+"""What options of several subjects share: who reads them, and what texts their values are."""
+
+from __future__ import annotations
+
+import re
+
+from ....pipelines.graph.option_types import optional, pattern
+from ....pipelines.graph.options import Scope
+from ....schemas.ids import is_id
+
+EVERYONE = (Scope.CLIENT, Scope.JOBMANAGER, Scope.TASKMANAGER)
+MASTER = (Scope.JOBMANAGER,)
+WORKER = (Scope.TASKMANAGER,)
+BOTH = (Scope.JOBMANAGER, Scope.TASKMANAGER)
+ID = pattern("1 to 64 letters, digits, '-' or '_'", is_id)
+_SERVERS = re.compile(r"([^\s,:]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5}(,([^\s,:]+|\[[0-9a-fA-F:.]+\]):[0-9]{1,5})*")
+_NODE = re.compile(r"(/[^/\s]+)+")
+SERVER_LIST = pattern("host:port,... or nothing", lambda text: not text or bool(_SERVERS.fullmatch(text)))
+NODE_PATH = pattern(
+    "an absolute path of ZooKeeper such as /tailrace",
+    lambda text: bool(_NODE.fullmatch(text)) and not {".", ".."} & set(text.split("/")),
+)
+FILE = optional(pattern("a path", lambda text: bool(text) and text.isprintable()))

@@ -1,0 +1,94 @@
+"""The ResourceManager, and the TaskExecutors that it starts."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from ....pipelines.graph.option_types import DURATION, MILLISECOND, MINUTE, SECOND, choice
+from ....pipelines.graph.options import ConfigOption
+from .kinds import MASTER
+
+
+class ResourceManagerMode(StrEnum):
+    """Where TaskExecutors come from."""
+
+    STANDALONE = "standalone"
+    ACTIVE = "active"
+
+
+class WorkerDriver(StrEnum):
+    """What starts TaskExecutors in active mode."""
+
+    LOCAL_PROCESS = "local-process"
+
+
+RESOURCE_MANAGER_MODE = ConfigOption(
+    key="resourcemanager.mode",
+    type=choice(ResourceManagerMode),
+    default=ResourceManagerMode.STANDALONE,
+    doc="standalone: TaskExecutors are started by others. active: the ResourceManager starts and stops them as slots "
+    "are wanted.",
+    scopes=MASTER,
+    ours=True,
+)
+WORKER_DRIVER = ConfigOption(
+    key="resourcemanager.worker-driver",
+    type=choice(WorkerDriver),
+    default=WorkerDriver.LOCAL_PROCESS,
+    doc="What starts TaskExecutors in active mode.",
+    scopes=MASTER,
+    ours=True,
+)
+START_UP_TIME = ConfigOption(
+    key="resourcemanager.standalone.start-up-time",
+    type=DURATION,
+    default=30 * SECOND,
+    doc="For how long after its election a standalone ResourceManager lets no request fail as one that cannot be met: "
+    "TaskExecutors may still be starting, which takes them ten seconds, and more on a busy machine.",
+    scopes=MASTER,
+    flink="that of slot.request.timeout",
+)
+TASK_MANAGER_TIMEOUT = ConfigOption(
+    key="resourcemanager.taskmanager-timeout",
+    type=DURATION,
+    default=30 * SECOND,
+    at_least=MILLISECOND,
+    doc="After how long without a used slot a TaskExecutor that the ResourceManager started is stopped again.",
+    scopes=MASTER,
+)
+REGISTRATION_TIMEOUT = ConfigOption(
+    key="resourcemanager.taskmanager-registration.timeout",
+    type=DURATION,
+    default=5 * MINUTE,
+    at_least=MILLISECOND,
+    doc="How long a TaskExecutor that the ResourceManager started may take to register before it is given up.",
+    scopes=MASTER,
+)
+START_WORKER_RETRY_INTERVAL = ConfigOption(
+    key="resourcemanager.start-worker.retry-interval",
+    type=DURATION,
+    default=3 * SECOND,
+    at_least=MILLISECOND,
+    doc="How long after a failed start the ResourceManager tries to start a TaskExecutor again.",
+    scopes=MASTER,
+)
+SHUTDOWN_TIMEOUT = ConfigOption(
+    key="resourcemanager.shutdown.timeout",
+    type=DURATION,
+    default=15 * SECOND,
+    at_least=MILLISECOND,
+    doc="How long the end of a cluster waits for TaskExecutors to leave.",
+    scopes=MASTER,
+    ours=True,
+)
+
+OPTIONS: tuple[ConfigOption[Any], ...] = (
+    RESOURCE_MANAGER_MODE,
+    WORKER_DRIVER,
+    START_UP_TIME,
+    TASK_MANAGER_TIMEOUT,
+    REGISTRATION_TIMEOUT,
+    START_WORKER_RETRY_INTERVAL,
+    SHUTDOWN_TIMEOUT,
+)

@@ -1,0 +1,42 @@
+"""How often a snapshot of the log's state is taken, and the masters compare theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....pipelines.graph.option_types import DURATION, INT, MEMORY, MINUTE, SECOND, switchable
+from ....pipelines.graph.options import ConfigOption
+from .kinds import MASTER
+
+SNAPSHOT_MAX_BYTES = ConfigOption[int | None](
+    key="snapshot.max-bytes",
+    type=switchable(MEMORY),
+    default=20 << 20,
+    at_least=1,
+    doc="A snapshot of the log's state is taken when the log has grown by so much since the last one; it bounds what a "
+    "master reads when it starts. Kafka's metadata.log.max.record.bytes.between.snapshots.",
+    scopes=MASTER,
+    ours=True,
+)
+SNAPSHOT_MAX_AGE = ConfigOption[int | None](
+    key="snapshot.max-age",
+    type=switchable(DURATION),
+    default=60 * MINUTE,
+    at_least=SECOND,
+    doc="A snapshot is taken when the last one is so old, and something has happened since. Kafka's "
+    "metadata.log.max.snapshot.interval.ms.",
+    scopes=MASTER,
+    ours=True,
+)
+STATE_HASH_INTERVAL = ConfigOption[int | None](
+    key="state-hash.interval",
+    type=switchable(INT),
+    default=100_000,
+    at_least=1,
+    doc="Behind each multiple of so many offsets the masters compare the hashes of their states; one that has gone "
+    "astray stops. The same for all masters.",
+    scopes=MASTER,
+    ours=True,
+)
+
+OPTIONS: tuple[ConfigOption[Any], ...] = (SNAPSHOT_MAX_BYTES, SNAPSHOT_MAX_AGE, STATE_HASH_INTERVAL)

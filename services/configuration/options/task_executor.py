@@ -1,0 +1,87 @@
+"""TaskExecutors: their names and slots, and what resources they offer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....pipelines.graph.option_types import DURATION, FLOAT, INT, MEMORY, MILLISECOND, SECOND, derived
+from ....pipelines.graph.options import ConfigOption
+from .kinds import BOTH, ID, MASTER, WORKER
+
+NUMBER_OF_TASK_SLOTS = ConfigOption(
+    key="taskmanager.numberOfTaskSlots",
+    type=INT,
+    default=2,
+    at_least=1,
+    at_most=1024,
+    doc="Slots that a TaskExecutor offers.",
+    scopes=BOTH,
+    flink="1",
+)
+RESOURCE_ID = ConfigOption[str | None](
+    key="taskmanager.resource-id",
+    type=derived(ID),
+    default=None,
+    doc="The TaskExecutor's name; one that restarts under its old name goes on with its slots and tasks. `auto`: host "
+    "and a random part.",
+    scopes=WORKER,
+)
+SLOT_TIMEOUT = ConfigOption(
+    key="taskmanager.slot.timeout",
+    type=DURATION,
+    default=10 * SECOND,
+    at_least=MILLISECOND,
+    doc="How long a slot that was allocated waits for its JobMaster to take it before it is freed.",
+    scopes=WORKER,
+)
+RESTART_GRACE = ConfigOption(
+    key="taskmanager.restart-grace",
+    type=DURATION,
+    default=0,
+    doc="How long a TaskExecutor whose process has ended may take to come back under its old name before it is lost, "
+    "and its tasks restart elsewhere.",
+    scopes=MASTER,
+    ours=True,
+)
+CPU_CORES = ConfigOption[float | None](
+    key="taskmanager.cpu.cores",
+    type=derived(FLOAT),
+    default=None,
+    above=0.0,
+    at_most=65_536.0,
+    doc="CPU cores of a TaskExecutor, divided among its slots. `auto`: those of the machine.",
+    scopes=WORKER,
+)
+TASK_HEAP = ConfigOption[int | None](
+    key="taskmanager.memory.task.heap.size",
+    type=derived(MEMORY),
+    default=None,
+    doc="Heap that a TaskExecutor offers to tasks, divided among its slots. `auto`: the heap of its JVM.",
+    scopes=WORKER,
+)
+TASK_OFF_HEAP = ConfigOption(
+    key="taskmanager.memory.task.off-heap.size",
+    type=MEMORY,
+    default=0,
+    doc="Direct memory that a TaskExecutor offers to tasks, divided among its slots.",
+    scopes=WORKER,
+)
+MANAGED_MEMORY = ConfigOption(
+    key="taskmanager.memory.managed.size",
+    type=MEMORY,
+    default=0,
+    doc="Managed memory of a TaskExecutor, divided among its slots.",
+    scopes=WORKER,
+    flink="a part of all memory",
+)
+NETWORK_MEMORY = ConfigOption(
+    key="taskmanager.memory.network.size",
+    type=MEMORY,
+    default=0,
+    doc="Memory of a TaskExecutor for input and output, divided among its slots.",
+    scopes=WORKER,
+    flink="a part of all memory",
+)
+
+OPTIONS: tuple[ConfigOption[Any], ...] = (NUMBER_OF_TASK_SLOTS, RESOURCE_ID, SLOT_TIMEOUT, RESTART_GRACE)
+OFFERS: tuple[ConfigOption[Any], ...] = (CPU_CORES, TASK_HEAP, TASK_OFF_HEAP, MANAGED_MEMORY, NETWORK_MEMORY)
