@@ -84,6 +84,9 @@ class LocalFiles:
     def size(self, path: str) -> int:
         return os.stat(path).st_size
 
+    def modified(self, path: str) -> float:
+        return os.stat(path).st_mtime
+
     def sizes(self, directory: str) -> dict[str, int]:
         with os.scandir(directory) as entries:
             return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}

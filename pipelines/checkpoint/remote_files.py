@@ -83,6 +83,14 @@ class RemoteFiles:
         # Some file systems tell no size of a directory.
         return int(system.info(path)["size"] or 0)
 
+    def modified(self, url: str) -> float | None:
+        system, path = _place(url)
+        try:
+            found = system.modified(path)
+        except NotImplementedError:
+            return None
+        return float(found.timestamp())
+
     def sizes(self, url: str) -> dict[str, int]:
         return {
             posixpath.basename(each["name"]): int(each["size"])

@@ -123,6 +123,17 @@ class Storage:
         except MissingFile:
             return None
 
+    def modified(self, path: str) -> float | None:
+        """When a file was last written, in seconds since the epoch; None where there is none, or nobody knows.
+
+        Raises StorageError.
+        """
+        uri = self.absolute(path)
+        try:
+            return _told("looked at", uri, lambda: _files_of(uri).modified(uri))
+        except MissingFile:
+            return None
+
     def exists(self, path: str) -> bool:
         """Whether there is such a file or directory. Raises StorageError."""
         return self.size(path) is not None

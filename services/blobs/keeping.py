@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -87,12 +87,17 @@ def server_of(configuration: Configuration) -> BlobServer:
         ) from error
 
 
-def orphans(store: BlobStore, fate_of: FateOf) -> list[str]:
-    """Jobs whose blobs are in the store although the log does not know them, or knows that they have ended, sorted.
+def orphans(store: BlobStore, jobs: Sequence[str], fate_of: FateOf, before: float) -> list[str]:
+    """Those of some `jobs` with blobs in the store that have ended, or that the log does not know.
 
-    Those may be about to be deleted, or about to be submitted. Raises BlobUnavailable.
+    What was written since `before`, in seconds since the epoch, may be of a job that is being submitted: it is none.
+    Raises BlobUnavailable.
     """
-    return [job_id for job_id in store.jobs() if fate_of(job_id) is not Fate.LIVE]
+
+    def unknown_for_long(job_id: str) -> bool:
+        return fate_of(job_id) is Fate.UNKNOWN and (store.last_written(job_id) or 0.0) < before
+
+    return [each for each in jobs if fate_of(each) is Fate.OVER or unknown_for_long(each)]
 
 
 class BlobKeeper:

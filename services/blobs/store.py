@@ -45,6 +45,10 @@ class BlobStore(Protocol):
         """Jobs that own blobs, sorted."""
         ...
 
+    def last_written(self, job_id: str) -> float | None:
+        """When the job's newest blob was written, in seconds since the epoch; None where nobody knows."""
+        ...
+
 
 class VoidBlobStore:
     """None: without high availability, what the servers have on disk is all there is."""
@@ -63,6 +67,9 @@ class VoidBlobStore:
 
     def jobs(self) -> list[str]:
         return []
+
+    def last_written(self, job_id: str) -> float | None:
+        return None
 
 
 class FileSystemBlobStore:
@@ -120,6 +127,14 @@ class FileSystemBlobStore:
         except CheckpointError as error:
             raise BlobUnavailable(str(error)) from error
         return [each.removeprefix(_JOB) for each in found if each.startswith(_JOB)]
+
+    def last_written(self, job_id: str) -> float | None:
+        scope = _scope(job_id)
+        try:
+            times = [self._storage.modified(f"{scope}/{name}") for name in self._storage.sizes(scope)]
+        except CheckpointError as error:
+            raise BlobUnavailable(str(error)) from error
+        return max((each for each in times if each is not None), default=None)
 
     def _put_here(self, key: BlobKey, path: Path) -> None:
         with path.open("rb") as source, BlobFiles(Path(self._storage.uri), durable=True).incoming() as target:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .cleaning import clean
 from .cluster_view import processes, seen, servers, show, show_processes
 from .errors import ExitCode, Failure
 from .options import (
@@ -23,6 +24,7 @@ from .options import (
 from .show import result, tell
 
 app = typer.Typer(help="Start, stop and look at a cluster on this machine.", no_args_is_help=True)
+app.command()(clean)
 
 
 @app.command()
@@ -116,15 +118,16 @@ def status(
     from ..connections import event_log
     from ..history import Fold
     from ..snapshots.store import SnapshotStore
+    from .orphans import look
 
-    log, fold = event_log(reachable, timeout=10.0), Fold()
+    log, fold, kept = event_log(reachable, timeout=10.0), Fold(), look(reachable)
     for _ in fold.read(log, store=SnapshotStore.of(reachable)):
         pass
     data = {
         "cluster_id": reachable.cluster_id,
         "bootstrap_servers": reachable.bootstrap_servers,
         "processes": running,
-        **seen(fold, reachable, local),
+        **seen(fold, kept, reachable, local),
     }
     if output is Format.JSON:
         import json

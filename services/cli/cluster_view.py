@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..history import Fold
     from ..history.leaders import LeaderView
     from .local import LocalCluster
+    from .orphans import Kept
 
 
 def servers(configuration: Configuration) -> str:
@@ -29,22 +30,6 @@ def servers(configuration: Configuration) -> str:
     if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
         return kafka
     return f"{kafka}, ZooKeeper at {configuration.get(ZOOKEEPER_QUORUM)}"
-
-
-def _nodes(configuration: Configuration) -> tuple[RoleNodes, ...] | None:
-    """What of the cluster is in ZooKeeper; None where it is not used, or does not answer, of which people are told."""
-    from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
-
-    if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
-        return None
-    from ..high_availability.inventory import ZooKeeperUnreachable, inventory
-    from ..high_availability.settings import ZooKeeperSettings
-
-    try:
-        return inventory(ZooKeeperSettings.of(configuration), timeout_s=5.0)
-    except ZooKeeperUnreachable as error:
-        tell(f"who stands by is not known: {error}")
-        return None
 
 
 def processes(local: LocalCluster) -> list[dict[str, Any]]:
@@ -63,8 +48,11 @@ def processes(local: LocalCluster) -> list[dict[str, Any]]:
     return found
 
 
-def seen(fold: Fold, configuration: Configuration, local: LocalCluster | None) -> dict[str, Any]:
-    """What is known of a cluster: from its log, ZooKeeper and storage, and of its processes on this machine."""
+def seen(fold: Fold, kept: Kept, configuration: Configuration, local: LocalCluster | None) -> dict[str, Any]:
+    """What is known of a cluster: from its log, ZooKeeper and storage, and of its processes on this machine.
+
+    `kept` was looked at before the log was read.
+    """
     import msgspec
 
     from ..history.leaders import leaders
@@ -72,13 +60,13 @@ def seen(fold: Fold, configuration: Configuration, local: LocalCluster | None) -
     from .orphans import find
 
     known, listed, leading = workers(fold.replica), jobs(fold), leaders(fold.replica)
-    found = _nodes(configuration)
+    statuses = {each.job_id: each.status for each in listed}
     return {
         "offset": fold.replica.offset,
         "leader": master_address(fold.replica),
         "leaders": msgspec.to_builtins(leading),
-        "masters": _masters(leading, found, local),
-        "orphans": msgspec.to_builtins(find(configuration, found or (), listed, fold.replica.offset)),
+        "masters": _masters(leading, kept.nodes, local),
+        "orphans": msgspec.to_builtins(find(configuration, kept, statuses, fold.replica.offset)),
         "taskexecutors": msgspec.to_builtins(known),
         "slots": {
             "total": sum(worker.slots for worker in known),
@@ -145,6 +133,8 @@ def show(data: dict[str, Any]) -> None:
     )
     for orphan in data["orphans"]:
         result(f"orphan {orphan['kind']} {orphan['path']}: {orphan['reason']}")
+    if data["orphans"]:
+        tell("`tailrace cluster clean` removes orphans")
     slots = data["slots"]
     result(
         f"cluster {data['cluster_id']} on Kafka at {data['bootstrap_servers']}: "

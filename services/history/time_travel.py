@@ -13,7 +13,7 @@ from immutables import Map
 
 from ..log import EventLog
 from ..log.event_log import read_to_end
-from ..replica import spare_the_collector
+from ..replica import Replica, spare_the_collector
 from ..snapshots.hashing import Knowledge, StateHasher, whole
 from ..snapshots.restoring import restore
 from ..snapshots.store import SnapshotStore
@@ -34,7 +34,12 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 def state_at(log: EventLog, offset: int | None = None, store: SnapshotStore | None = None) -> Moment:
-    """The moment after the event at `offset`, or now; from the newest snapshot before it, where there is a `store`.
+    """The moment after the event at `offset`, or now; begins, and raises, as `replica_at`."""
+    return moment(replica_at(log, offset, store))
+
+
+def replica_at(log: EventLog, offset: int | None = None, store: SnapshotStore | None = None) -> Replica:
+    """The states after the event at `offset`, or now; from the newest snapshot before it, where there is a `store`.
 
     Raises LogUnavailable, LogTruncated.
     """
@@ -45,7 +50,7 @@ def state_at(log: EventLog, offset: int | None = None, store: SnapshotStore | No
     for batch in read_to_end(log, replica.offset + 1, end=None if offset is None else offset + 1):
         for record in batch:
             replica.apply(record)
-    return moment(replica)
+    return replica
 
 
 def moment(known: Knowledge) -> Moment:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...schemas.types import JobStatus, SnapshotType
-from ..dispatcher.state import DispatcherState
+from ..dispatcher.state import DispatcherState, Job
 from ..job_master.exceptions import TaskException
 from ..job_master.job_status import ACTIVE
 from ..job_master.state import JobMasterState
@@ -58,12 +58,11 @@ def jobs(fold: Fold) -> list[JobView]:
         return []
     views = []
     for job in state.jobs.values():
-        master = fold.replica.states.get(address(JOB_MASTER, job.job_id))
-        known = master if isinstance(master, JobMasterState) else JobMasterState(job.job_id)
+        known = _master_of(fold.replica, job.job_id)
         view = JobView(
             job_id=job.job_id,
             name=job.name,
-            status=known.status if known.known else job.status,
+            status=_status(job, known),
             reason=known.reason or job.reason,
             submitted=fold.submitted.get(job.job_id),
             ended=fold.ended.get(job.job_id),
@@ -77,6 +76,23 @@ def jobs(fold: Fold) -> list[JobView]:
         )
         views.append(view)
     return sorted(views, key=lambda view: (view.submitted or 0, view.job_id))
+
+
+def statuses(replica: Replica) -> dict[str, JobStatus]:
+    """Job id -> its status, of all jobs, as `jobs` has them."""
+    state = replica.states.get(DISPATCHER)
+    if not isinstance(state, DispatcherState):
+        return {}
+    return {job_id: _status(job, _master_of(replica, job_id)) for job_id, job in state.jobs.items()}
+
+
+def _master_of(replica: Replica, job_id: str) -> JobMasterState:
+    state = replica.states.get(address(JOB_MASTER, job_id))
+    return state if isinstance(state, JobMasterState) else JobMasterState(job_id)
+
+
+def _status(job: Job, master: JobMasterState) -> JobStatus:
+    return master.status if master.known else job.status
 
 
 def _failures(state: JobMasterState) -> tuple[TaskException, ...]:

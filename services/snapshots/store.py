@@ -58,6 +58,10 @@ class SnapshotStore:
         """Stores a snapshot, whole or not at all."""
         self._storage.write_atomically(_name(header.offset), data)
 
+    def delete(self, offset: int) -> None:
+        """Deletes a snapshot, if it is there."""
+        self._storage.delete(_name(offset))
+
     def retain(self, newest: int, base: int | None) -> list[int]:
         """Deletes what is older than `newest` but the one that it was made from; returns what was deleted.
 
@@ -67,7 +71,7 @@ class SnapshotStore:
         kept = base if base is not None else max(older, default=None)
         gone = [offset for offset in older if offset != kept]
         for offset in gone:
-            self._storage.delete(_name(offset))
+            self.delete(offset)
         return gone
 
 

@@ -99,12 +99,24 @@ def test_what_another_jobmanager_has_put_into_the_store_goes_too(
         another.depot.put(b"content", "over")
         another.depot.put(b"content", "live")
     jobs.fates = {"over": Fate.OVER, "live": Fate.LIVE}
-    assert orphans(store, jobs.fates.__getitem__) == ["over"]
+    assert orphans(store, store.jobs(), jobs.fates.__getitem__, time.time()) == ["over"]
     keeper.clean_up()
     assert store.jobs() == ["live"]
     jobs.fates = {"live": Fate.OVER}
     keeper.clean_up()
     assert store.jobs() == []
+
+
+def test_what_may_be_of_a_job_that_is_being_submitted_is_no_orphan(
+    keeper: BlobKeeper, store: FileSystemBlobStore, jobs: Jobs
+) -> None:
+    put(keeper, "unknown", "over", "live")
+    jobs.fates = {"over": Fate.OVER, "live": Fate.LIVE}
+    fate = jobs()
+    assert fate is not None
+    now = time.time()
+    assert orphans(store, store.jobs(), fate, now - INTERVAL) == ["over"]
+    assert orphans(store, store.jobs(), fate, now + INTERVAL) == ["over", "unknown"]
 
 
 def test_transient_blobs_go_after_the_interval(keeper: BlobKeeper, jobs: Jobs) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -56,6 +57,8 @@ def test_a_jobs_blobs_are_listed_and_go_with_it(uri: str, tmp_path: Path) -> Non
     for job_id in ("b", "a", None):
         store.put(BlobKey(digest_of(b"content"), job_id), tmp_path / "file")
     assert store.jobs() == ["a", "b"]
+    assert abs((store.last_written("a") or 0.0) - time.time()) < 60
+    assert store.last_written("never was") is None
     store.delete_job("a")
     store.delete_job("never was")
     store.delete(BlobKey(digest_of(b"content")))

@@ -15,11 +15,9 @@ from tailrace.services.cli.local import ClusterRecord, LocalCluster, Options
 from tailrace.services.cli.local.names import is_master, masters, taskexecutors
 from tailrace.services.cli.local.record import write_record
 from tailrace.services.cli.options import located
-from tailrace.services.cli.orphans import find
 from tailrace.services.configuration import Configuration
 from tailrace.services.configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from tailrace.services.configuration.options.zookeeper import ZOOKEEPER_QUORUM
-from tailrace.services.high_availability.inventory import RoleNodes
 
 ZOOKEEPER = {"high-availability.type": "zookeeper"}
 
@@ -112,23 +110,3 @@ def test_what_a_master_leads_is_told_in_a_few_words(
     roles: list[str], running: bool | None, stands: bool | None, told: str
 ) -> None:
     assert leads({"leads": roles, "running": running, "stands_for_election": stands}) == told
-
-
-def test_blobs_of_jobs_that_the_log_does_not_know_and_snapshots_of_a_longer_log_are_orphans(
-    tmp_path: Path,
-) -> None:
-    configuration = Configuration({"home": str(tmp_path), "cluster.id": "c", **ZOOKEEPER})
-    assert find(configuration, (), [], 10) == []
-    base = tmp_path / "ha" / "c"
-    (base / "blob" / "job_gone").mkdir(parents=True)
-    (base / "snapshots").mkdir()
-    for offset in (10, 11):
-        (base / "snapshots" / f"{offset:020}.snapshot").write_bytes(b"any")
-    nodes = (RoleNodes("job_master/over", (), None, ("/tailrace/c/leaderlatch/over",)),)
-    found = find(configuration, nodes, [], 10)
-    assert [(each.kind, each.reason) for each in found] == [
-        ("node", "the log knows no job over"),
-        ("blobs", "the log knows no job gone"),
-        ("snapshot", "it reaches offset 11, and the log ends at 10"),
-    ]
-    assert [Path(each.path.removeprefix("file://")).exists() for each in found] == [False, True, True]

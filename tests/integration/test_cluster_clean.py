@@ -1,0 +1,89 @@
+"""`tailrace cluster clean` on a real Kafka and ZooKeeper: shows what is left over, and removes it when told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from typer.testing import CliRunner
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.infra.zookeeper import EmbeddedZooKeeper
+from tailrace.schemas.event import Event
+from tailrace.services.cli import main
+from tailrace.services.cli.app import app
+from tailrace.services.cli.errors import ExitCode
+from tailrace.services.configuration import load
+from tailrace.services.connections import admin, event_log
+from tailrace.services.history import replica_at
+from tailrace.services.history.views import statuses
+from tailrace.services.log.topics import ensure_cluster_topics
+
+from ..services.snapshots.histories import LONG, history
+
+LONG_AGO = time.time() - 2 * 3600
+
+
+@pytest.fixture
+def home(kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a cluster with an empty log."""
+    settings = {"home": tmp_path, "bootstrap_servers": kafka.bootstrap_servers, "cluster_id": cluster_id}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"TAILRACE_{name.upper()}", str(value))
+    ensure_cluster_topics(admin(load()), cluster_id)
+    return tmp_path
+
+
+def test_what_is_left_over_is_shown_and_then_removed(
+    home: Path, cluster_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedZooKeeper() as zookeeper:
+        monkeypatch.setenv("TAILRACE_HIGH_AVAILABILITY_TYPE", "zookeeper")
+        monkeypatch.setenv("TAILRACE_HIGH_AVAILABILITY_ZOOKEEPER_QUORUM", zookeeper.connect_string)
+        log = event_log(load())
+        log.append([Event(each.header, each.body) for each in history(LONG)])
+        known = next(iter(statuses(replica_at(log))))
+        kazoo = KazooClient(zookeeper.connect_string)
+        kazoo.start(timeout=60)
+        node = f"/tailrace/{cluster_id}/leaderlatch/gone"
+        kazoo.ensure_path(f"{node}/job_manager_lock")
+        blob = home / "ha" / cluster_id / "blob" / "job_gone" / f"blob_p-{'0' * 64}"
+        snapshot = home / "ha" / cluster_id / "snapshots" / f"{10**6:020}.snapshot"
+        for path in (blob, snapshot):
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"any")
+            os.utime(path, (LONG_AGO, LONG_AGO))
+        run = CliRunner()
+        for arguments in ([], ["-o", "json"], ["-o", "json", "--yes"]):
+            done = run.invoke(app, ["cluster", "clean", *arguments])
+            assert done.exit_code == 0, done.output
+            assert ("gone" in done.stdout, known in done.stdout) == (True, False)
+            if arguments:
+                told = json.loads(done.stdout)
+                assert told["removed"] is ("--yes" in arguments)
+                assert [each["kind"] for each in told["orphans"]] == ["node", "blobs", "snapshot"]
+            else:
+                assert "3 orphans; nothing was removed" in done.stderr
+            there = (kazoo.exists(node) is not None, blob.exists(), snapshot.exists())
+            assert there == ("--yes" not in arguments,) * 3
+        last = run.invoke(app, ["cluster", "clean"])
+        assert (last.exit_code, last.stdout) == (0, "")
+        assert "has no orphans" in last.stderr
+        kazoo.stop()
+        kazoo.close()
+
+
+def test_an_empty_log_is_taken_for_the_wrong_one(
+    home: Path, cluster_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = home / "ha" / cluster_id / "snapshots" / f"{5:020}.snapshot"
+    snapshot.parent.mkdir(parents=True)
+    snapshot.write_bytes(b"any")
+    assert main(["cluster", "clean", "--yes"]) == ExitCode.NOT_FOUND
+    err = capsys.readouterr().err
+    assert "holds no event, but 1 things of it are kept elsewhere: is this its Kafka?" in err
+    assert snapshot.exists()
