@@ -53,6 +53,7 @@ class _Source:
             "SIZES": primitives.SIZES,
             "FLAGS": primitives.FLAGS,
             "FLAG_VALUES": (False, True),
+            "SMALL": tuple(n >> 1 ^ -(n & 1) for n in range(0x80)),
             "pack_double": primitives.DOUBLE.pack,
             "unpack_double": primitives.DOUBLE.unpack_from,
             "write_long": primitives.write_long,
@@ -136,9 +137,9 @@ def _read_into(source: _Source, schema: Any, target: str) -> list[str]:
     ]
     match schema:
         case "string":
-            return [*size, f"{target} = data[at:at + n].decode()", "at += n"]
+            return [*size, f"{target} = data[at:(at := at + n)].decode()"]
         case "bytes":
-            return [*size, f"{target} = data[at:at + n]", "at += n"]
+            return [*size, f"{target} = data[at:(at := at + n)]"]
         case "int":
             return [
                 "n = data[at]",
@@ -148,8 +149,7 @@ def _read_into(source: _Source, schema: Any, target: str) -> list[str]:
         case "long":
             # Offsets, for the most part: three bytes at most, up to 2**20.
             return [
-                "n = data[at]",
-                f"if n < 0x80: {target} = {_SIGNED}; at += 1",
+                f"if (n := data[at]) < 0x80: {target} = SMALL[n]; at += 1",
                 f"elif (m := data[at + 1]) < 0x80: n += (m << 7) - 0x80; {target} = {_SIGNED}; at += 2",
                 f"elif (k := data[at + 2]) < 0x80: n += (m << 7) + (k << 14) - 0x4080; {target} = {_SIGNED}; at += 3",
                 f"else: {target}, at = read_long(data, at)",
@@ -168,9 +168,9 @@ def _read_into(source: _Source, schema: Any, target: str) -> list[str]:
             return [
                 "n = data[at]",
                 "at += 1",
-                "if n == 2:",
+                f"if n == 0: {target} = None",
+                "elif n == 2:",
                 *(f"    {line}" for line in _read_into(source, inner, target)),
-                f"elif n == 0: {target} = None",
                 "else: raise ValueError('a branch that its union does not have')",
             ]
         case {"type": "array", "items": items}:

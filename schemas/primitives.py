@@ -123,9 +123,13 @@ def read_time(eight: bytes) -> int | None:
 
     What was decided together has one time, and is read together.
     """
-    if len(eight) < 8 or eight[7] > 0x7F or any(byte < 0x80 for byte in eight[:7]):
+    bits = int.from_bytes(eight, "little")
+    if len(eight) < 8 or bits & 0x80808080_80808080 != 0x00808080_80808080:
         return None
-    zigzag = sum((byte & 0x7F) << 7 * index for index, byte in enumerate(eight))
+    # Seven bits of each byte: neighbours are joined, then pairs, then the halves.
+    bits = bits & 0x007F007F_007F007F | (bits & 0x7F007F00_7F007F00) >> 1
+    bits = bits & 0x00003FFF_00003FFF | (bits & 0x3FFF0000_3FFF0000) >> 2
+    zigzag = bits & 0x0FFFFFFF | (bits & 0x0FFFFFFF_00000000) >> 4
     return zigzag >> 1 ^ -(zigzag & 1)
 
 

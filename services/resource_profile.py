@@ -87,6 +87,8 @@ def matches(offered: Profile, required: Profile) -> bool:
 
 def merge(one: Profile, other: Profile) -> Profile:
     """Both together. With ANY it is ANY, else with UNKNOWN it is UNKNOWN."""
+    if one is None and other is None:
+        return UNKNOWN
     if is_any(one) or is_any(other):
         return ANY
     if one is None or other is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from immutables import Map
 from msgspec.structs import replace
@@ -33,6 +34,10 @@ from .instructions import CreateChannels, DeleteChannels
 from .state import JobMasterState, Progress
 from .topology import SchedulingTopology
 
+# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
+_OWED: Final = Progress.OWED
+_SAID: Final = Progress.SAID
+
 
 class JobMaster:
     """The role; there is one state of it for each job."""
@@ -47,7 +52,9 @@ class JobMaster:
         if after is state:
             # What follows from a state has followed already.
             return state
-        after = ending.let_go(coordinator.followed(after, record))
+        after = coordinator.followed(after, record)
+        if after.terminal is _SAID:
+            after = ending.let_go(after)
         # Whatever reaches a job that is over leaves it as it was, unless it is to be answered.
         return state if state.ended is not None and after == state else after
 
@@ -57,7 +64,7 @@ class JobMaster:
             Owed(CLIENT, client.JobStatusChanged(job_id=job_id, status=each.status), each.cause)
             for each in state.announcements
         ]
-        if state.registration is Progress.OWED:
+        if state.registration is _OWED:
             owed.append(
                 Owed(RESOURCE_MANAGER, resource_manager.RegisterJobManager(job_id=job_id), state.cause)
             )
@@ -82,10 +89,10 @@ class JobMaster:
         if state.graph is None:
             return ()
         of_checkpoints = tuple(coordinator.instructions(state))
-        if state.channels is Progress.OWED:
+        if state.channels is _OWED:
             create = CreateChannels(state.job_id, state.graph, state.generation, state.started)
             return (create, *of_checkpoints)
-        if state.deletion is Progress.OWED:
+        if state.deletion is _OWED:
             return (DeleteChannels(state.job_id, state.graph, state.cause), *of_checkpoints)
         return of_checkpoints
 

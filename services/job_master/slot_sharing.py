@@ -119,10 +119,12 @@ def without_leaf(node: TaskSlot, vertex_id: str) -> TaskSlot | None:
     """The tree without a vertex's subtask; None if nothing is left of it."""
     if isinstance(node, SingleTaskSlot):
         return None if node.vertex_id == vertex_id else node
-    left = []
+    left: list[TaskSlot] = []
     for child in node.children:
-        kept = without_leaf(child, vertex_id)
-        if kept is not None:
+        if isinstance(child, SingleTaskSlot):
+            if child.vertex_id != vertex_id:
+                left.append(child)
+        elif (kept := without_leaf(child, vertex_id)) is not None:
             left.append(kept)
     return MultiTaskSlot(node.group, tuple(left)) if left else None
 
