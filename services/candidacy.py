@@ -5,6 +5,9 @@ the job by leading the Dispatcher stands for it when it has run for a moment, so
 job; the others once the Dispatcher has got another leader than the one that began the job, or once the job was claimed.
 Nobody stands for a job at rest.
 
+Many masters learn at the same moment of many jobs to stand for, and the quickest would get all of them. So each waits
+for a moment, which is another for each job and master: the jobs, and whoever is next for each, spread over the masters.
+
 A mandate's epoch is the time of an election by ZooKeeper's clock. One that is not above the log's last may have come
 too late: another process was elected meanwhile. Then this one stands anew, and will be given a later one. But one that
 was stood for after this process had read the log's epoch has to be above it, or that clock is not the one that the log
@@ -17,13 +20,15 @@ from collections.abc import Iterable
 
 import structlog
 
+from .deadlines import Deadlines
 from .high_availability.mandates import Mandates
 from .job_master.state import JobMasterState
 from .replica import Replica
-from .roles import DISPATCHER, JOB_MASTER, Time, kind_of
+from .roles import DISPATCHER, JOB_MASTER, Clock, Time, derive_id, kind_of
 
 _log = structlog.get_logger(__name__)
 _A_MOMENT = 1_000_000
+_SPREAD = 500_000
 """Microseconds."""
 
 
@@ -42,36 +47,46 @@ class Candidacy:
     """Of one process, for the thread of its host. `opposed`: whether others stand against it at all."""
 
     def __init__(
-        self, mandates: Mandates, replica: Replica, roles: Iterable[str], *, session: str, opposed: bool
+        self,
+        mandates: Mandates,
+        replica: Replica,
+        roles: Iterable[str],
+        *,
+        session: str,
+        opposed: bool,
+        clock: Clock,
     ) -> None:
         self._mandates = mandates
         self._replica = replica
         self._roles = tuple(roles)
         self._session = session
         self._opposed = opposed
+        self._clock = clock
         self._leads_jobs = DISPATCHER in self._roles
         self._stood: dict[str, int] = {}
         """The roles that it stands for -> the log's epoch when it began to."""
         self._spent: dict[str, int] = {}
         """The last mandate for a role that was given back: it may be heard of for a while still."""
-        self._young: dict[str, Time] = {}
-        """Jobs that it is to stand for, and from when on, the earliest first."""
+        self._soon = Deadlines()
+        """When it is to stand for which jobs."""
         self._begun = False
-        self._now: Time = 0
 
-    def begin(self, now: Time) -> None:
+    def begin(self) -> None:
         """The log has been read: stands for all that it has to."""
-        self._begun, self._now = True, now
+        self._begun = True
         for role in self._roles:
             self._stand(role)
         self._look_at_all_jobs()
 
-    def pursue(self, now: Time) -> None:
-        """Stands for the jobs that have run for a moment; to be called now and then."""
-        self._now = now
-        while self._young and (first := next(iter(self._young.items())))[1] <= now:
-            del self._young[first[0]]
-            self._stand(first[0])
+    def pursue(self) -> None:
+        """Stands for the jobs whose moment has come; to be called when `due`, or whenever it may be."""
+        if self._soon.earliest() is not None:
+            for job in self._soon.passed(self._clock()):
+                self._stand(job)
+
+    def due(self) -> Time | None:
+        """When it is to stand for a job next."""
+        return self._soon.earliest()
 
     def elected(self, role: str) -> None:
         """Somebody leads the role, as the log has it since now."""
@@ -90,7 +105,7 @@ class Candidacy:
             if role_address not in self._stood:
                 self._consider(role_address)
             return False
-        self._young.pop(role_address, None)
+        self._soon.put(role_address, None)
         if self._stood.pop(role_address, None) is not None:
             self._spent.pop(role_address, None)
             leader = self._replica.leadership.leader(role_address)
@@ -135,12 +150,21 @@ class Candidacy:
     def _consider(self, job: str) -> None:
         leadership, state = self._replica.leadership, self._replica.states[job]
         dispatcher = leadership.leader(DISPATCHER)
-        if leadership.is_claimed(job):
-            self._young.pop(job, None)
-            self._stand(job)
-        elif self._opposed and dispatcher is not None and isinstance(state, JobMasterState):
-            if state.started < dispatcher.offset:
-                self._young.pop(job, None)
+        if not self._opposed:
+            if leadership.is_claimed(job):
                 self._stand(job)
+        elif leadership.is_claimed(job):
+            self._stand_soon(job, self._spread(job))
+        elif dispatcher is not None and isinstance(state, JobMasterState):
+            if state.started < dispatcher.offset:
+                self._stand_soon(job, self._spread(job))
             elif dispatcher.session == self._session:
-                self._young.setdefault(job, self._now + _A_MOMENT)
+                self._stand_soon(job, _A_MOMENT)
+
+    def _stand_soon(self, job: str, after: Time) -> None:
+        due, known = self._clock() + after, self._soon.of(job)
+        if known is None or due < known:
+            self._soon.put(job, due)
+
+    def _spread(self, job: str) -> Time:
+        return int(derive_id(job, self._session)[:8], 16) % _SPREAD

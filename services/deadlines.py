@@ -26,6 +26,10 @@ class Deadlines:
             self._of[role_address] = deadline
             heapq.heappush(self._heap, (deadline, role_address))
 
+    def of(self, role_address: str) -> Time | None:
+        """That of one address."""
+        return self._of.get(role_address)
+
     def earliest(self) -> Time | None:
         """The first of them."""
         heap = self._heap

@@ -84,7 +84,7 @@ class Host:
         self._concerns = frozenset(concerns) if concerns is not None else None
         self._terms = Terms(lambda: replica.leadership)
         self._candidacy = Candidacy(
-            self._mandates, replica, self._leads, session=session, opposed=self._stands_by
+            self._mandates, replica, self._leads, session=session, opposed=self._stands_by, clock=clock
         )
         self._granted: Mapping[str, int | None] | None = None
         """The mandates that were looked at last; None: they are to be looked at again."""
@@ -119,7 +119,7 @@ class Host:
             self._replay(tail, self._log.end(), stop)
             self._replica.telling = True
             self._position = self._replica.offset
-            self._candidacy.begin(self._clock())
+            self._candidacy.begin()
             is_old = finished(self._replica)
             while not stop.is_set():
                 self._follow_mandates(tail, stop)
@@ -130,7 +130,7 @@ class Host:
                 self._fold(tail.poll(self._patience()))
                 if self._failure is not None:
                     raise self._failure
-                self._candidacy.pursue(self._clock())
+                self._candidacy.pursue()
                 if self._replica.offset >= self._appended_to and not self._mandates.suspended:
                     self._decide()
                     self._position = tail.position - 1
@@ -170,6 +170,10 @@ class Host:
     def bytes_read(self) -> int:
         """Of the log, since `run` began."""
         return 0 if self._read is None else self._read.bytes_read
+
+    def state(self, role_address: str) -> object:
+        """The last state that was folded of an address, whoever leads it; None before the first. From any thread."""
+        return self._replica.states.get(role_address)
 
     def leads(self, role_address: str) -> bool:
         """Whether the process speaks for an address now; from any thread."""
@@ -352,10 +356,10 @@ class Host:
             return _LONGEST_WAIT_S
         if self._dirty and self._replica.offset >= self._appended_to:
             return 0.0
-        earliest = self._deadlines.earliest()
-        if earliest is None:
+        earliest = [each for each in (self._deadlines.earliest(), self._candidacy.due()) if each is not None]
+        if not earliest:
             return _LONGEST_WAIT_S
-        return min(_LONGEST_WAIT_S, max(0.0, (earliest - self._clock()) / 1e6))
+        return min(_LONGEST_WAIT_S, max(0.0, (min(earliest) - self._clock()) / 1e6))
 
     def _decide(self) -> None:
         now = self._clock()

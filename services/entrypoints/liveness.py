@@ -12,10 +12,11 @@ from ..host import Host
 from ..job_master.reports import allocated_slot_report, missing_tasks
 from ..liveness.heartbeats import Heartbeats, Participant
 from ..liveness.job_masters import JobMasterHeartbeats
-from ..liveness.resource_manager import ResourceManagerHeartbeats
+from ..liveness.resource_manager import ResourceManagerHeartbeats, returning
 from ..liveness.task_executor import Running, TaskExecutorHeartbeats
 from ..liveness.topic import MASTERS, TASK_EXECUTORS
 from ..resource_manager.reports import contradicts
+from ..roles import RESOURCE_MANAGER
 from ..task_executor.contradictions import slot_contradictions
 
 
@@ -24,7 +25,10 @@ def of_masters(
 ) -> tuple[Heartbeats, ResourceManagerHeartbeats, JobMasterHeartbeats]:
     """Those of a jobmanager, not started yet; the latter two are told of states by the shells."""
     workers = ResourceManagerHeartbeats(host.say, contradicts)
-    jobs = JobMasterHeartbeats(host.say, missing_tasks, allocated_slot_report, workers.returning)
+    # The ResourceManager may be led by another process.
+    jobs = JobMasterHeartbeats(
+        host.say, missing_tasks, allocated_slot_report, lambda: returning(host.state(RESOURCE_MANAGER))
+    )
     return _of(configuration, host, MASTERS, lambda _: True, [workers, jobs]), workers, jobs
 
 

@@ -25,6 +25,12 @@ class Worker(NamedTuple):
     resource_id: str
 
 
+def returning(state: object) -> frozenset[str]:
+    """TaskExecutors whose process has ended, and that may come back yet, as the ResourceManager's state has it, whoever
+    leads it."""
+    return frozenset(state.pool.exited) if isinstance(state, ResourceManagerState) else frozenset()
+
+
 class ResourceManagerHeartbeats:
     """A Participant of Heartbeats."""
 
@@ -43,10 +49,6 @@ class ResourceManagerHeartbeats:
     def retire(self) -> None:
         """The ResourceManager is not led here any more; from the host's thread."""
         self._states.give(RESOURCE_MANAGER, None)
-
-    def returning(self) -> frozenset[str]:
-        """TaskExecutors whose process has ended, and that may come back yet; from the thread of the heartbeats."""
-        return frozenset(self._state.pool.exited)
 
     def update(self, monitor: Monitor, now: int) -> None:
         taken = self._states.take()

@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tailrace.schemas import dispatcher, job_master, task_executor
+from tailrace.schemas import dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
-from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
 from tailrace.schemas.job_master import StartJob
 from tailrace.services.candidacy import MandateFromAnotherTime
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.host import Host
 from tailrace.services.job_master import JobMaster
+from tailrace.services.liveness.resource_manager import returning
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.replica import Replica
 from tailrace.services.resource_manager import ResourceManager
@@ -270,6 +271,31 @@ def test_while_mandates_are_suspended_nothing_is_decided_and_everything_kept(
     master.mandates.suspended = False
     (answer,) = wait_for(log, is_answer)
     assert answer.header.sender_epoch == 1
+
+
+def test_who_leads_jobs_alone_knows_for_whom_the_resource_manager_waits(
+    log: MemoryEventLog, start: Callable[..., Master]
+) -> None:
+    first, second = start("a"), start("b")
+    first.mandates.give(*ROLES, epoch=1)
+    assert first.host.leading.wait(SOON_S)
+    grace = ConfigurationChanged(configuration={"taskmanager.restart-grace": "1 h"})
+    log.append([Event(header("client/x", EVERYONE), grace)])
+    registers(log)
+    (answer,) = wait_for(log, is_answer)
+    assert isinstance(answer.body, task_executor.TaskExecutorRegistrationSuccess)
+    ended = resource_manager.WorkerLost(
+        resource_id="te-1", instance_id=answer.body.instance_id, exited=True, reason="killed"
+    )
+    first.host.say("resource_manager", Owed("resource_manager", ended, None))
+    until(lambda: [waited_for(each) for each in (first, second)] == [{"te-1"}] * 2)
+    registers(log)
+    wait_for(log, is_answer, 2)
+    until(lambda: [waited_for(each) for each in (first, second)] == [set()] * 2)
+
+
+def waited_for(master: Master) -> frozenset[str]:
+    return returning(master.host.state("resource_manager"))
 
 
 def test_a_job_is_led_by_whoever_leads_the_dispatcher_until_it_is_claimed(

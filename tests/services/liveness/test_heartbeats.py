@@ -29,7 +29,7 @@ from tailrace.services.job_master.state import Connection, JobMasterState, Progr
 from tailrace.services.liveness.heartbeats import Heartbeats, Monitor, Target
 from tailrace.services.liveness.job_masters import JobMasterHeartbeats
 from tailrace.services.liveness.memory import MemoryHeartbeats
-from tailrace.services.liveness.resource_manager import ResourceManagerHeartbeats
+from tailrace.services.liveness.resource_manager import ResourceManagerHeartbeats, returning
 from tailrace.services.liveness.task_executor import TaskExecutorHeartbeats
 from tailrace.services.liveness.topic import MASTERS, TASK_EXECUTORS
 from tailrace.services.resource_manager.state import ResourceManagerState, WorkerRegistration
@@ -380,10 +380,11 @@ def test_the_resource_manager_says_whom_it_waits_for() -> None:
     gone = PoolWorker("te", WorkerState.LOST, cause=5, since=7, exited=True)
     silent = replace(gone, resource_id="silent", exited=False)
     pool = WorkerPool(workers=Map({"te": gone, "silent": silent}), exited=Timeline().add("te", 7))
-    master = Master()
-    master.heartbeats.follow(replace(known(worker("te"), worker("silent")), pool=pool))
+    master, state = Master(), replace(known(worker("te"), worker("silent")), pool=pool)
+    assert returning(None) == frozenset()
+    assert returning(state) == {"te"}
+    master.heartbeats.follow(state)
     master.bench.round()
-    assert master.heartbeats.returning() == {"te"}
     master.bench.passes(120)
     assert set(master.lost) == {"silent-1"}, "the end of the other is known, and its grace goes on"
 
