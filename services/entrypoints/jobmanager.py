@@ -19,6 +19,7 @@ from ..connections import admin, event_log, registry
 from ..dispatcher import Dispatcher
 from ..dispatcher.shell import DispatcherShell
 from ..dispatcher.submissions import SubmissionsReader
+from ..high_availability.answers import HeardLog
 from ..high_availability.information import LeaderInformation
 from ..high_availability.selection import mandates_of
 from ..host import Host, wall_clock
@@ -52,11 +53,10 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     own_address, own_session = process_address(), session()
     replica = Replica([Dispatcher(), ResourceManager(), JobMaster()])
     blobs = of_master(configuration, replica, lambda: host.position >= 0)
-    mandates = mandates_of(
-        configuration, LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
-    )
+    log = HeardLog(event_log(configuration, timeout=KAFKA_PATIENCE_S))
+    me = LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
+    mandates = mandates_of(configuration, me, log)
     kafka_admin = admin(configuration)
-    log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
     letters = DeadLetters(configuration.bootstrap_servers, cluster)
     host = Host(
         log,

@@ -15,6 +15,11 @@ class Mandates(Protocol):
     """Of one process. All methods but `close` return at once; all may be called from any thread."""
 
     @property
+    def elected_by(self) -> str:
+        """Who gives the mandates, as LeaderElected says it; empty: nobody."""
+        ...
+
+    @property
     def suspended(self) -> bool:
         """Whether it is not known for the moment who should lead: decide nothing, and keep everything."""
         ...
@@ -47,6 +52,7 @@ class Mandates(Protocol):
 class Unopposed:
     """`high-availability.type: none`: whoever starts is given what it contends for."""
 
+    elected_by = ""
     suspended = False
 
     def __init__(self) -> None:

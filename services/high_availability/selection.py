@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from ..configuration import Configuration
 from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+from .answers import HeardLog
 from .information import LeaderInformation
 from .mandates import Mandates
 from .settings import ZooKeeperSettings
+from .while_kafka_answers import WhileKafkaAnswers
 from .zookeeper_mandates import ZooKeeperMandates
 
 
-def mandates_of(configuration: Configuration, me: LeaderInformation) -> Mandates | None:
-    """What a master contends by, `me` being what it says of itself where it leads; None where nobody stands against it.
+def mandates_of(configuration: Configuration, me: LeaderInformation, log: HeardLog) -> Mandates | None:
+    """What a master contends by, `me` being what it says of itself where it leads, and `log` the one that it leads by;
+    None where nobody stands against it.
 
     Raises ConfigurationError.
     """
@@ -19,4 +22,9 @@ def mandates_of(configuration: Configuration, me: LeaderInformation) -> Mandates
         case HighAvailability.NONE:
             return None
         case HighAvailability.ZOOKEEPER:
-            return ZooKeeperMandates(ZooKeeperSettings.of(configuration), me)
+            settings = ZooKeeperSettings.of(configuration)
+            mandates = WhileKafkaAnswers(
+                ZooKeeperMandates(settings, me), log, timeout_s=settings.session_timeout_s
+            )
+            mandates.start()
+            return mandates

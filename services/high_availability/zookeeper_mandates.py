@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
+from ..configuration.options.high_availability import HighAvailability
 from ..roles import JOB_MASTER, kind_of
 from .information import LeaderInformation, encode
 from .latch import Latch
@@ -28,6 +29,8 @@ _NOTHING: Mapping[str, int | None] = {}
 
 class ZooKeeperMandates:
     """Of one process: `me` is what it says of itself where it leads (the epoch is put in)."""
+
+    elected_by = HighAvailability.ZOOKEEPER.value
 
     def __init__(
         self, settings: ZooKeeperSettings, me: LeaderInformation, *, clock: Callable[[], float] = uptime

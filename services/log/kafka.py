@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 
 from confluent_kafka import (
     Consumer,
@@ -20,7 +21,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
 from ...schemas.event import Event, Record
 from .clients import client, patiently, reader, watermarks, writer
@@ -101,20 +102,31 @@ class KafkaEventLog:
                 raise LogUnavailable(f"{self._topic} takes no events: {error.args[0].str()}") from error
 
     def end(self) -> int:
-        wanted = {TopicPartition(self._topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-
-        def ask() -> int:
-            futures = self._admin.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout
-            )
-            return int(next(iter(futures.values())).result().offset)
-
         try:
-            return patiently(ask, self._timeout)
+            return patiently(lambda: self.ask_end(self._timeout).result(), self._timeout)
         except KafkaException as error:
             raise LogUnavailable(
                 f"the end of {self._topic} can't be read from Kafka at {self._servers}: {error.args[0].str()}"
             ) from error
+
+    def ask_end(self, timeout: float) -> Future[int]:
+        """`end` of the log, once it is known; a KafkaException where it is not within `timeout` seconds, or it is only
+        just being found out who leads the partition."""
+        wanted = {TopicPartition(self._topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        told: Future[int] = Future()
+
+        def on_answer(answer: Future[ListOffsetsResultInfo]) -> None:
+            error = answer.exception()
+            if error is not None:
+                told.set_exception(error)
+            else:
+                told.set_result(int(answer.result().offset))
+
+        futures = self._admin.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
+        )
+        next(iter(futures.values())).add_done_callback(on_answer)
+        return told
 
     def tail(
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 class GivenMandates:
     """Of one process. `stands`: the roles that it contends for -> how often it began to."""
 
+    elected_by = "a test"
+
     def __init__(self) -> None:
         self.suspended = False
         self.stands: dict[str, int] = {}
