@@ -7,15 +7,24 @@ so that a change is judged by what it changes; with EXAMPLES set, as `make soak`
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+_ROOT = Path(__file__).parents[1]
+_INTEGRATION = _ROOT / "tests" / "integration"
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    # Hundreds of processes are started, and each would compile all that it imports, or pytest the tests.
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(_ROOT / ".pytest_cache" / "bytecode")
+    sys.dont_write_bytecode = False
+
 settings.register_profile("tailrace", deadline=None, derandomize="EXAMPLES" not in os.environ)
 settings.load_profile("tailrace")
 
-_INTEGRATION = Path(__file__).parent / "integration"
+_SHARED = {"four_slots", "runtime"}
+"""What takes long to start and serves many files."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,7 +40,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--first-seed", type=int, default=0, help="the first of them (default: 0)")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where integration tests run in several processes, files that share a cluster or a runtime share a process too."""
+    parts: dict[Path, str] = {}
     for item in items:
         if item.path.is_relative_to(_INTEGRATION):
             item.add_marker(pytest.mark.integration)
+        parts.setdefault(item.path, str(item.path.relative_to(_ROOT)))
+        for shared in _SHARED.intersection(getattr(item, "fixturenames", ())):
+            parts[item.path] = shared
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(parts[item.path]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,9 +19,6 @@ from ..checker import check
 from ..checker.reading import read_topic
 from .test_cluster import Cluster, started
 
-if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-    # Hundreds of processes are started, and each would compile all that it imports.
-    os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).parents[2] / ".pytest_cache" / "bytecode")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell has it for what it runs in the background; who is started here inherits it, and is to be interrupted.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,6 +7,7 @@ field that roles go by as an attribute of somebody's `options`, or in the patter
 from __future__ import annotations
 
 import ast
+import functools
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -25,11 +26,6 @@ from tailrace.services.resource_manager.drivers.table import DRIVERS, new_driver
 
 SUBJECTS = [import_module(f"{options.__name__}.{each.name}") for each in iter_modules(options.__path__)]
 DECLARED_IN = {Path(str(each.__file__)) for each in (options, *SUBJECTS, job_options)}
-MODULES = {
-    path: ast.parse(path.read_text())
-    for package in (tailrace.services, tailrace.pipelines)
-    for path in Path(package.__path__[0]).rglob("*.py")
-}
 BY_CONSTANT: dict[str, ConfigOption[Any]] = {
     name: value
     for module in (*SUBJECTS, job_options)
@@ -43,6 +39,16 @@ STRUCTS = [
     and issubclass(each, msgspec.Struct)
     and each.__module__ == role_options.__name__
 ]
+
+
+@functools.cache
+def modules() -> dict[Path, ast.AST]:
+    """All that may read an option."""
+    return {
+        path: ast.parse(path.read_text())
+        for package in (tailrace.services, tailrace.pipelines)
+        for path in Path(package.__path__[0]).rglob("*.py")
+    }
 
 
 def loaded(tree: ast.AST) -> set[str]:
@@ -70,10 +76,17 @@ def fields_read(tree: ast.AST) -> set[str]:
     return found
 
 
-READ = {path: loaded(tree) for path, tree in MODULES.items() if path not in DECLARED_IN}
-FIELDS = set[str]().union(
-    *(fields_read(tree) for path, tree in MODULES.items() if path != Path(str(role_options.__file__)))
-)
+@functools.cache
+def read() -> dict[Path, set[str]]:
+    """Path -> the names that are read there."""
+    return {path: loaded(tree) for path, tree in modules().items() if path not in DECLARED_IN}
+
+
+@functools.cache
+def fields() -> set[str]:
+    """`fields_read` of all."""
+    declared_in = Path(str(role_options.__file__))
+    return set().union(*(fields_read(tree) for path, tree in modules().items() if path != declared_in))
 
 
 def test_every_option_of_the_tables_has_a_constant_and_every_constant_is_in_them() -> None:
@@ -84,7 +97,7 @@ def test_every_option_of_the_tables_has_a_constant_and_every_constant_is_in_them
 @pytest.mark.parametrize("constant", sorted(BY_CONSTANT))
 def test_every_option_is_read(constant: str) -> None:
     used_by_its_own_module = constant == "EXTERNAL_RESOURCE_AMOUNT"
-    readers = [path for path, names in READ.items() if constant in names]
+    readers = [path for path, names in read().items() if constant in names]
     assert readers or used_by_its_own_module, f"nothing reads {BY_CONSTANT[constant].key}"
 
 
@@ -93,7 +106,7 @@ def test_every_field_that_roles_are_given_is_read_by_one(struct: type[msgspec.St
     unread = [
         name
         for name in struct.__struct_fields__
-        if name not in FIELDS and f"{struct.__name__}.{name}" not in FIELDS
+        if name not in fields() and f"{struct.__name__}.{name}" not in fields()
     ]
     assert unread == []
 
