@@ -33,7 +33,9 @@ _CODEC = Codec("conversation.log")
 
 def conversation(events: int) -> Path:
     """The file of a log of so many events; made if it is not there."""
-    path = Path(tempfile.gettempdir()) / f"tailrace-conversation-{_VERSION}-{events}-{schema_fingerprint()}.bin"
+    path = (
+        Path(tempfile.gettempdir()) / f"tailrace-conversation-{_VERSION}-{events}-{schema_fingerprint()}.bin"
+    )
     if not path.exists():
         half = path.with_suffix(f".{id(path)}.part")
         with half.open("wb") as file:

@@ -32,22 +32,6 @@ class _Sizes(dict[int, bytes]):
         return varint(size << 1)
 
 
-class _Names(dict[bytes, str]):
-    """Texts by their bytes: names of roles and ids, which are said again and again. One object for all of them also
-    spares hashing and comparing it wherever it is looked up."""
-
-    def __missing__(self, name: bytes) -> str:
-        if len(self) >= _MOST_NAMES:
-            self.clear()
-        text = name.decode()
-        if len(name) <= _LONGEST_NAME:
-            self[name] = text
-        return text
-
-
-_MOST_NAMES = 1 << 15
-_LONGEST_NAME = 128
-NAMES = _Names()
 SIZES = _Sizes({size: varint(size << 1) for size in range(4096)})
 FLAGS = {False: b"\x00", True: b"\x01"}
 DOUBLE = struct.Struct("<d")

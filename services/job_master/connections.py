@@ -72,9 +72,7 @@ def _task_manager_registers(
     farewell, reason = None, ""
     if state.ended is not None:
         # There is nothing left that it could be welcomed to.
-        return connect(
-            state, Connection(resource_id, _DONE, cause, _OWED, ending.parting_words(state))
-        )
+        return connect(state, Connection(resource_id, _DONE, cause, _OWED, ending.parting_words(state)))
     if state.terminal is not None:
         farewell, reason = _OWED, ending.parting_words(state)
     elif before is not None and before.farewell is _OWED:
