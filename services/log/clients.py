@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from ...infra import kafka_waits
 from .event_log import LARGEST_EVENT
 
 LARGEST_MESSAGE = LARGEST_EVENT + (1 << 20)
@@ -20,8 +21,8 @@ LARGEST_MESSAGE = LARGEST_EVENT + (1 << 20)
 
 _log = structlog.get_logger("kafka")
 _CRITICAL = 2
-_PAUSE_S = 0.02
 _APPEARANCE_S = 2.0
+"""A topic that was created a moment ago is not known to every client yet; one that never was is not waited for."""
 T = TypeVar("T")
 
 
@@ -62,42 +63,22 @@ def writer(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
     }
 
 
-_SETTLING = frozenset(
+_PASSING = frozenset(
     {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError._TRANSPORT,
         KafkaError._TIMED_OUT,
-        # The client remembers an epoch of the leader from before a restart of Kafka, or hears of the new one too soon.
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
         # No leader is known yet, of a topic that was made a moment ago.
         KafkaError._NOENT,
     }
 )
 
 
-_APPEARING = frozenset(
-    {KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART}
-)
-"""A topic that was created a moment ago is not known to every client yet; one that never was is not waited for."""
-
-
 def patiently(ask: Callable[[], T], timeout: float) -> T:
-    """What `ask` returns, asked again while the partition's leader is only just being found.
+    """What `ask` returns, asked again while Kafka, or the partition's leader, is only just being found.
 
     Raises the last KafkaException when `timeout` seconds are over, any other at once.
     """
-    start = time.monotonic()
-    while True:
-        try:
-            return ask()
-        except KafkaException as error:
-            code, waited = error.args[0].code(), time.monotonic() - start
-            patience = timeout if code in _SETTLING else _APPEARANCE_S if code in _APPEARING else 0.0
-            if waited >= patience:
-                raise
-            time.sleep(_PAUSE_S)
+    return kafka_waits.patiently(ask, timeout, _APPEARANCE_S, _PASSING)
 
 
 def watermarks(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from ....infra.kafka_waits import ABSENT, patiently
 from ..failures import ProgressLost, TaskError
 
 _TIMEOUT_S: Final = 30.0
-_PAUSE_S: Final = 0.1
 _APPEARS_S: Final = 5.0
 """A topic that was made a moment ago is not known to the brokers that have it yet: it is gone if it stays away."""
-GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-"""What clients say of a topic or partition that is not there."""
-_MOVING: Final = (
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-)
-"""What brokers say while a partition gets another leader: it has one again soon."""
 
 
 def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
@@ -30,19 +19,11 @@ def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int
 
     What brokers say only for a moment is waited for. Raises KafkaException.
     """
-    began = time.monotonic()
-    while True:
-        try:
-            low, high = consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=_TIMEOUT_S, cached=False
-            )
-            return int(low), int(high)
-        except KafkaException as error:
-            code = error.args[0].code()
-            patience = _TIMEOUT_S if code in _MOVING else _APPEARS_S if code in GONE else 0.0
-            if time.monotonic() - began >= patience:
-                raise
-        time.sleep(_PAUSE_S)
+    of = TopicPartition(topic, partition)
+    low, high = patiently(
+        lambda: consumer.get_watermark_offsets(of, timeout=_TIMEOUT_S, cached=False), _TIMEOUT_S, _APPEARS_S
+    )
+    return int(low), int(high)
 
 
 def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
@@ -53,8 +34,8 @@ def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
     try:
         return watermarks(consumer, topic, partition)
     except KafkaException as error:
-        reason: KafkaError = error.args[0]
-        if reason.code() in GONE:
+        reason = error.args[0]
+        if reason.code() in ABSENT:
             raise ProgressLost(
                 f"the topic {topic} is gone: the job has to go back to a checkpoint"
             ) from error

@@ -11,6 +11,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from ....infra.kafka_waits import ABSENT
 from ...checkpoint.errors import CheckpointError, StorageError
 from ...checkpoint.redistribution import Piece
 from ...checkpoint.state_files import read_messages
@@ -18,7 +19,7 @@ from ...checkpoint.storage import Storage
 from ..failures import ProgressLost, TaskError
 from ..state.stateful import Origin, origin_message
 from .kafka import connected
-from .reach import GONE, bounds
+from .reach import bounds
 from .transaction import ConsumedOffset
 
 _TIMEOUT_S: Final = 30.0
@@ -97,7 +98,7 @@ def read_changelog(
                 yield message.key() or b"", message.value() or b""
             elif error.code() == KafkaError._PARTITION_EOF:
                 return
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in GONE:
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in ABSENT:
                 raise ProgressLost(f"the changelog {topic} [{partition}] is gone: {error.str()}")
             elif not error.retriable():
                 raise TaskError(f"the changelog {topic} could not be read: {error.str()}")
