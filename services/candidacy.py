@@ -23,6 +23,7 @@ import structlog
 from .deadlines import Deadlines
 from .high_availability.mandates import Mandates
 from .job_master.state import JobMasterState
+from .leadership import Leader
 from .replica import Replica
 from .roles import DISPATCHER, JOB_MASTER, Clock, Time, derive_id, kind_of
 
@@ -40,6 +41,19 @@ class MandateFromAnotherTime(Exception):
             f"ZooKeeper grants {role} the epoch {granted}, but the log has {last}: ZooKeeper's data were lost, or the "
             "log was led without ZooKeeper or with another one; set high-availability.zookeeper.base-epoch to "
             f"{last} or more, the same in all jobmanagers"
+        )
+
+
+class LedByElection(Exception):
+    """Elected masters lead, or may go on to; a process that nobody elects would take the lead from them."""
+
+    def __init__(self, role: str, leader: Leader) -> None:
+        by = leader.elected_by
+        super().__init__(
+            f"{leader.address}, elected by {by}, was the last to lead {role}: with high-availability.type none this "
+            f"process would take the lead from masters that may still run; set high-availability.type to {by} as they "
+            "have it, or end the cluster with `tailrace cluster stop` first; if none of them runs any more, set "
+            "high-availability.abandon-election to true"
         )
 
 

@@ -22,7 +22,7 @@ import structlog
 
 from ..schemas.event import EVERYONE, Event, Record
 from ..schemas.everyone import LeaderElected
-from .candidacy import Candidacy
+from .candidacy import Candidacy, LedByElection
 from .deadlines import Deadlines
 from .high_availability.mandates import Mandates, Unopposed
 from .log import EventLog, Tail
@@ -51,7 +51,8 @@ class Host:
     `leads` are the roles that the process is to lead; a process that is to lead the Dispatcher is to lead JobMasters
     too. `mandates` say which of them it may lead now; None: all, and it ends when it is deposed. `endpoints` are the
     servers of the process, by name, as LeaderElected has them. `concerns` are the addresses whose events it reads, None
-    for all. `run` raises Deposed, MandateFromAnotherTime, LogTruncated and LogUnavailable.
+    for all. `abandons_election`: it takes the lead without mandates even where the last leader was elected, and the
+    cluster goes on. `run` raises Deposed, LedByElection, MandateFromAnotherTime, LogTruncated and LogUnavailable.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Host:
         clock: Clock = wall_clock,
         on_unreadable: OnUnreadable | None = None,
         concerns: Iterable[str] | None = None,
+        abandons_election: bool = False,
     ) -> None:
         self._log = log
         self._replica = replica
@@ -83,6 +85,7 @@ class Host:
         self._on_unreadable = on_unreadable
         self._concerns = frozenset(concerns) if concerns is not None else None
         self._terms = Terms(lambda: replica.leadership)
+        self._abandons_election = abandons_election
         self._candidacy = Candidacy(
             self._mandates, replica, self._leads, session=session, opposed=self._stands_by, clock=clock
         )
@@ -119,8 +122,10 @@ class Host:
             self._replay(tail, self._log.end(), stop)
             self._replica.telling = True
             self._position = self._replica.offset
-            self._candidacy.begin()
             is_old = finished(self._replica)
+            if not (self._stands_by or self._abandons_election or is_old):
+                self._refuse_where_others_are_elected()
+            self._candidacy.begin()
             while not stop.is_set():
                 self._follow_mandates(tail, stop)
                 if not finished(self._replica):
@@ -204,6 +209,12 @@ class Host:
             on_unreadable=self._on_unreadable,
         )
 
+    def _refuse_where_others_are_elected(self) -> None:
+        for role in self._leads:
+            leader = self._replica.leadership.leader(role)
+            if leader is not None and leader.elected_by:
+                raise LedByElection(role, leader)
+
     def _replay(self, tail: Tail, end: int, stop: threading.Event) -> None:
         """As `_catch_up`, before anything is led or stood for: then nobody looks at what has changed."""
         apply = self._replica.apply
@@ -257,6 +268,7 @@ class Host:
                 address=self._process_address,
                 session=self._session,
                 endpoints=self._endpoints if role in self._leads else {},
+                elected_by=self._mandates.elected_by,
             )
             self._claimed[role] = epoch
             claims += self._seal(role, [Owed(EVERYONE, body, None)], epoch, now, known)

@@ -30,6 +30,8 @@ class Leader(msgspec.Struct, frozen=True):
     offset: int
     endpoints: Mapping[str, str] = {}
     """Servers of the leader's process: name -> host:port."""
+    elected_by: str = ""
+    """Who elected it; empty: nobody."""
 
 
 class Leadership(msgspec.Struct, frozen=True):
@@ -42,7 +44,9 @@ class Leadership(msgspec.Struct, frozen=True):
         body = record.body
         if not isinstance(body, LeaderElected) or not self.admits(record):
             return self
-        leader = Leader(body.epoch, body.address, body.session, record.offset, body.endpoints)
+        leader = Leader(
+            body.epoch, body.address, body.session, record.offset, body.endpoints, body.elected_by
+        )
         return Leadership(self.leaders.set(body.role, leader))
 
     def admits(self, record: Record) -> bool:

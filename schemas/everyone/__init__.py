@@ -51,6 +51,8 @@ class LeaderElected(Body, frozen=True, gc=False, kw_only=True):
     """Unique to the leader's process."""
     endpoints: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Servers of the leader's process: name -> host:port, such as blob."""
+    elected_by: str = ""
+    """Who elected the leader, such as zookeeper; empty: nobody, it took the lead."""
 
 
 class SnapshotTaken(Body, frozen=True, gc=False, kw_only=True):

@@ -48,7 +48,7 @@ def explained(error: BaseException) -> Failure | None:
     from ...infra.prerequisites import MissingPrerequisite
     from ...infra.zookeeper import ZooKeeperUnavailable
     from ...pipelines.graph.errors import ProgramError
-    from ..candidacy import MandateFromAnotherTime
+    from ..candidacy import LedByElection, MandateFromAnotherTime
     from ..client import CheckpointFailedError, JobRejectedError, NoAnswer, SavepointKeptError
     from ..configuration import ConfigurationError
     from ..host import Deposed
@@ -63,7 +63,7 @@ def explained(error: BaseException) -> Failure | None:
         case KafkaUnavailable() | ZooKeeperUnavailable() | JarsUnavailable() | MissingPrerequisite():
             first, _, rest = str(error).partition("\n")
             return Failure(ExitCode.PROCESS, first, rest)
-        case MandateFromAnotherTime():
+        case LedByElection() | MandateFromAnotherTime():
             return Failure(ExitCode.USAGE, str(error))
         case ConfigurationError():
             return Failure(ExitCode.USAGE, f"{error}; `tailrace config` lists all options")

@@ -15,6 +15,7 @@ import structlog
 
 from ..afresh import Afresh
 from ..configuration import Configuration
+from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..connections import admin, event_log, registry
 from ..dispatcher import Dispatcher
 from ..dispatcher.shell import DispatcherShell
@@ -68,6 +69,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         mandates=mandates,
         endpoints=blobs.endpoints,
         on_unreadable=lambda unreadable: letters.write(unreadable, wall_clock()),
+        abandons_election=configuration.get(ABANDON_ELECTION),
     )
     codec = Codec(submissions_topic(cluster), registry(configuration))
     beating, of_workers, of_jobs = liveness.of_masters(configuration, host)

@@ -397,6 +397,7 @@ _MOSTLY_DEFAULT = {
     "checkpoints_over",
     "drain",
     "drains",
+    "elected_by",
     "endpoints",
     "finished",
     "full",

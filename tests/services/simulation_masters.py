@@ -90,6 +90,7 @@ class Mandates:
     def __init__(self, election: Election, alive: Callable[[], bool]) -> None:
         self._election = election
         self.alive = alive
+        self.elected_by = "a test"
         self.suspended = False
         self.deaf = False
         self._wishes: dict[str, None] = {}
@@ -257,7 +258,7 @@ class Master(Process):
         self.host.close()
         self.host._shells = dict.fromkeys(MASTER_KINDS, _Shell(self))
         self.host._position = self._replica.offset
-        self.host._candidacy.begin(world.now)
+        self.host._candidacy.begin()
 
     def claims(self) -> None:
         """It is given what it stands for, not what it wants."""
@@ -295,7 +296,7 @@ class Master(Process):
         self._log.only = only
         host = self.host
         try:
-            host._candidacy.pursue(self.world.now)
+            host._candidacy.pursue()
             host._follow_mandates(self._log, self._stop)
             if self._stop.is_set():
                 self.end()
@@ -370,6 +371,21 @@ class StandbyWorld(World):
         """SIGKILL of the one that leads the Dispatcher, or another; its session goes on for a while."""
         if self.masters:
             (self.master or self.masters[0]).end()
+
+    def settle(self, limit: int = 2_000) -> None:
+        """Time passes only for jobs that wait for the moment in which somebody stands for them."""
+        super().settle(limit)
+        while dues := [due for master in self.masters for due in self._unled(master)]:
+            self.now = max(self.now, min(dues))
+            super().settle(limit)
+
+    def _unled(self, master: Master) -> list[int]:
+        dues = [
+            master.host._candidacy._soon.of(each)
+            for each in self.truth.awake
+            if not any(one.leads_address(each) for one in self.masters)
+        ]
+        return [due for due in dues if due is not None]
 
     def heal(self) -> None:
         """It is known to everybody who should lead."""

@@ -12,6 +12,7 @@ import pytest
 from tailrace.schemas import client, resource_manager, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
+from tailrace.services.candidacy import LedByElection
 from tailrace.services.host import Deposed, Host
 from tailrace.services.log import EventLog, LogUnavailable, Tail
 from tailrace.services.log.event_log import Concerns, OnUnreadable, read_to_end
@@ -55,20 +56,26 @@ def start() -> Iterator[Callable[..., Running]]:
     """Starts hosts, and stops those that still run when the test is over."""
     started: list[Running] = []
 
-    def run(log: EventLog, name: str, leads: Sequence[str] = LEADS, **more: object) -> Running:
+    def run(
+        log: EventLog,
+        name: str,
+        leads: Sequence[str] = LEADS,
+        finished: Callable[[Replica], bool] = lambda _: False,
+        **more: object,
+    ) -> Running:
         kinds = [TaskExecutor()] if leads[0].startswith("task_executor") else [ResourceManager()]
         replica = Replica(kinds, only=lambda each: each in leads)  # type: ignore[arg-type]
         options = {"concerns": None, **more}
         host = Host(log, replica, cluster="c", leads=leads, process_address=name, session=name, **options)  # type: ignore[arg-type]
         stop = threading.Event()
-        running = Running(host, threading.Thread(target=lambda: go(running)), stop)
+        running = Running(host, threading.Thread(target=lambda: go(running, finished)), stop)
         started.append(running)
         running.thread.start()
         return running
 
-    def go(running: Running) -> None:
+    def go(running: Running, finished: Callable[[Replica], bool]) -> None:
         try:
-            running.host.run(running.stop, {})
+            running.host.run(running.stop, {}, finished)
         except Exception as error:
             running.errors.append(error)
 
@@ -179,6 +186,50 @@ def test_a_successor_takes_the_next_epoch_and_deposes_the_one_before(
     answers = wait_for(log, is_answer, 2)
     assert [answer.header.sender_epoch for answer in answers] == [1, 2]
     assert second.thread.is_alive()
+
+
+def elected(epoch: int) -> list[Event]:
+    """Claims of a master that was elected."""
+    return [
+        Event(
+            header(role, EVERYONE, epoch=epoch),
+            LeaderElected(role=role, epoch=epoch, address="there", session="e", elected_by="zookeeper"),
+        )
+        for role in LEADS
+    ]
+
+
+def test_whom_nobody_elects_does_not_take_the_lead_from_the_elected(
+    new_log: NewLog, start: Callable[..., Running]
+) -> None:
+    log = new_log()
+    log.append(elected(7))
+    refused = start(new_log(), "a")
+    (error,) = refused.join()
+    assert isinstance(error, LedByElection)
+    assert "there, elected by zookeeper, was the last to lead dispatcher" in str(error)
+    assert "\n" not in str(error)
+    assert claims(log) == [(7, "e")]
+    # Who has a role of its own is not concerned.
+    assert start(new_log(), WORKER, (WORKER,), concerns=(WORKER,)).host.leading.wait(SOON_S)
+
+
+@pytest.mark.parametrize("how", ["it is told to", "the cluster has ended"])
+def test_it_takes_the_lead_from_the_elected_where(
+    how: str, new_log: NewLog, start: Callable[..., Running]
+) -> None:
+    log = new_log()
+    log.append(elected(7))
+    if how == "it is told to":
+        after = start(new_log(), "a", abandons_election=True)
+    else:
+        after = start(new_log(), "a", finished=lambda _: True)
+    assert after.host.leading.wait(SOON_S)
+    assert claims(log) == [(7, "e"), (8, "a")]
+    # Nor is anybody else who is not elected refused then.
+    after.stop.set()
+    after.join()
+    assert start(new_log(), "b").host.leading.wait(SOON_S)
 
 
 def test_a_successor_says_what_its_predecessor_still_owed(

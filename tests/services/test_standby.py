@@ -157,11 +157,12 @@ def test_a_mandate_is_claimed_under_its_epoch_then_its_owner_decides_and_is_conf
     (answer,) = wait_for(log, is_answer)
     assert answer.header.sender_epoch == 17
     (claim,) = [each.body for each in everything(log) if isinstance(each.body, LeaderElected)]
-    assert (claim.role, claim.epoch, claim.session, claim.endpoints) == (
+    assert (claim.role, claim.epoch, claim.session, claim.endpoints, claim.elected_by) == (
         "resource_manager",
         17,
         "a",
         {"blob": "a:1"},
+        "a test",
     )
     assert master.mandates.confirmed == {"resource_manager": 17}
     assert not master.host.leading.is_set()

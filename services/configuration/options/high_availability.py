@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from ....pipelines.graph.option_types import LOCATION, choice, derived
+from ....pipelines.graph.option_types import BOOL, LOCATION, choice, derived
 from ....pipelines.graph.options import ConfigOption
 from .kinds import EVERYONE, ID
 
@@ -23,6 +23,14 @@ HIGH_AVAILABILITY = ConfigOption(
     default=HighAvailability.NONE,
     doc="none: a jobmanager that starts takes the lead from the one before. zookeeper: of any number of jobmanagers "
     "ZooKeeper elects one to lead, and the others stand by.",
+    scopes=EVERYONE,
+)
+ABANDON_ELECTION = ConfigOption(
+    key="high-availability.abandon-election",
+    type=BOOL,
+    default=False,
+    doc="With high-availability.type none: whether a jobmanager takes the lead although the last one was elected, and "
+    "the cluster was not stopped since. For when no elected jobmanager runs any more.",
     scopes=EVERYONE,
 )
 HA_CLUSTER_ID = ConfigOption[str | None](
@@ -43,4 +51,4 @@ HA_STORAGE = ConfigOption[str | None](
     flink="none",
 )
 
-OPTIONS: tuple[ConfigOption[Any], ...] = (HIGH_AVAILABILITY, HA_CLUSTER_ID, HA_STORAGE)
+OPTIONS: tuple[ConfigOption[Any], ...] = (HIGH_AVAILABILITY, ABANDON_ELECTION, HA_CLUSTER_ID, HA_STORAGE)
