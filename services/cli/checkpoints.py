@@ -294,13 +294,8 @@ class _Asking:
 
 
 def _look(configuration: Configuration, job: str) -> tuple[Fold, JobView]:
-    from ..connections import event_log
-    from ..history import Fold
     from ..history.views import jobs
-    from ..snapshots.store import SnapshotStore
+    from .reading import folded
 
-    fold = Fold()
-    log = event_log(configuration, timeout=10.0)
-    for _ in fold.read(log, store=SnapshotStore.of(configuration)):
-        pass
+    fold = folded(configuration)
     return fold, find_job(jobs(fold), job)

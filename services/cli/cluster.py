@@ -115,14 +115,11 @@ def status(
             f"the Kafka of the cluster in {found.home} does not run: `tailrace cluster start` starts what is missing",
         )
     reachable = find_cluster(home, bootstrap_servers, cluster_id)
-    from ..connections import event_log
-    from ..history import Fold
-    from ..snapshots.store import SnapshotStore
     from .orphans import look
+    from .reading import folded
 
-    log, fold, kept = event_log(reachable, timeout=10.0), Fold(), look(reachable)
-    for _ in fold.read(log, store=SnapshotStore.of(reachable)):
-        pass
+    kept = look(reachable)
+    fold = folded(reachable)
     data = {
         "cluster_id": reachable.cluster_id,
         "bootstrap_servers": reachable.bootstrap_servers,
@@ -154,12 +151,14 @@ def snapshot(
     from ...pipelines.checkpoint.errors import CheckpointError
     from ..connections import event_log
     from ..entrypoints.process import log_to_stderr
+    from ..history.history_store import HistoryStore
+    from ..history.keeping import take_with_history
     from ..snapshots.store import SnapshotStore
-    from ..snapshots.taking import take
 
     log_to_stderr()
     try:
-        taken = take(event_log(found, timeout=10.0), SnapshotStore.of(found))
+        log, histories = event_log(found, timeout=10.0), HistoryStore.of(found)
+        taken = take_with_history(log, SnapshotStore.of(found), histories)
     except CheckpointError as error:
         raise Failure(ExitCode.UNREACHABLE, f"the snapshot could not be stored: {error}") from error
     if taken is None:

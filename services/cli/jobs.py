@@ -142,16 +142,10 @@ def output(
 
 def read_jobs(configuration: Configuration) -> list[JobView]:
     """All jobs, from the log. Raises LogUnavailable."""
-    from ..connections import event_log
-    from ..history import Fold
     from ..history.views import jobs
-    from ..snapshots.store import SnapshotStore
+    from .reading import folded
 
-    fold = Fold()
-    log = event_log(configuration, timeout=10.0)
-    for _ in fold.read(log, store=SnapshotStore.of(configuration)):
-        pass
-    return jobs(fold)
+    return jobs(folded(configuration))
 
 
 def find_job(jobs: list[JobView], wanted: str) -> JobView:

@@ -6,7 +6,7 @@ only. Of each job the last thousand are kept, and those that are still in storag
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -158,6 +158,25 @@ class Checkpoints:
         self._pending: dict[str, set[int]] = {}
         self._counts: dict[tuple[str, CheckpointStatus], int] = {}
         self._restored: dict[str, RestoreView] = {}
+
+    @classmethod
+    def known(cls, views: Mapping[str, CheckpointsView]) -> Checkpoints:
+        """With what `all` of another told."""
+        made = cls()
+        for job_id, view in views.items():
+            made._counts[job_id, CheckpointStatus.COMPLETED] = view.completed
+            made._counts[job_id, CheckpointStatus.FAILED] = view.failed
+            if view.restored is not None:
+                made._restored[job_id] = view.restored
+            made._of[job_id] = {each.checkpoint_id: _Known(each) for each in view.checkpoints}
+            made._pending[job_id] = {
+                each.checkpoint_id for each in view.checkpoints if each.status is CheckpointStatus.IN_PROGRESS
+            }
+        return made
+
+    def all(self) -> dict[str, CheckpointsView]:
+        """What is known of each job that had any, or was restored."""
+        return {job_id: self.of(job_id) for job_id in dict.fromkeys((*self._of, *self._restored))}
 
     def of(self, job_id: str) -> CheckpointsView:
         """What is known of a job's."""

@@ -1,8 +1,8 @@
 """The log folded into the states of all roles, as every replica folds it, and what that says about each event.
 
-The fold reads the log from its first event on, or behind a snapshot where that is gone. It adds to a Replica what only
-a reader of the whole log knows: which job an event belongs to, when a job was submitted and ended, and which events
-were ignored, and why.
+The fold reads the log from its first event on, or behind a snapshot where that is gone, or where what it would have
+found before was kept beside the snapshot (keeping.py). It adds to a Replica what only a reader of the whole log knows:
+which job an event belongs to, when a job was submitted and ended, and which events were ignored, and why.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from ..snapshots.restoring import restore
 from ..snapshots.store import SnapshotStore
 from ..task_executor import TaskExecutor
 from .checkpoints import Checkpoints
+from .facts import Facts
+from .history_store import HistoryStore, newest
 from .restarts import Failures
 from .story import Entry
 
@@ -44,7 +46,12 @@ class Fold:
         self.failures = Failures()
         """Why jobs restart."""
         self.checkpoints = Checkpoints()
-        self.replica = Replica(
+        self.replica = self._new_replica()
+        self.whole = True
+        """Whether all is known that the log has told; not where its head was gone."""
+
+    def _new_replica(self) -> Replica:
+        return Replica(
             [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()], on_illegal=self._on_illegal
         )
 
@@ -68,27 +75,58 @@ class Fold:
         self.failures.note(record, task, changed, self.replica.states)
         return Entry(record, job, task, ignored)
 
-    def begin(self, log: EventLog, store: SnapshotStore | None = None) -> int:
-        """The offset from which the log is to be folded: its first event or, where that is gone, what follows the
-        newest fit snapshot; then times and failures from before are not known.
+    def facts(self) -> Facts:
+        """What of the past was found that states do not hold."""
+        masters = [each for each in self.replica.states.values() if isinstance(each, JobMasterState)]
+        current = {attempt for master in masters for attempt in master.executions}
+        return Facts(
+            submitted=self.submitted,
+            ended=self.ended,
+            tasks={attempt: name for attempt, name in self._tasks.items() if attempt in current},
+            failures=self.failures.all(),
+            checkpoints=self.checkpoints.all(),
+        )
+
+    def begin(
+        self, log: EventLog, store: SnapshotStore | None = None, histories: HistoryStore | None = None
+    ) -> int:
+        """The offset from which the log is to be folded: behind the newest fit snapshot beside which there is what was
+        before, in `histories`; or its first event; or, where that is gone, what follows the newest fit snapshot, and
+        then times and failures from before are not known.
 
         Raises LogUnavailable, and LogTruncated where no snapshot helps.
         """
+        if store is not None and histories is not None:
+            kept = newest(log, store, histories, self._new_replica)
+            if kept is not None:
+                self._go_on(*kept)
+                return self.replica.offset + 1
         try:
             log.tail(0).close()
             return 0
         except LogTruncated:
             if store is None or restore(self.replica, log, store) is None:
                 raise
+            self.whole = False
             return self.replica.offset + 1
 
     def read(
-        self, log: EventLog, end: int | None = None, store: SnapshotStore | None = None
+        self,
+        log: EventLog,
+        end: int | None = None,
+        store: SnapshotStore | None = None,
+        histories: HistoryStore | None = None,
     ) -> Iterator[Entry]:
         """Folds the log to the end that it has now, or to `end` (exclusive). Begins, and raises, as `begin`."""
         spare_the_collector()
-        for batch in read_to_end(log, self.begin(log, store), end=end):
+        for batch in read_to_end(log, self.begin(log, store, histories), end=end):
             yield from self._tell_all(batch)
+
+    def _go_on(self, replica: Replica, facts: Facts) -> None:
+        self.replica = replica
+        self.submitted, self.ended, self._tasks = dict(facts.submitted), dict(facts.ended), dict(facts.tasks)
+        self.failures = Failures.known(facts.failures)
+        self.checkpoints = Checkpoints.known(facts.checkpoints)
 
     def _tell_all(self, batch: Iterable[Record]) -> Iterator[Entry]:
         return (self.tell(record) for record in batch)

@@ -33,8 +33,23 @@ class Failures:
     """The last failure of each job."""
 
     def __init__(self) -> None:
-        self._counted: dict[str, str | None] = {}
+        self._counted: dict[str, str] = {}
         self._reasons: dict[str, str] = {}
+
+    @classmethod
+    def known(cls, failures: Mapping[str, tuple[str | None, str | None]]) -> Failures:
+        """With what `all` of another told."""
+        made = cls()
+        made._counted = {
+            job_id: identity for job_id, (identity, _) in failures.items() if identity is not None
+        }
+        made._reasons = {job_id: reason for job_id, (_, reason) in failures.items() if reason is not None}
+        return made
+
+    def all(self) -> dict[str, tuple[str | None, str | None]]:
+        """Job id -> the failure that it counted last, and what that was."""
+        jobs = dict.fromkeys((*self._counted, *self._reasons))
+        return {job_id: (self._counted.get(job_id), self._reasons.get(job_id)) for job_id in jobs}
 
     def note(
         self, record: Record, task: str | None, changed: Iterable[str], states: Mapping[str, Any]

@@ -13,15 +13,17 @@ import threading
 
 import msgspec
 
-from ...infra.interpreter import module_command
+from ...infra.interpreter import end_with_owner, module_command
 from ...pipelines.checkpoint.errors import CheckpointError
 from ..configuration import Configuration, load
 from ..connections import event_log
+from ..history.history_store import HistoryStore
+from ..history.keeping import take_with_history
 from ..log import LogUnavailable
 from ..log.event_log import LogTruncated
 from .keeper import SnapshotFailed
 from .store import SnapshotStore
-from .taking import Taken, take
+from .taking import Taken
 
 _POLL_S = 0.1
 _NICENESS = 10
@@ -75,12 +77,13 @@ def _understood(said: bytes, code: int) -> Taken | None:
 
 def main(arguments: list[str]) -> int:
     """The child: `end` (exclusive) is its one argument."""
-    threading.Thread(target=_end_with_owner, daemon=True).start()
+    threading.Thread(target=end_with_owner, daemon=True).start()
     os.nice(_NICENESS)
     configuration = load()
     log = event_log(configuration, timeout=_LOG_TIMEOUT_S)
     try:
-        answer = Answer(take(log, SnapshotStore.of(configuration), int(arguments[0])))
+        snapshots, histories = SnapshotStore.of(configuration), HistoryStore.of(configuration)
+        answer = Answer(take_with_history(log, snapshots, histories, int(arguments[0])))
     except (LogUnavailable, LogTruncated, CheckpointError) as error:
         answer = Answer(error=str(error))
     finally:
@@ -88,10 +91,3 @@ def main(arguments: list[str]) -> int:
     sys.stdout.buffer.write(msgspec.json.encode(answer))
     sys.stdout.buffer.flush()
     return 0
-
-
-def _end_with_owner() -> None:
-    # Not by way of sys.stdin: the interpreter can't end in order while a thread waits in that.
-    while os.read(0, 1):
-        pass
-    os._exit(1)
