@@ -16,27 +16,28 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from signal import SIGKILL, SIGSTOP, Signals
 
-import psutil
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from kafka_topics import Topics
 from runtime_jobs import Job, Reports
 
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.pipelines.graph.physical_plan import channels, consumer_group
+from tailrace.pipelines.graph.physical_plan import consumer_group
 from tailrace.pipelines.runtime.runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 
 from ..torture import topics
-from ..torture.jobs import Shape, counting
+from ..torture.gate import Gate
+from ..torture.jobs import Shape, relaying
 from ..torture.lone import Lone, Running
 from ..torture.lone_job import COUNT, SOURCE, LoneJob
 from ..torture.proxy import END_TXN, KafkaProxy
+from .test_cluster import eventually
 
 pytestmark = pytest.mark.timeout(300)
 
 SOAKING = "FAULTS" in os.environ
 AT_A_TIME = 4
-JOBS = 5
+RELAY, BEHIND = 1, 2
 
 # A transaction or two, each of some messages.
 SHAPE = Shape(records=4, keys=2, parallelism=1, rate=100)
@@ -144,78 +145,42 @@ def test_a_commit_whose_answer_never_arrives(
     assert not job.wrong(), f"{job.wrong()}: {first.told}"
 
 
-# The moment is met by chance, on a fast machine seldom.
-@pytest.mark.soak
 def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
     kafka: EmbeddedKafka,
     runtime: TaskRuntime,
     reports: Reports,
     start: Callable[[JobGraph], Job],
     scratch: Path,
+    tmp_path: Path,
 ) -> None:
     """Spark has handed a batch over and not noted it; the task has committed what came of it, and dies."""
-    spark = next(
-        each
-        for each in psutil.Process().children()
-        if "org.apache.spark.deploy.SparkSubmit" in each.cmdline()
-    )
-    # Only so many batches come before a job has ended: another one, until one is caught between the two.
-    for _ in range(JOBS):
-        if _dies_in_between(kafka.bootstrap_servers, runtime, reports, start, scratch, spark):
-            return
-    raise AssertionError(f"never between the two, in {JOBS} jobs")
-
-
-def _dies_in_between(
-    servers: str,
-    runtime: TaskRuntime,
-    reports: Reports,
-    start: Callable[[JobGraph], Job],
-    scratch: Path,
-    spark: psutil.Process,
-) -> bool:
-    """Whether a task could be killed there, its successor having given what was missing; a job of ten seconds."""
-    shape = Shape(records=200, keys=3, parallelism=1, rate=20)
+    servers = kafka.bootstrap_servers
+    shape = Shape(records=200, keys=3, parallelism=1, rate=100)
     counts = topics.make(servers, "counts", 1)
+    gate = Gate(str(tmp_path / "gate"))
+    job = start(relaying(shape, counts, {"execution.mode": "micro-batch"}, gate.pass_on))
     known = set(scratch.glob("query-*"))
-    job = start(counting(shape, counts, {"execution.mode": "micro-batch"}))
-    job.reports.wait(job.deploy_all(), ExecutionState.RUNNING)
-    (query,) = set(scratch.glob("query-*")) - known
-    group = consumer_group(job.cluster, job.id, job.graph.vertices[COUNT].vertex_id, 0)
-    (channel,) = channels(job.cluster, job.id, job.graph)
-    reader = Consumer({"bootstrap.servers": servers, "group.id": group, "enable.auto.commit": False})
-    try:
-        while True:
-            before = position = _committed(reader, channel)
-            while position == before:
-                if ExecutionState.FINISHED in reports.of(job.attempt(COUNT, 0)):
-                    return False
-                position = _committed(reader, channel)
-            spark.suspend()
-            if _in_between(query, position):
-                break
-            spark.resume()
-        os.kill(runtime.process_ids()[job.attempt(COUNT, 0)], SIGKILL)
-    finally:
-        spark.resume()
-        reader.close()
-    reports.wait([job.attempt(COUNT, 0)], ExecutionState.FAILED)
-    reports.wait(job.deploy(COUNT, [0], 1), ExecutionState.FINISHED)
+    with gate.closed():
+        first = job.deploy(RELAY)
+        reports.wait(first, ExecutionState.RUNNING)
+        (query,) = set(scratch.glob("query-*")) - known
+        others = job.deploy(BEHIND) + job.deploy(SOURCE)
+        group = consumer_group(job.cluster, job.id, job.graph.vertices[RELAY].vertex_id, 0)
+        batch = eventually(lambda: _committed_whole(query, servers, group) if gate.holds else None, "commit")
+        assert not (query / "commits" / batch).exists()
+        os.kill(runtime.process_ids()[first[0]], SIGKILL)
+        reports.wait(first, ExecutionState.FAILED)
+    reports.wait([*others, *job.deploy(RELAY, [0], 1)], ExecutionState.FINISHED)
     wrong = topics.difference(topics.read(servers, counts), shape.counts())
     assert not wrong, wrong
-    return True
 
 
-def _committed(reader: Consumer, topic: str) -> int:
-    (found,) = reader.committed([TopicPartition(topic, 0)], 30)
-    return int(found.offset)
-
-
-def _in_between(query: Path, position: int) -> bool:
-    """Whether Spark has planned a batch that it has not noted as done, all records of which lie below the position."""
-    planned = max((int(each.name) for each in query.glob("offsets/*") if each.name.isdecimal()), default=-1)
-    if planned < 0 or (query / "commits" / str(planned)).exists():
-        return False
-    ends = json.loads((query / "offsets" / str(planned)).read_text().splitlines()[-1])
-    # A batch ends behind the marker of the transaction that its last record came in.
-    return all(end - 1 <= position for topic in ends.values() for end in topic.values())
+def _committed_whole(query: Path, servers: str, group: str) -> str | None:
+    """The batch that Spark has planned, if a group has committed all that is in it."""
+    planned = [each for each in query.glob("offsets/*") if each.name.isdecimal()]
+    if not planned:
+        return None
+    (batch,) = planned
+    ((topic, ends),) = json.loads(batch.read_text().splitlines()[-1]).items()
+    # It ends behind the marker of the transaction that its last record came in.
+    return batch.name if Topics(servers).committed(group, topic) >= ends["0"] - 1 else None

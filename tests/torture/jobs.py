@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -80,6 +80,17 @@ def counting(shape: Shape, counts: str, configuration: Mapping[str, str]) -> Job
     env.set_parallelism(shape.parallelism)
     _count(env.generate(shape.item, count=shape.records, rate_per_second=shape.rate), counts)
     return _configured(env.get_job_graph("counting"), configuration)
+
+
+def relaying(
+    shape: Shape, counts: str, configuration: Mapping[str, str], relay: Callable[[Item], Item]
+) -> JobGraph:
+    """The same with a vertex between the two, whose function runs in Spark: three vertices."""
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(shape.parallelism)
+    items = env.generate(shape.item, count=shape.records, rate_per_second=shape.rate).rebalance()
+    _count(items.map(relay, output_type=Item), counts)
+    return _configured(env.get_job_graph("relaying"), configuration)
 
 
 def torture(
