@@ -68,7 +68,7 @@ def directory_of(configuration: Configuration) -> Path:
 
 def server_of(configuration: Configuration) -> BlobServer:
     """A BlobServer as configured. Raises BlobUnavailable where it can't have its address or directory."""
-    host, port, directory = (
+    host, ports, directory = (
         configuration.get(BLOB_SERVER_HOST),
         configuration.get(BLOB_SERVER_PORT),
         directory_of(configuration) / "server",
@@ -79,10 +79,10 @@ def server_of(configuration: Configuration) -> BlobServer:
         largest=configuration.get(BLOB_SIZE_MAX),
     )
     try:
-        return BlobServer(directory, store_of(configuration), host=host, port=port, limits=limits)
+        return BlobServer(directory, store_of(configuration), host=host, ports=ports, limits=limits)
     except OSError as error:
         raise BlobUnavailable(
-            f"no BlobServer can be started on {host}:{port} over {directory}: {error}; set {BLOB_SERVER_HOST.key}, "
+            f"no BlobServer can be started on {host}:{ports} over {directory}: {error}; set {BLOB_SERVER_HOST.key}, "
             f"{BLOB_SERVER_PORT.key} or {BLOB_STORAGE_DIRECTORY.key}"
         ) from error
 

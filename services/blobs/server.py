@@ -7,9 +7,11 @@ jobs, whose requests name blobs by their digests. It listens on the loopback int
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -25,6 +27,7 @@ from .store import BlobStore, VoidBlobStore
 
 _log = structlog.get_logger(__name__)
 _PAUSE_S = 0.2
+_NOT_FREE = (errno.EADDRINUSE, errno.EACCES)
 _SHORTEST_IDLE_S = 0.5
 """A connection that has waited for so long gives way to one that is waiting to be taken."""
 
@@ -53,15 +56,15 @@ class BlobServer:
         store: BlobStore | None = None,
         *,
         host: str = "127.0.0.1",
-        port: int = 0,
+        ports: Iterable[int] = (0,),
         limits: ServerLimits | None = None,
     ) -> None:
-        """`port` 0: a free one."""
+        """Takes the first of `ports` that is free; 0: any."""
         self._limits = limits or ServerLimits()
         files = BlobFiles(directory, durable=True)
         self.depot: Final = BlobDepot(files, store or VoidBlobStore(), largest=self._limits.largest)
         """What it serves, for the process that it runs in."""
-        self._socket = socket.create_server((host, port), backlog=self._limits.backlog)
+        self._socket = _listening(host, ports, self._limits.backlog)
         self._socket.settimeout(_PAUSE_S)
         self.address: Final = f"{host}:{self._socket.getsockname()[1]}"
         """host:port."""
@@ -143,3 +146,15 @@ class BlobServer:
             since, connection = min(waiting, key=lambda pair: pair[0])
             if time.monotonic() - since > _SHORTEST_IDLE_S:
                 connection.close()
+
+
+def _listening(host: str, ports: Iterable[int], backlog: int) -> socket.socket:
+    refusal = OSError(errno.EADDRINUSE, "no port is given")
+    for port in ports:
+        try:
+            return socket.create_server((host, port), backlog=backlog)
+        except OSError as error:
+            if error.errno not in _NOT_FREE:
+                raise
+            refusal = error
+    raise refusal

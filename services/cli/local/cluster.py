@@ -16,6 +16,7 @@ import msgspec
 
 from ....infra.kafka import EmbeddedKafka
 from ...configuration import Configuration
+from ...configuration.options.blob import BLOB_SERVER_PORT
 from ...configuration.options.cluster import BOOTSTRAP_SERVERS, CLUSTER_ID, HOME
 from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from ...configuration.options.resource_manager import RESOURCE_MANAGER_MODE, ResourceManagerMode
@@ -202,6 +203,15 @@ class LocalCluster:
                 ExitCode.USAGE,
                 f"{len(names)} jobmanagers need an election, else each takes the lead from the one before: add "
                 f"-D {HIGH_AVAILABILITY.key}={HighAvailability.ZOOKEEPER}",
+            )
+        ports = self._given.get(BLOB_SERVER_PORT)
+        if ports.most is not None and ports.most < len(names):
+            first = next(iter(ports))
+            raise Failure(
+                ExitCode.USAGE,
+                f"{len(names)} jobmanagers on one machine need as many ports for their BlobServers, but "
+                f"{BLOB_SERVER_PORT.key} is {ports}: give a range such as {first}-{first + len(names) - 1}, or 0 for "
+                "free ones",
             )
         return names
 

@@ -15,6 +15,7 @@ from ....pipelines.graph.option_types import (
     pattern,
 )
 from ....pipelines.graph.options import ConfigOption, Scope
+from ..ports import PORTS, Ports
 from .kinds import BOTH, MASTER, WORKER
 
 BLOB_SERVER_HOST = ConfigOption(
@@ -28,11 +29,10 @@ BLOB_SERVER_HOST = ConfigOption(
 )
 BLOB_SERVER_PORT = ConfigOption(
     key="blob.server.port",
-    type=INT,
-    default=0,
-    at_least=0,
-    at_most=65_535,
-    doc="The port of the BlobServer; 0: a free one.",
+    type=PORTS,
+    default=Ports(),
+    doc="The port of the BlobServer; 0: a free one. Of several, such as 50100-50200 or 50100,50101, the first that is "
+    "free: each jobmanager of a machine needs one of its own.",
     scopes=MASTER,
 )
 BLOB_STORAGE_DIRECTORY = ConfigOption[str | None](

@@ -159,3 +159,15 @@ def test_there_is_a_store_with_high_availability_only(tmp_path: Path) -> None:
     with server_of(available) as server:
         server.depot.put_file(tmp_path / "file", "job")
     assert (tmp_path / "ha" / "tailrace" / "blob" / "job_job").is_dir()
+
+
+def test_of_several_ports_each_server_takes_one_that_is_free(tmp_path: Path) -> None:
+    configuration = Configuration({"home": str(tmp_path), "cluster.id": "c"})
+    with server_of(configuration) as one, server_of(configuration) as other:
+        busy, wanted = (int(each.address.rpartition(":")[2]) for each in (one, other))
+        other.close()
+        both = configuration.replace({"blob.server.port": f"{busy},{wanted}"})
+        with server_of(both) as third:
+            assert third.address == other.address
+            with pytest.raises(BlobUnavailable, match=rf"127\.0\.0\.1:{busy},{wanted} .*already in use"):
+                server_of(both)

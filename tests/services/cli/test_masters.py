@@ -52,6 +52,21 @@ def test_more_than_one_without_an_election_are_refused(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("ports", "hint"),
+    [("50100", "50100-50102"), ("50100,50200", "50100-50102"), ("50100-50101", "50100-50102")],
+)
+def test_more_than_there_are_ports_for_their_blob_servers_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ports: str, hint: str
+) -> None:
+    definitions = ["-D", "high-availability.type=zookeeper", "-D", f"blob.server.port={ports}"]
+    arguments = ["cluster", "start", "--home", str(tmp_path / "home"), "--masters", "3", *definitions]
+    assert main(arguments) == ExitCode.USAGE
+    err = capsys.readouterr().err
+    assert f"blob.server.port is {ports}: give a range such as {hint}, or 0 for free ones" in err
+    assert err.count("\n") == 1
+
+
 def record(tmp_path: Path, **more: object) -> ClusterRecord:
     made = ClusterRecord("c", "k:1", False, **more)  # type: ignore[arg-type]
     write_record(tmp_path, made)
