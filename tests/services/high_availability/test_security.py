@@ -145,7 +145,6 @@ def test_who_does_not_fit_is_not_let_in_and_says_why(
 
 
 def test_sasl_with_a_password(tmp_path: Path, masters: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("puresasl", reason="SASL needs the package pure-sasl")
     (tmp_path / "jaas.conf").write_text(
         f'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_master="{PASSWORD}"; }};\n'
     )
