@@ -60,8 +60,8 @@ def conversation() -> list[Record]:
 
 
 class Taken(NamedTuple):
-    """Seconds: on the clock, and of CPU, which other work on the machine does not lengthen as much; that of child processes
-    which have ended is counted."""
+    """Seconds: on the clock, and of CPU, which other work on the machine does not lengthen as much. Children that
+    have ended count."""
 
     clock: float
     cpu: float

@@ -5,6 +5,11 @@ is accepted, and meanwhile those that were accepted first are scheduled. Nothing
 a submission, so the ratio should be one, but for the CPU that latches of jobs take beside it. The peer is Flink 2.3:
 its submissions with and without ZooKeeper differ by more than a factor of two.
 
+The clusters stand side by side on one Kafka and are asked in turns; the ratio is the median of those of rounds, because
+what else the machine does changes from minute to minute. Between two turns all jobs are cancelled, and the machine is
+left alone until the masters are idle. `cpu_ratio` is the CPU that a jobmanager took for its turn, without over with
+ZooKeeper: it does not depend on what else runs.
+
 ROUNDS=1 JOBS=50 in the environment makes it brief.
 """
 
@@ -13,84 +18,149 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import NamedTuple
 
+import psutil
 from _masters import SLOTS, Follower, one_task, running_masters
 from _report import conditions, median, report
 from confluent_kafka import Producer
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import client, dispatcher
+from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import Header
+from tailrace.services.cli.local.cluster import LocalCluster
 from tailrace.services.log import Codec
 from tailrace.services.log.clients import writer
 from tailrace.services.log.topics import submissions_topic
 from tailrace.services.roles import DISPATCHER
 
-ROUNDS = int(os.environ.get("ROUNDS", "5"))
+ROUNDS = int(os.environ.get("ROUNDS", "9"))
 JOBS = int(os.environ.get("JOBS", "500"))
-WARM_UP = 50
-WITHOUT: Mapping[str, str] = {}
+WARM_UP = 100
 ZOOKEEPER: Mapping[str, str] = {"high-availability.type": "zookeeper"}
+KINDS: Mapping[str, tuple[Mapping[str, str], int]] = {
+    "none": ({}, 1),
+    "zookeeper": (ZOOKEEPER, 1),
+    "standby": (ZOOKEEPER, 2),
+}
+LOOK_S = 0.25
+IDLE = 0.25
+PATIENCE_S = 10.0
 
 
-def per_s(bootstrap_servers: str, cluster_id: str, values: Mapping[str, str], masters: int) -> float:
-    """Submissions a second of a fresh cluster, once it is warm."""
-    taskexecutors = (WARM_UP + JOBS) // SLOTS + 1
-    with running_masters(bootstrap_servers, cluster_id, masters, values, taskexecutors) as cluster:
-        follower = Follower(cluster)
-        submitted(bootstrap_servers, cluster_id, follower, "warm-up", WARM_UP)
-        rate = submitted(bootstrap_servers, cluster_id, follower, "job", JOBS)
-        follower.close()
-        return rate
+class Turn(NamedTuple):
+    """Of one cluster: submissions a second, and the seconds of CPU that its masters took until they were idle."""
+
+    rate: float
+    cpu: float
 
 
-def submitted(bootstrap_servers: str, cluster_id: str, follower: Follower, name: str, count: int) -> float:
-    """So many jobs are asked for at once; how many a second were accepted."""
-    topic, graph = submissions_topic(cluster_id), one_task()
-    codec, producer = Codec(topic), Producer(writer(bootstrap_servers))
-    requests = []
-    for number in range(count):
-        now = time.time_ns() // 1000
-        header = Header(
-            event_id=f"{name}-{number}", time=now, sender="client/bench", sender_epoch=0, recipient=DISPATCHER
+class Asked:
+    """A cluster that runs, and is asked for jobs again and again."""
+
+    def __init__(self, cluster: LocalCluster, bootstrap_servers: str) -> None:
+        self._cluster = cluster
+        self._topic = submissions_topic(cluster.configuration.cluster_id)
+        self._codec, self._producer = Codec(self._topic), Producer(writer(bootstrap_servers))
+        self._follower = Follower(cluster)
+        self._graph = one_task()
+        self._turns = 0
+
+    def turn(self, count: int) -> Turn:
+        """Asks for so many jobs at once, and ends them."""
+        self._turns += 1
+        jobs = [f"job-{self._turns}-{number}" for number in range(count)]
+        before = self._cpu()
+        begun = time.time()
+        last = self._say_all(
+            [dispatcher.SubmitJob(job_id=job, job_graph=self._graph) for job in jobs], client.JobAccepted
         )
-        body = dispatcher.SubmitJob(job_id=f"{name}-{number}", job_graph=graph)
-        requests.append(codec.encode(Event(header, body)))
-    accepted = 0
+        rate = count / (last.header.time / 1e6 - begun)
+        # What comes of the submissions is done, latches included, before the jobs end.
+        self._rest()
+        cpu = self._cpu() - before
+        self._say_all([dispatcher.CancelJob(job_id=job) for job in jobs], client.JobFinished)
+        self._rest()
+        return Turn(rate, cpu)
 
-    def last(record: Record) -> bool:
-        nonlocal accepted
-        accepted += isinstance(record.body, client.JobAccepted)
-        return accepted == count
+    def close(self) -> None:
+        self._follower.close()
 
-    begun = time.time()
-    for request in requests:
-        producer.produce(topic, request, key="client/bench")
-    producer.flush()
-    return count / (follower.until(last, "acceptance of all jobs").header.time / 1e6 - begun)
+    def _say_all(self, bodies: list[Body], answer: type[Body]) -> Record:
+        """Returns the last of as many answers."""
+        values = []
+        for number, body in enumerate(bodies):
+            header = Header(
+                event_id=f"{self._turns}-{body.AVRO_NAME}-{number}",
+                time=time.time_ns() // 1000,
+                sender="client/bench",
+                sender_epoch=0,
+                recipient=DISPATCHER,
+            )
+            values.append(self._codec.encode(Event(header, body)))
+        answers = 0
+
+        def is_last(record: Record) -> bool:
+            nonlocal answers
+            answers += isinstance(record.body, answer)
+            return answers == len(bodies) and isinstance(record.body, answer)
+
+        for value in values:
+            self._producer.produce(self._topic, value, key="client/bench")
+        self._producer.flush()
+        return self._follower.until(is_last, f"{len(bodies)} {answer.__name__}")
+
+    def _cpu(self) -> float:
+        times = [psutil.Process(each.record.pid).cpu_times() for each in self._cluster.masters.values()]
+        return sum(each.user + each.system for each in times)
+
+    def _rest(self) -> None:
+        """Until the masters are idle, so that no turn pays for another's."""
+        deadline = time.monotonic() + PATIENCE_S
+        idle = 0
+        while idle < 6 and time.monotonic() < deadline:
+            before = self._cpu()
+            time.sleep(LOOK_S)
+            # For longer than a job has to run until it is stood for.
+            idle = idle + 1 if self._cpu() - before < IDLE * LOOK_S * len(self._cluster.masters) else 0
 
 
 def main() -> None:
-    rates: dict[str, list[float]] = {"none": [], "zookeeper": [], "standby": []}
-    kinds = {"none": (WITHOUT, 1), "zookeeper": (ZOOKEEPER, 1), "standby": (ZOOKEEPER, 2)}
-    with EmbeddedKafka() as kafka:
-        # The broker's JVM is slow at first, and who comes first would pay for it.
-        per_s(kafka.bootstrap_servers, "first", WITHOUT, 1)
+    turns: dict[str, list[Turn]] = {name: [] for name in KINDS}
+    with EmbeddedKafka() as kafka, ExitStack() as stack:
+        asked: dict[str, Asked] = {}
+        for name, (values, masters) in KINDS.items():
+            workers = JOBS // SLOTS + 1
+            cluster = stack.enter_context(
+                running_masters(kafka.bootstrap_servers, name, masters, values, workers)
+            )
+            asked[name] = Asked(cluster, kafka.bootstrap_servers)
+            stack.callback(asked[name].close)
+        for each in asked.values():
+            each.turn(WARM_UP)
         for number in range(ROUNDS):
-            for name in sorted(kinds, reverse=number % 2 == 1):
-                values, masters = kinds[name]
-                rates[name].append(per_s(kafka.bootstrap_servers, f"{name}-{number}", values, masters))
-    none, zookeeper, standby = (median(rates[name]) for name in kinds)
+            for name in sorted(KINDS, reverse=number % 2 == 1):
+                turns[name].append(asked[name].turn(JOBS))
+    rates = {name: [each.rate for each in found] for name, found in turns.items()}
+    cpu = {name: [each.cpu for each in found] for name, found in turns.items()}
+    ratios = [one / other for one, other in zip(rates["zookeeper"], rates["none"], strict=True)]
     figures = {
-        "ratio": zookeeper / none,
-        "none_per_s": none,
-        "zookeeper_per_s": zookeeper,
-        "standby_per_s": standby,
+        "ratio": median(ratios),
+        "ratio_min": min(ratios),
+        "ratio_max": max(ratios),
+        "cpu_ratio": median([one / other for one, other in zip(cpu["none"], cpu["zookeeper"], strict=True)]),
+        **{f"{name}_per_s": median(found) for name, found in rates.items()},
+        **{f"{name}_job_ms": median(found) / JOBS * 1e3 for name, found in cpu.items()},
     }
     notes = {
-        "ratio": "with ZooKeeper over without; aim: at least 0.9",
+        "ratio": "with ZooKeeper over without, median of rounds; aim: at least 0.9",
+        "cpu_ratio": "masters' CPU without over with ZooKeeper, latches of all jobs included",
         "standby_per_s": "with a second jobmanager that folds all of it too",
+        "none_job_ms": "CPU of the jobmanager for a job that begins",
+        "standby_job_ms": "of both jobmanagers",
     }
     report("submission_ha", figures, conditions(rounds=ROUNDS, jobs=JOBS), notes)
 

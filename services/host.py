@@ -238,8 +238,13 @@ class Host:
                     self._step_down(role, "the mandate is gone")
             if self._mandates.suspended:
                 return
-            self._granted = granted
-            wanted = [role for role, epoch in granted.items() if self._is_to_be_claimed(role, epoch)]
+            # Jobs may be many, and each that is granted is a new mapping: what was looked at is not looked at again.
+            known, self._granted = self._granted or {}, granted
+            wanted = [
+                role
+                for role, epoch in granted.items()
+                if (epoch is None or known.get(role) != epoch) and self._is_to_be_claimed(role, epoch)
+            ]
             if wanted:
                 self._claim(wanted, granted, tail, stop)
 

@@ -28,7 +28,8 @@ _POLL_S = 1.0
 
 
 def main(arguments: list[str]) -> int:
-    """`start` and `end` (exclusive) are its arguments. Where it can't go on it ends: its owner does, and says why."""
+    """`start` and `end`, which it reads to at least, are its arguments. Where it can't go on it ends; its owner goes on,
+    and says why."""
     threading.Thread(target=end_with_owner, daemon=True).start()
     spare_the_collector()
     start, end = map(int, arguments)
@@ -56,11 +57,11 @@ def _read(log: KafkaEventLog, start: int, end: int, frames: queue.Queue[bytes | 
     read = 0
     try:
         while tail.position < end:
-            records = [each for each in tail.poll(_POLL_S) if each.offset < end]
-            found = list(chunks(records, _RECORDS))
+            # What lies behind the end and was read with it is passed on, too: then `bytes_read` is that of `position`.
+            found = list(chunks(tail.poll(_POLL_S), _RECORDS))
             for each in found[:-1]:
                 frames.put(pack(each, each[-1].offset + 1, 0))
-            frames.put(pack(found[-1], min(tail.position, end), tail.bytes_read - read, unreadable))
+            frames.put(pack(found[-1], tail.position, tail.bytes_read - read, unreadable))
             read = tail.bytes_read
             unreadable.clear()
     finally:

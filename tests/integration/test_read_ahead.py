@@ -110,7 +110,8 @@ def test_a_child_that_is_killed_is_done_without(both: Both, after: int) -> None:
 def test_a_log_without_its_head_is_refused(both: Both) -> None:
     both.append(10)
     partition = TopicPartition(both.plain.topic, 0, 5)
-    for done in admin(both.configuration).delete_records([partition]).values():
+    asked = admin(both.configuration)
+    for done in asked.delete_records([partition]).values():
         done.result()
     with pytest.raises(LogTruncated):
         everything(both.ahead)
