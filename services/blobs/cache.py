@@ -21,6 +21,7 @@ import structlog
 from .client import BlobClient
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
 from .files import BlobFiles, Incoming
+from .identity import SharedSecret
 from .keys import BlobKey
 from .protocol import Pace
 from .single_flight import SingleFlight
@@ -53,6 +54,7 @@ class BlobCache:
         first_pause: float = _FIRST_PAUSE_S,
         connect_timeout: float = 5.0,
         pace: Pace | None = None,
+        secret: SharedSecret | None = None,
     ) -> None:
         """Raises OSError for the directory.
 
@@ -67,7 +69,9 @@ class BlobCache:
         self._retries = retries
         self._size_limit = size_limit
         self._first_pause = first_pause
-        self._connect = functools.partial(BlobClient, connect_timeout=connect_timeout, pace=pace)
+        self._connect = functools.partial(
+            BlobClient, connect_timeout=connect_timeout, pace=pace, secret=secret
+        )
         self._flights = SingleFlight()
         self._pins: Counter[BlobKey] = Counter()
         self._lock = threading.Lock()

@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
+from .identity import SharedSecret, Side, drawn
 from .keys import BlobKey, digest_of, digest_of_file
-from .protocol import Answer, Channel, Delete, Get, Pace, Put, Request, Status
+from .protocol import Answer, Channel, Delete, Get, Hello, Introduction, Pace, Proof, Put, Request, Status
 
 _CONNECT_S = 5.0
 T = TypeVar("T")
@@ -25,9 +26,14 @@ class BlobClient:
     """
 
     def __init__(
-        self, address: str, *, connect_timeout: float = _CONNECT_S, pace: Pace | None = None
+        self,
+        address: str,
+        *,
+        connect_timeout: float = _CONNECT_S,
+        pace: Pace | None = None,
+        secret: SharedSecret | None = None,
     ) -> None:
-        """Connects to `address`, host:port."""
+        """Connects to `address`, host:port; with a `secret`, to a server that knows it, and to no other."""
         self.address: Final = address
         host, _, port = address.rpartition(":")
         try:
@@ -35,6 +41,21 @@ class BlobClient:
             self._channel = Channel(connection, pace or Pace())
         except (OSError, ValueError) as error:
             raise BlobUnavailable(f"the BlobServer at {address} can't be reached: {error}") from error
+        if secret is not None:
+            try:
+                self._told("prove who it is", lambda: self._identify(secret))
+            except BaseException:
+                self._channel.close()
+                raise
+
+    def _identify(self, secret: SharedSecret) -> None:
+        challenge = self._asked(Hello(), Status.PROVE).challenge
+        nonce = drawn()
+        answer = self._asked(Proof(nonce, secret.proof(Side.CLIENT, challenge, nonce)), Status.OK)
+        if not secret.is_proved(answer.proof, Side.SERVER, challenge, nonce):
+            raise BlobRefused(
+                f"who listens at {self.address} does not know the secret of this cluster's BlobServers"
+            )
 
     def put(self, content: bytes, job_id: str | None = None, *, transient: bool = False) -> BlobKey:
         """Has the server keep some bytes; their key."""
@@ -102,7 +123,7 @@ class BlobClient:
 
         self._told(f"put {key}", run)
 
-    def _asked(self, request: Request, *wanted: Status) -> Answer:
+    def _asked(self, request: Introduction | Request, *wanted: Status) -> Answer:
         self._channel.send(request)
         return self._answered(*wanted)
 
@@ -115,7 +136,7 @@ class BlobClient:
                 raise BlobNotFound(answer.reason)
             case Status.FAILED:
                 raise BlobUnavailable(answer.reason)
-            case Status.OK | Status.SEND | Status.REFUSED:
+            case Status.OK | Status.SEND | Status.REFUSED | Status.PROVE:
                 raise BlobRefused(answer.reason or f"an answer {answer.status} is not to be expected")
 
     def _told(self, what: str, run: Callable[[], T]) -> T:

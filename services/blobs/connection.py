@@ -6,22 +6,44 @@ import time
 from pathlib import Path
 from typing import Final
 
+from ..configuration.options.blob import BLOB_SECRET_FILE
 from .depot import BlobDepot
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
 from .files import Incoming
+from .identity import SharedSecret, Side, drawn
 from .keys import BlobKey
-from .protocol import Answer, Channel, Delete, Get, Put, Status, decode_request
+from .protocol import (
+    Answer,
+    Channel,
+    Delete,
+    Disconnected,
+    Get,
+    Hello,
+    Proof,
+    Put,
+    Status,
+    decode_introduction,
+    decode_request,
+)
 
 _STATUS: Final = (
     (BlobNotFound, Status.NOT_FOUND),
     (BlobRefused, Status.REFUSED),
+)
+_NOT_ASKED: Final = (
+    f"this BlobServer knows no secret: set {BLOB_SECRET_FILE.key} for its jobmanager, or not here"
+)
+_UNKNOWN: Final = (
+    f"this BlobServer serves who knows its secret: set {BLOB_SECRET_FILE.key}, the same as its jobmanager's"
 )
 
 
 class BlobServerConnection:
     """For one thread, but for `idle_since` and `close`."""
 
-    def __init__(self, channel: Channel, depot: BlobDepot) -> None:
+    def __init__(self, channel: Channel, depot: BlobDepot, secret: SharedSecret | None = None) -> None:
+        """Serves who knows the `secret`; None: everybody."""
+        self._secret = secret
         self._channel = channel
         self._depot = depot
         self.idle_since: float | None = time.monotonic()
@@ -30,6 +52,8 @@ class BlobServerConnection:
     def run(self, patience: float) -> None:
         """Answers until the other side ends the connection, breaks the protocol, or asks nothing for `patience` s."""
         try:
+            if self._secret is not None:
+                self._identify(self._secret, patience)
             while (data := self._channel.receive(patience)) is not None:
                 self.idle_since = None
                 self._answer(data)
@@ -47,6 +71,21 @@ class BlobServerConnection:
         """Ends it; from any thread."""
         self._channel.close()
 
+    def _identify(self, secret: SharedSecret, patience: float) -> None:
+        hello = self._channel.receive(patience)
+        if hello is None:
+            raise Disconnected("nobody has asked for anything")
+        if not isinstance(decode_introduction(hello), Hello):
+            raise BlobRefused(_UNKNOWN)
+        challenge = drawn()
+        self._channel.send(Answer(Status.PROVE, challenge=challenge))
+        said = decode_introduction(self._channel.receive(patience) or b"")
+        if not isinstance(said, Proof) or not secret.is_proved(
+            said.proof, Side.CLIENT, challenge, said.nonce
+        ):
+            raise BlobRefused(_UNKNOWN)
+        self._channel.send(Answer(Status.OK, proof=secret.proof(Side.SERVER, challenge, said.nonce)))
+
     def _refuse(self, error: BlobError) -> None:
         try:
             self._channel.send(_answer_of(error))
@@ -55,7 +94,12 @@ class BlobServerConnection:
             pass
 
     def _answer(self, data: bytes) -> None:
-        request, key = decode_request(data)
+        try:
+            request, key = decode_request(data)
+        except BlobRefused:
+            if isinstance(decode_introduction(data), Hello):
+                raise BlobRefused(_NOT_ASKED) from None
+            raise
         match request:
             case Put(size=size):
                 self._put(key, size)

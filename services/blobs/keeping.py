@@ -29,6 +29,7 @@ from ..configuration.options.blob import (
 )
 from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from .errors import BlobError, BlobUnavailable
+from .identity import SharedSecret
 from .server import BlobServer, ServerLimits
 from .store import BlobStore, FileSystemBlobStore, VoidBlobStore
 from .upload import ENDPOINT
@@ -67,7 +68,8 @@ def directory_of(configuration: Configuration) -> Path:
 
 
 def server_of(configuration: Configuration) -> BlobServer:
-    """A BlobServer as configured. Raises BlobUnavailable where it can't have its address or directory."""
+    """A BlobServer as configured. Raises BlobUnavailable where it can't have its address or directory;
+    ConfigurationError for a file that should hold a secret."""
     host, ports, directory = (
         configuration.get(BLOB_SERVER_HOST),
         configuration.get(BLOB_SERVER_PORT),
@@ -78,8 +80,11 @@ def server_of(configuration: Configuration) -> BlobServer:
         backlog=configuration.get(BLOB_FETCH_BACKLOG),
         largest=configuration.get(BLOB_SIZE_MAX),
     )
+    secret = SharedSecret.of(configuration)
     try:
-        return BlobServer(directory, store_of(configuration), host=host, ports=ports, limits=limits)
+        return BlobServer(
+            directory, store_of(configuration), host=host, ports=ports, limits=limits, secret=secret
+        )
     except OSError as error:
         raise BlobUnavailable(
             f"no BlobServer can be started on {host}:{ports} over {directory}: {error}; set {BLOB_SERVER_HOST.key}, "

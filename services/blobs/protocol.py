@@ -7,6 +7,8 @@ body. A body is pieces of up to CHUNK bytes and one of none at its end.
     GET     -> OK with the size, body
     DELETE  -> OK
 
+Before its first request a client proves who it is, where the server asks for it (identity.py).
+
 The server answers before a body is sent, so that a refusal costs no transfer. Whoever breaks these rules, or is slower
 than `Pace` allows, loses the connection.
 """
@@ -53,7 +55,19 @@ class Delete(msgspec.Struct, frozen=True, tag="DELETE"):
     key: str
 
 
+class Hello(msgspec.Struct, frozen=True, tag="HELLO"):
+    """Somebody wants to prove who it is (identity.py)."""
+
+
+class Proof(msgspec.Struct, frozen=True, tag="PROOF"):
+    """That it knows the secret."""
+
+    nonce: bytes
+    proof: bytes
+
+
 Request = Put | Get | Delete
+Introduction = Hello | Proof
 
 
 class Status(StrEnum):
@@ -63,15 +77,21 @@ class Status(StrEnum):
     SEND = "SEND"
     NOT_FOUND = "NOT_FOUND"
     REFUSED = "REFUSED"
+    PROVE = "PROVE"
     FAILED = "FAILED"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """`size`: the bytes of the body that follows a GET's OK. `reason`: one line for people, where it is not OK."""
+    """`size`: the bytes of the body that follows a GET's OK. `reason`: one line for people, where it is not OK.
+
+    `challenge` comes with PROVE, and `proof` with the OK that follows.
+    """
 
     status: Status
     reason: str = ""
     size: int = 0
+    challenge: bytes = b""
+    proof: bytes = b""
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -87,6 +107,7 @@ class Pace(msgspec.Struct, frozen=True):
     """Bytes per second: a body's least average."""
 
 
+_introduction: Final = msgspec.msgpack.Decoder(Introduction)
 _request: Final = msgspec.msgpack.Decoder(Request)
 _answer: Final = msgspec.msgpack.Decoder(Answer)
 
@@ -107,6 +128,15 @@ def decode_request(data: bytes) -> tuple[Request, BlobKey]:
     return request, key
 
 
+def decode_introduction(data: bytes) -> Introduction | None:
+    """What somebody says who wants to prove who it is; None for anything else."""
+    try:
+        found: Introduction = _introduction.decode(data)
+    except msgspec.DecodeError:
+        return None
+    return found
+
+
 def decode_answer(data: bytes) -> Answer:
     """An answer. Raises BlobRefused for anything else."""
     try:
@@ -125,7 +155,7 @@ class Channel:
         self._chunk: memoryview | None = None
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def send(self, message: Request | Answer) -> None:
+    def send(self, message: Introduction | Request | Answer) -> None:
         """Sends a request or an answer."""
         if isinstance(message, Answer) and len(message.reason) > _LONGEST_REASON:
             message = Answer(message.status, message.reason[:_LONGEST_REASON], message.size)

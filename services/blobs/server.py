@@ -1,8 +1,9 @@
 """The BlobServer of a jobmanager: PUT, GET and DELETE over TCP (document 001).
 
 A thread for each connection, up to a limit: then it takes no more until one has ended, and those that only wait for
-somebody to ask something are ended first. Nothing here tells who asks: what may be run is decided by who may submit
-jobs, whose requests name blobs by their digests. It listens on the loopback interface unless it is told otherwise.
+somebody to ask something are ended first. Who asks is known only where the cluster has a secret (identity.py); what may
+be run is decided by who may submit jobs, whose requests name blobs by their digests. It listens on the loopback
+interface unless it is told otherwise.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import structlog
 from .connection import BlobServerConnection
 from .depot import BlobDepot
 from .files import BlobFiles
+from .identity import SharedSecret
 from .protocol import Channel, Pace
 from .store import BlobStore, VoidBlobStore
 
@@ -58,8 +60,10 @@ class BlobServer:
         host: str = "127.0.0.1",
         ports: Iterable[int] = (0,),
         limits: ServerLimits | None = None,
+        secret: SharedSecret | None = None,
     ) -> None:
-        """Takes the first of `ports` that is free; 0: any."""
+        """Takes the first of `ports` that is free; 0: any. Serves who knows the `secret`; None: everybody."""
+        self._secret = secret
         self._limits = limits or ServerLimits()
         files = BlobFiles(directory, durable=True)
         self.depot: Final = BlobDepot(files, store or VoidBlobStore(), largest=self._limits.largest)
@@ -111,7 +115,7 @@ class BlobServer:
 
     def _serve(self, accepted: socket.socket) -> None:
         try:
-            connection = BlobServerConnection(Channel(accepted, self._limits.pace), self.depot)
+            connection = BlobServerConnection(Channel(accepted, self._limits.pace), self.depot, self._secret)
             thread = threading.Thread(
                 target=self._run, args=(connection,), name="blob server connection", daemon=True
             )

@@ -15,6 +15,7 @@ from ..snapshots.restoring import known_leadership
 from ..snapshots.store import SnapshotStore
 from .client import BlobClient
 from .errors import BlobError, BlobUnavailable
+from .identity import SharedSecret
 from .offloading import least_size, offloaded
 from .protocol import Pace
 
@@ -52,7 +53,7 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
     minsize = configuration.get(BLOB_OFFLOAD_MINSIZE)
     if least_size(what, minsize) is None:
         return what, None
-    pace = Pace(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6)
+    pace, secret = Pace(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6), SharedSecret.of(configuration)
     reason = ""
     for _ in range(_TRIES):
         try:
@@ -60,7 +61,7 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
             if address is None:
                 return what, "the cluster has no BlobServer"
             timeout = configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6
-            with BlobClient(address, connect_timeout=timeout, pace=pace) as client:
+            with BlobClient(address, connect_timeout=timeout, pace=pace, secret=secret) as client:
                 return offloaded(what, minsize, lambda content: client.put(content, job_id)), None
         except BlobUnavailable as error:
             # The leader may be another by now.

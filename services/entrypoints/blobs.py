@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..blobs.cache import BlobCache
+from ..blobs.identity import SharedSecret
 from ..blobs.keeping import BlobKeeper, Fate, FateOf, directory_of, store_of
 from ..blobs.library_cache import BlobLibraryCacheManager
 from ..blobs.protocol import Pace
@@ -48,6 +49,7 @@ def of_task_executor(
         size_limit=configuration.get(BLOB_CACHE_SIZE_MAX),
         connect_timeout=configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6,
         pace=Pace(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6),
+        secret=SharedSecret.of(configuration),
     )
     manager = BlobLibraryCacheManager(cache, configuration.get(BLOB_CLEANUP_INTERVAL) / 1e6)
     manager.start()

@@ -16,14 +16,14 @@ from ....pipelines.graph.option_types import (
 )
 from ....pipelines.graph.options import ConfigOption, Scope
 from ..ports import PORTS, Ports
-from .kinds import BOTH, MASTER, WORKER
+from .kinds import BOTH, EVERYONE, FILE, MASTER, WORKER
 
 BLOB_SERVER_HOST = ConfigOption(
     key="blob.server.host",
     type=pattern("a name or address", lambda text: bool(text) and text.isprintable() and " " not in text),
     default="127.0.0.1",
-    doc="The address of this machine on which the BlobServer of a jobmanager listens, and where others find it. The "
-    "server does not ask who they are: it belongs on a network of the cluster's own.",
+    doc="The address of this machine on which the BlobServer of a jobmanager listens, and where others find it. It "
+    "has no TLS, and asks for blob.secret-file at most: it belongs on a network of the cluster's own.",
     scopes=MASTER,
     ours=True,
 )
@@ -34,6 +34,15 @@ BLOB_SERVER_PORT = ConfigOption(
     doc="The port of the BlobServer; 0: a free one. Of several, such as 50100-50200 or 50100,50101, the first that is "
     "free: each jobmanager of a machine needs one of its own.",
     scopes=MASTER,
+)
+BLOB_SECRET_FILE = ConfigOption[str | None](
+    key="blob.secret-file",
+    type=FILE,
+    default=None,
+    doc="A file whose first line is a secret of the cluster, the same for all its processes and clients: a BlobServer "
+    "serves who knows it. none: everybody. A file, so that the secret is in no configuration, environment or log.",
+    scopes=EVERYONE,
+    ours=True,
 )
 BLOB_STORAGE_DIRECTORY = ConfigOption[str | None](
     key="blob.storage.directory",
@@ -126,6 +135,7 @@ BLOB_SOCKET_TIMEOUT = ConfigOption(
 OPTIONS: tuple[ConfigOption[Any], ...] = (
     BLOB_SERVER_HOST,
     BLOB_SERVER_PORT,
+    BLOB_SECRET_FILE,
     BLOB_STORAGE_DIRECTORY,
     BLOB_FETCH_CONCURRENT,
     BLOB_FETCH_BACKLOG,
