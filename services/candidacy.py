@@ -2,7 +2,9 @@
 
 The roles of its own it stands for from the start. The latch of a job stays off the way of its submission: whoever leads
 the job by leading the Dispatcher stands for it when it has run for a moment, so that ZooKeeper never hears of a short
-job; the others once the Dispatcher has got another leader than the one that began the job, or once the job was claimed.
+job, and for one such job after the other: they are led well without, and of many that come at once none is to pay for
+the latches of those before it. The others stand for a job once the Dispatcher has got another leader than the one that
+began it, or once it was claimed.
 Nobody stands for a job at rest.
 
 Many masters learn at the same moment of many jobs to stand for, and the quickest would get all of them. So each waits
@@ -29,6 +31,7 @@ from .roles import DISPATCHER, JOB_MASTER, Clock, Time, derive_id, kind_of
 
 _log = structlog.get_logger(__name__)
 _A_MOMENT = 1_000_000
+_BETWEEN_OWN = 40_000
 _SPREAD = 500_000
 """Microseconds."""
 
@@ -83,6 +86,8 @@ class Candidacy:
         """The last mandate for a role that was given back: it may be heard of for a while still."""
         self._soon = Deadlines()
         """When it is to stand for which jobs."""
+        self._last_own: Time = 0
+        """When it is to stand for the last of the jobs that it has begun itself."""
         self._begun = False
 
     def begin(self) -> None:
@@ -172,8 +177,9 @@ class Candidacy:
         elif dispatcher is not None and isinstance(state, JobMasterState):
             if state.started < dispatcher.offset:
                 self._stand_soon(job, self._spread(job))
-            elif dispatcher.session == self._session:
-                self._stand_soon(job, _A_MOMENT)
+            elif dispatcher.session == self._session and self._soon.of(job) is None:
+                self._last_own = max(self._clock() + _A_MOMENT, self._last_own + _BETWEEN_OWN)
+                self._soon.put(job, self._last_own)
 
     def _stand_soon(self, job: str, after: Time) -> None:
         due, known = self._clock() + after, self._soon.of(job)

@@ -28,8 +28,8 @@ _POLL_S = 1.0
 
 
 def main(arguments: list[str]) -> int:
-    """`start` and `end`, which it reads to at least, are its arguments. Where it can't go on it ends; its owner goes on,
-    and says why."""
+    """`start` and `end`, which it reads to at least, are its arguments. Where it can't go on it ends; its owner goes
+    on, and says why."""
     threading.Thread(target=end_with_owner, daemon=True).start()
     spare_the_collector()
     start, end = map(int, arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 from tailrace.schemas import dispatcher
@@ -76,6 +77,32 @@ def test_nobody_stands_for_jobs_of_a_leader_that_goes_on() -> None:
     election = Election(with_jobs())
     election.goes_on(10)
     assert {tuple(each.stands) for each in election.mandates.values()} == {("dispatcher",)}
+
+
+def test_who_has_begun_many_jobs_at_once_stands_for_one_after_the_other() -> None:
+    cluster = with_jobs()
+    leader = cluster.replica.leadership.leader("dispatcher")
+    assert leader is not None
+    now, mandates = 0, GivenMandates()
+    master = Candidacy(
+        mandates,
+        cluster.replica,
+        ("dispatcher",),
+        session=leader.session,
+        opposed=True,
+        clock=lambda: now,
+    )
+    master.begin()
+    dues = []
+    while (due := master.due()) is not None:
+        dues.append(due)
+        now = due
+        master.look_at("job_master/j1")
+        master.pursue()
+        assert len(mandates.stands) == len(dues) + 1
+    assert dues[0] == SECOND
+    assert {later - earlier for earlier, later in itertools.pairwise(dues)} == {SECOND // 25}
+    assert len(dues) == JOBS
 
 
 def test_without_opponents_a_claimed_job_is_led_at_once() -> None:
