@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from ...schemas.event import Event, Record
 from ...schemas.types import Header, JobGraph
 from ..log import Codec, Undecodable, Unreadable
 from ..log.codec import SINGLE_OBJECT
+
+T = TypeVar("T")
 
 
 class Encoded(Body, frozen=True, gc=False):
@@ -115,10 +117,10 @@ def unpack(data: bytes | bytearray, codec: Codec, topic: str) -> tuple[Frame, li
     return frame, records, unreadable
 
 
-def chunks(records: Sequence[Record], size: int) -> Iterator[Sequence[Record]]:
-    """The records, so many at a time; an empty one where there are none."""
-    for begin in range(0, max(1, len(records)), size):
-        yield records[begin : begin + size]
+def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The items, so many at a time; an empty one where there are none."""
+    for begin in range(0, max(1, len(items)), size):
+        yield items[begin : begin + size]
 
 
 def _next_of(place: int, data: msgspec.Raw) -> Any:
