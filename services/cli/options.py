@@ -145,10 +145,11 @@ def find_cluster(
 
 
 def located(found: Configuration) -> Configuration:
-    """The same with the addresses of Kafka and ZooKeeper, from cluster.json if need be. Raises Failure where none is
-    known."""
+    """The same with the addresses of Kafka and ZooKeeper, from cluster.json if need be, and with what the start of the
+    cluster said that all who talk to it must know. Raises Failure where none is known."""
     if found.bootstrap_servers:
         return found
+    from ..configuration.options.blob import BLOB_SECRET_FILE
     from .local.record import read_record
 
     record = read_record(found.home)
@@ -165,6 +166,11 @@ def located(found: Configuration) -> Configuration:
         update["cluster.id"] = record.cluster_id
     # Whoever joins the masters has to take part in their elections.
     update |= {key: text for key, text in record.high_availability.items() if not found.has(key)}
+    # Whoever uploads, or serves, has to prove that it belongs here.
+    if (secret := record.configuration.get(BLOB_SECRET_FILE.key)) is not None and not found.has(
+        BLOB_SECRET_FILE.key
+    ):
+        update[BLOB_SECRET_FILE.key] = secret
     return found.replace(update)
 
 

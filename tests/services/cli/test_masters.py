@@ -16,6 +16,7 @@ from tailrace.services.cli.local.names import is_master, masters, taskexecutors
 from tailrace.services.cli.local.record import write_record
 from tailrace.services.cli.options import located
 from tailrace.services.configuration import Configuration
+from tailrace.services.configuration.options.blob import BLOB_SECRET_FILE
 from tailrace.services.configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from tailrace.services.configuration.options.zookeeper import ZOOKEEPER_QUORUM
 
@@ -107,6 +108,15 @@ def test_a_jobmanager_that_joins_is_told_of_the_elections(tmp_path: Path) -> Non
     assert found.get(ZOOKEEPER_QUORUM) == "z:1"
     own = located(Configuration({"home": str(tmp_path), "high-availability.zookeeper.quorum": "z:2"}))
     assert own.get(ZOOKEEPER_QUORUM) == "z:2"
+
+
+def test_who_talks_to_a_cluster_is_told_where_its_secret_is(tmp_path: Path) -> None:
+    record(tmp_path, configuration={"blob.secret-file": "/run/secret", "heartbeat.interval": "1 s"})
+    found = located(Configuration({"home": str(tmp_path)}))
+    assert found.get(BLOB_SECRET_FILE) == "/run/secret"
+    assert not found.has("heartbeat.interval")
+    own = located(Configuration({"home": str(tmp_path), "blob.secret-file": "/run/mine"}))
+    assert own.get(BLOB_SECRET_FILE) == "/run/mine"
 
 
 @pytest.mark.parametrize(
