@@ -8,7 +8,7 @@ its submissions with and without ZooKeeper differ by more than a factor of two.
 The clusters stand side by side on one Kafka and are asked in turns; the ratio is the median of those of rounds, because
 what else the machine does changes from minute to minute. Between two turns all jobs are cancelled, and the machine is
 left alone until the masters are idle. `cpu_ratio` is the CPU that a jobmanager took for its turn, without over with
-ZooKeeper: it does not depend on what else runs.
+ZooKeeper: it depends less on what else runs.
 
 ROUNDS=1 JOBS=50 in the environment makes it brief.
 """
@@ -52,7 +52,7 @@ PATIENCE_S = 10.0
 
 
 class Turn(NamedTuple):
-    """Of one cluster: submissions a second, and the seconds of CPU that its masters took until they were idle."""
+    """Of one cluster: submissions a second, and the seconds of CPU that its masters took for all of them."""
 
     rate: float
     cpu: float
@@ -78,10 +78,8 @@ class Asked:
         last = self._say_all(
             [dispatcher.SubmitJob(job_id=job, job_graph=self._graph) for job in jobs], client.JobAccepted
         )
-        rate = count / (last.header.time / 1e6 - begun)
-        # What comes of the submissions is done, latches included, before the jobs end.
-        self._rest()
         cpu = self._cpu() - before
+        rate = count / (last.header.time / 1e6 - begun)
         self._say_all([dispatcher.CancelJob(job_id=job) for job in jobs], client.JobFinished)
         self._rest()
         return Turn(rate, cpu)
@@ -124,7 +122,6 @@ class Asked:
         while idle < 6 and time.monotonic() < deadline:
             before = self._cpu()
             time.sleep(LOOK_S)
-            # For longer than a job has to run until it is stood for.
             idle = idle + 1 if self._cpu() - before < IDLE * LOOK_S * len(self._cluster.masters) else 0
 
 
@@ -157,9 +154,9 @@ def main() -> None:
     }
     notes = {
         "ratio": "with ZooKeeper over without, median of rounds; aim: at least 0.9",
-        "cpu_ratio": "masters' CPU without over with ZooKeeper, latches of all jobs included",
+        "cpu_ratio": "the jobmanager's CPU without over with ZooKeeper, latches of the first jobs included",
         "standby_per_s": "with a second jobmanager that folds all of it too",
-        "none_job_ms": "CPU of the jobmanager for a job that begins",
+        "none_job_ms": "CPU of the jobmanager for a submission",
         "standby_job_ms": "of both jobmanagers",
     }
     report("submission_ha", figures, conditions(rounds=ROUNDS, jobs=JOBS), notes)
