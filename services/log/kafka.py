@@ -117,10 +117,14 @@ class KafkaEventLog:
 
         def on_answer(answer: Future[ListOffsetsResultInfo]) -> None:
             error = answer.exception()
+            offset = int(answer.result().offset) if error is None else -1
+            if offset < 0 and error is None:
+                # Where a request times out on a connection that there was, no error is told, but no offset either.
+                error = KafkaException(KafkaError(KafkaError._TIMED_OUT))
             if error is not None:
                 told.set_exception(error)
             else:
-                told.set_result(int(answer.result().offset))
+                told.set_result(offset)
 
         futures = self._admin.list_offsets(
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout

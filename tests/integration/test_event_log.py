@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -22,6 +22,8 @@ from tailrace.services.log.event_log import LARGEST_EVENT, EventTooLarge, read_t
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
+
+from ..torture.proxy import KafkaProxy
 
 SOON_S = 10.0
 QUIET = {"log_level": 0}
@@ -392,3 +394,18 @@ def test_a_broker_that_is_gone_is_unavailable(tmp_path: Path, cluster_id: str) -
             kept.log.tail(0)
     finally:
         kafka.kill()
+
+
+def test_an_end_that_kafka_does_not_tell_in_time_is_an_error(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    """On a connection that there is, the client tells no error of its own then."""
+    topic = log_topic(cluster_id)
+    ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
+    with KafkaProxy(kafka.bootstrap_servers) as link:
+        log = KafkaEventLog(link.address, topic, Codec(topic), timeout=5.0)
+        assert log.ask_end(5.0).result() == 0
+        link.cut()
+        with pytest.raises(KafkaException):
+            log.ask_end(1.0).result()
+        link.heal()
+        assert log.end() == 0
+        log.close()
