@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from services.blobs.conftest import LARGEST, StartServer
 from services.blobs.test_offloading import files
 from services.simulation import header
@@ -10,6 +12,7 @@ from tailrace.schemas.event import EVERYONE, Event
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import EntryPoint
 from tailrace.services.blobs.client import BlobClient
+from tailrace.services.blobs.keeping import server_of
 from tailrace.services.blobs.keys import BlobKey
 from tailrace.services.blobs.upload import find_server, upload
 from tailrace.services.configuration import Configuration
@@ -79,3 +82,16 @@ def test_what_the_server_refuses_travels_along_with_the_reason(start: StartServe
     what, left = upload(program(LARGEST + 1), "job", CONFIGURATION, log)
     assert what == program(LARGEST + 1)
     assert "blob.size.max" in (left or "")
+
+
+def test_a_server_with_a_secret_takes_uploads_of_who_knows_it(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("correct horse battery staple\n")
+    knowing = CONFIGURATION.replace({"home": str(tmp_path), "blob.secret-file": str(tmp_path / "secret")})
+    log = MemoryEventLog()
+    with server_of(knowing) as server:
+        log.append([elected(DISPATCHER, 1, server.address)])
+        made, left = upload(program(5000), "job", knowing, log)
+        assert (made.python_files[0].content, left) == (b"", None)
+        made, left = upload(program(5000), "job", CONFIGURATION, log)
+    assert made == program(5000)
+    assert "set blob.secret-file" in (left or "")
