@@ -110,7 +110,7 @@ def _nodes(configuration: Configuration, timeout_s: float) -> tuple[RoleNodes, .
     try:
         return inventory.inventory(ZooKeeperSettings.of(configuration), timeout_s=timeout_s)
     except ZooKeeperUnreachable as error:
-        tell(f"who stands by is not known: {error}")
+        tell(f"what is in ZooKeeper, and who stands by, is not known: {error}")
         return None
 
 
