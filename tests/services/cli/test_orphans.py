@@ -54,7 +54,10 @@ def test_all_that_is_there_is_looked_at_also_without_zookeeper(
     configuration: Configuration, base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert look(configuration, timeout_s=SOON_S) == KEPT
-    assert "what is in ZooKeeper, and who stands by, is not known: ZooKeeper at 127.0.0.1:1" in capsys.readouterr().err
+    assert (
+        "what is in ZooKeeper, and who stands by, is not known: ZooKeeper at 127.0.0.1:1"
+        in capsys.readouterr().err
+    )
 
 
 def test_where_nothing_is_nothing_is_found(tmp_path: Path) -> None:
