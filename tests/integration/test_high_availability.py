@@ -171,16 +171,58 @@ def test_the_leader_alone_cannot_reach_zookeeper(cluster: HaCluster) -> None:
 
 
 def test_the_leader_alone_cannot_reach_kafka(cluster: HaCluster) -> None:
-    leader = cluster.leader
+    """It has nothing to say: it hears nothing. Another leads before it is healed."""
+    reign, leader = cluster.reign, cluster.leader
     lasting = cluster.submit()
     cluster.runs(lasting)
     with cluster.load():
+        cut = time.time()
         leader.network.kafka.cut()
-        cluster.goes_on_for(LONGER_THAN_A_SESSION_S)
+        told(cluster, cut, cluster.elected_after(reign))
+        cluster.lives()
         leader.network.heal()
         print(f"a job is taken and ends {cluster.lives():.2f} s after healing")
     cluster.finish(lasting)
     assert leader.is_running()
+
+
+def test_what_the_leader_appends_does_not_reach_kafka_and_all_else_does(cluster: HaCluster) -> None:
+    reign, leader, story = cluster.reign, cluster.leader, cluster.story
+    lasting = cluster.submit()
+    cluster.runs(lasting)
+    leader.network.kafka.hold(log_topic(cluster.configuration.cluster_id))
+    held = time.time()
+    cluster.workers.finish(lasting)
+    told(cluster, held, cluster.elected_after(reign))
+    cluster.ends(lasting)
+    leader.network.kafka.release()
+    end = story.catch_up()
+
+    def ignored() -> bool:
+        said = [each for each in story.records if each.offset >= end and each.offset in story.ignored]
+        return any(each.header.sender_epoch == reign.epoch for each in said)
+
+    story.until(ignored, "last word of the old leader")
+    cluster.lives()
+    assert leader.is_running()
+
+
+def test_nobody_can_reach_kafka_for_longer_than_a_session(cluster: HaCluster) -> None:
+    """All masters stand back; then one is elected, and none has ended."""
+    reign = cluster.reign
+    lasting = cluster.submit()
+    cluster.runs(lasting)
+    with cluster.load():
+        for master in cluster.masters.all:
+            master.network.kafka.cut()
+        cluster.goes_on_for(LONGER_THAN_A_SESSION_S)
+        healed = time.time()
+        for master in cluster.masters.all:
+            master.network.heal()
+        told(cluster, healed, cluster.elected_after(reign))
+        print(f"a job is taken and ends {cluster.lives():.2f} s later")
+    cluster.finish(lasting)
+    assert all(master.is_running() for master in cluster.masters.all)
 
 
 def test_nobody_can_reach_zookeeper(cluster: HaCluster) -> None:
