@@ -1,4 +1,7 @@
-"""Jobs with large parts on a real cluster: those travel as blobs, beside the log, and go when the job has ended."""
+"""Jobs with large parts on a real cluster: those travel as blobs, beside the log, and go when the job has ended.
+
+Its BlobServer serves only who knows the secret of the cluster.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +61,15 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """With a secret, which only its start is told of."""
     home = tmp_path_factory.mktemp("cluster") / "home"
+    secret = home.parent / "secret"
+    secret.write_text("correct horse battery staple\n")
     cluster = Cluster(home, TAILRACE_HEARTBEAT_INTERVAL="500 ms", TAILRACE_HEARTBEAT_TIMEOUT="30 s")
     try:
-        cluster.ok("cluster", "start", "--taskexecutors", "1", "--slots", "4")
+        cluster.ok(
+            *("cluster", "start", "--taskexecutors", "1", "--slots", "4", "-D", f"blob.secret-file={secret}")
+        )
         cluster.watch()
         yield cluster
     finally:
