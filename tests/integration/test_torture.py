@@ -1,7 +1,8 @@
 """A job whose every process is killed, or stopped past its timeouts, at random moments: each result is there once.
 
-The job (tests/torture/jobs.py) counts and sums generated records into two topics; whatever becomes of the processes,
-a reader of committed messages finds exactly the right multisets in the end, and the checker nothing wrong with the log.
+There is one jobmanager, or several that ZooKeeper elects, whose network is taken from them, too. The job
+(tests/torture/jobs.py) counts and sums generated records into two topics; whatever becomes of the processes, a reader
+of committed messages finds exactly the right multisets in the end, and the checker nothing wrong with the log.
 `FAULTS=20 pytest tests/integration/test_torture.py` does it with so many faults, millions of records and a seed of its
 own, which it prints; `SEED=n` has the faults of that seed again, though not the moments at which they strike.
 """
@@ -21,12 +22,21 @@ from tailrace.services.log.topics import log_topic
 from ..checker import check
 from ..checker.reading import read_topic
 from ..torture import topics
-from ..torture.faults import HEARTBEAT_TIMEOUT_S, Fault, Injector, sequence
+from ..torture.faults import (
+    ALL,
+    HEARTBEAT_TIMEOUT_S,
+    SESSION_S,
+    WITH_ELECTIONS,
+    Fault,
+    Injector,
+    sequence,
+)
 from ..torture.jobs import Shape
 from ..torture.running import OPTIONS, RunningJob
 from ..torture.victims import TorturedCluster
 
 FAULTS = int(os.environ.get("FAULTS", "0"))
+SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32) if FAULTS else 1))
 MANY = Shape(records=2_000_000, keys=100, window_ms=10_000, rate=20_000)
 FEW = Shape(records=60_000, rate=3_000)
 FEW_FAULTS = (
@@ -41,7 +51,19 @@ pytestmark = [pytest.mark.timeout(300 + 120 * FAULTS), *([pytest.mark.soak] if F
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorturedCluster]:
+def draw() -> random.Random:
+    print(f"SEED={SEED} FAULTS={FAULTS}", flush=True)
+    return random.Random(SEED)
+
+
+@pytest.fixture(scope="module")
+def masters(draw: random.Random) -> int:
+    """One takes the lead by itself; of several one is elected, by ZooKeeper."""
+    return draw.choice((1, 2, 3)) if FAULTS else 1
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, masters: int) -> Iterator[TorturedCluster]:
     values = {
         "home": str(tmp_path_factory.mktemp("torture") / "home"),
         "taskmanager.numberOfTaskSlots": "2",
@@ -49,7 +71,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TorturedCluste
         "heartbeat.timeout": f"{HEARTBEAT_TIMEOUT_S:g} s",
         "resourcemanager.standalone.start-up-time": "0 s",
     }
-    with TorturedCluster(values) as cluster:
+    if masters > 1:
+        values["high-availability.type"] = "zookeeper"
+        values["high-availability.zookeeper.client.session-timeout"] = f"{SESSION_S:g} s"
+    with TorturedCluster(values, masters=masters) as cluster:
         yield cluster
 
 
@@ -75,11 +100,11 @@ def run(cluster: TorturedCluster, shape: Shape, faults: list[Fault], draw: rando
             job.check()
 
 
-def test_whatever_dies_each_result_is_there_once(cluster: TorturedCluster) -> None:
-    seed = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32) if FAULTS else 1))
-    print(f"SEED={seed} FAULTS={FAULTS}", flush=True)
-    draw = random.Random(seed)
-    run(cluster, MANY if FAULTS else FEW, sequence(draw, FAULTS) if FAULTS else list(FEW_FAULTS), draw)
+def test_whatever_dies_each_result_is_there_once(
+    cluster: TorturedCluster, masters: int, draw: random.Random
+) -> None:
+    kinds = WITH_ELECTIONS if masters > 1 else ALL
+    run(cluster, MANY if FAULTS else FEW, sequence(draw, FAULTS, kinds) if FAULTS else list(FEW_FAULTS), draw)
     configuration = cluster.configuration
     events = list(read_topic(configuration.bootstrap_servers, log_topic(configuration.cluster_id)))
     assert [str(each) for each in check(events)] == []

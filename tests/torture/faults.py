@@ -1,13 +1,15 @@
-"""What is done to a cluster: SIGKILL, or SIGSTOP past the timeouts and SIGCONT, to any of its processes.
+"""What is done to a cluster: SIGKILL, or SIGSTOP past the timeouts and SIGCONT, to any of its processes; and the
+network taken from the jobmanager that leads, where it was elected.
 
-A fault strikes, and is healed: who was killed is started again under its own name, who was stopped goes on. A
-TaskExecutor or jobmanager that was killed may stay away until the next fault.
+A fault strikes, and is healed: who was killed is started again under its own name, who was stopped goes on, what was
+cut passes again. A TaskExecutor or jobmanager that was killed may stay away until the next fault.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -15,9 +17,11 @@ import psutil
 
 from .victims import TorturedCluster
 
-Target = Literal["taskexecutor", "jobmanager", "StreamTask", "Spark", "kafka"]
-How = Literal["killed", "stopped"]
+Target = Literal["taskexecutor", "leader", "StreamTask", "Spark", "kafka", "zookeeper"]
+How = Literal["killed", "stopped", "cut off from Kafka", "cut off from ZooKeeper"]
 HEARTBEAT_TIMEOUT_S: Final = 5.0
+SESSION_S: Final = 3.0
+"""How long ZooKeeper waits for a jobmanager."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +40,22 @@ ALL: Final = (
     Fault("taskexecutor", "killed"),
     Fault("taskexecutor", "killed", late=True),
     Fault("taskexecutor", "stopped"),
-    Fault("jobmanager", "killed"),
-    Fault("jobmanager", "stopped"),
+    Fault("leader", "killed"),
+    Fault("leader", "stopped"),
     Fault("StreamTask", "killed"),
     Fault("StreamTask", "stopped"),
     Fault("Spark", "killed"),
     Fault("Spark", "stopped"),
     Fault("kafka", "killed"),
     Fault("kafka", "stopped"),
+)
+WITH_ELECTIONS: Final = (
+    *ALL,
+    Fault("leader", "killed", late=True),
+    Fault("leader", "cut off from Kafka"),
+    Fault("leader", "cut off from ZooKeeper"),
+    Fault("zookeeper", "killed"),
+    Fault("zookeeper", "stopped"),
 )
 
 
@@ -53,7 +65,6 @@ class Injector:
     def __init__(self, cluster: TorturedCluster, draw: random.Random) -> None:
         self._cluster = cluster
         self._draw = draw
-        self._unhealed = False
 
     def inject(self, fault: Fault) -> str:
         """Strikes, waits, heals; says what was done. Nothing is done where there is no such process now."""
@@ -62,30 +73,42 @@ class Injector:
         if victim is None:
             return f"no {fault.target} to be {fault.how}"
         began = time.monotonic()
-        if fault.how == "killed":
-            self._cluster.kill(victim)
-            # How long nobody is there: the moment of the next event is random too.
-            time.sleep(self._draw.uniform(0, 2))
-            self._unhealed = True
-            if not fault.late:
-                self.heal()
-        else:
-            self._cluster.stop(victim)
-            time.sleep(self._draw.uniform(1.1, 1.8) * HEARTBEAT_TIMEOUT_S)
-            self._cluster.resume(victim)
+        match fault.how:
+            case "killed":
+                self._cluster.kill(victim)
+                # How long nobody is there: the moment of the next event is random too.
+                time.sleep(self._draw.uniform(0, 2))
+                if not fault.late:
+                    self.heal()
+            case "stopped":
+                self._cluster.stop(victim)
+                self._outlast(HEARTBEAT_TIMEOUT_S)
+                self._cluster.resume(victim)
+            case "cut off from Kafka":
+                self._cluster.network(name).kafka.cut()
+                self._outlast(HEARTBEAT_TIMEOUT_S)
+                self._cluster.network(name).heal()
+            case "cut off from ZooKeeper":
+                self._cluster.network(name).cut_zookeeper()
+                self._outlast(SESSION_S)
+                self._cluster.network(name).heal()
         return f"{name} (pid {victim.pid}) {fault.how}, {time.monotonic() - began:.1f} s"
 
     def heal(self) -> None:
         """Starts again whoever is missing still."""
-        if self._unhealed:
-            self._cluster.start()
-            self._unhealed = False
+        self._cluster.start()
+
+    def _outlast(self, timeout_s: float) -> None:
+        time.sleep(self._draw.uniform(1.1, 1.8) * timeout_s)
 
     def _victim(self, target: Target) -> tuple[str, psutil.Process | None]:
         cluster = self._cluster
         match target:
-            case "kafka" | "jobmanager":
+            case "kafka" | "zookeeper":
                 return target, cluster.process(target)
+            case "leader":
+                name = cluster.leader()
+                return name, cluster.process(name)
             case "taskexecutor":
                 name = self._draw.choice(cluster.taskexecutors)
                 return name, cluster.process(name)
@@ -97,9 +120,9 @@ class Injector:
                 return f"{name}'s Spark", cluster.spark(name)
 
 
-def sequence(draw: random.Random, count: int) -> list[Fault]:
+def sequence(draw: random.Random, count: int, kinds: Sequence[Fault]) -> list[Fault]:
     """Each kind as often as any other, give or take one, in random order."""
     faults: list[Fault] = []
     while len(faults) < count:
-        faults += draw.sample(ALL, len(ALL))
+        faults += draw.sample(kinds, len(kinds))
     return faults[:count]

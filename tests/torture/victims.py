@@ -10,19 +10,26 @@ import psutil
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.processes import ProcessIdentity
-from tailrace.services.cli.local.cluster import LocalCluster, Options
+from tailrace.schemas.event import EVERYONE
+from tailrace.schemas.everyone import LeaderElected
+from tailrace.services.cli.local.cluster import Options
 from tailrace.services.cli.local.names import is_master
 from tailrace.services.configuration import Configuration
+from tailrace.services.connections import event_log
+from tailrace.services.roles import DISPATCHER
+
+from ..high_availability.links import Network
+from .networked import NetworkedCluster
 
 
 class TorturedCluster:
     """Jobmanagers, by default one, and TaskExecutors that end with this process, over a Kafka of their own.
 
-    A context manager.
+    Jobmanagers that are elected have a network of their own each. A context manager.
     """
 
     def __init__(self, values: Mapping[str, str], taskexecutors: int = 2, masters: int | None = None) -> None:
-        self._local = LocalCluster(Configuration({**values, "cluster.id": "torture"}))
+        self._local = NetworkedCluster(Configuration({**values, "cluster.id": "torture"}))
         self._options = Options(taskexecutors=taskexecutors, detached=False, masters=masters)
         self._stopped: dict[int, psutil.Process] = {}
         self._seen: set[ProcessIdentity] = set()
@@ -53,6 +60,7 @@ class TorturedCluster:
             self._local.stop("the torture is over")
         finally:
             self._local.kill()
+            self._local.close()
             for each in self._seen:
                 if (process := each.process()) is not None:
                     with contextlib.suppress(psutil.NoSuchProcess):
@@ -84,10 +92,30 @@ class TorturedCluster:
         """The jobmanagers' names -> how they call themselves in the log."""
         return {name: process.address for name, process in self._local.masters.items()}
 
+    def leader(self) -> str:
+        """The jobmanager that claimed the Dispatcher last, by the log; where that is gone, any that is not.
+
+        Kafka has to be there.
+        """
+        at = {address: name for name, address in self.masters.items()}
+        log = event_log(self.configuration)
+        with contextlib.closing(log), contextlib.closing(log.tail(0, concerns=_everyone)) as tail:
+            end, found = log.end(), ""
+            while tail.position < end:
+                for body in (record.body for record in tail.poll(1.0)):
+                    if isinstance(body, LeaderElected) and body.role == DISPATCHER:
+                        found = at.get(body.address, "")
+        return found or next((name for name in self.masters if self.process(name)), next(iter(self.masters)))
+
+    def network(self, master: str) -> Network:
+        """Between a jobmanager that is elected and its servers."""
+        return self._local.networks[master]
+
     def process(self, name: str) -> psutil.Process | None:
-        """A jobmanager, a TaskExecutor, or `kafka`; None where it does not run."""
-        if name == "kafka":
-            return psutil.Process(self.kafka.pid) if self.kafka.is_running() else None
+        """A jobmanager, a TaskExecutor, `kafka` or `zookeeper`; None where it does not run."""
+        server = {"kafka": self.kafka, "zookeeper": self._local.zookeeper.server}.get(name)
+        if server is not None:
+            return psutil.Process(server.pid) if server.is_running() else None
         return self._local.processes[name].record.process()
 
     def stream_tasks(self, taskexecutor: str) -> list[psutil.Process]:
@@ -130,8 +158,9 @@ class TorturedCluster:
             if each.record.pid == process.pid:
                 # Its threads end one after the other: it is dead for its parent when it can be waited for.
                 return each.is_running()
-        if process.pid == self.kafka.pid:
-            return self.kafka.is_running()
+        for server in (self.kafka, self._local.zookeeper.server):
+            if server is not None and server.is_running() and process.pid == server.pid:
+                return True
         with contextlib.suppress(psutil.NoSuchProcess):
             return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
         return False
@@ -149,6 +178,10 @@ class TorturedCluster:
             for process in self._below(name):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     self._seen.add(ProcessIdentity(process.pid, process.create_time()))
+
+
+def _everyone(_sender: str, recipient: str) -> bool:
+    return recipient == EVERYONE
 
 
 def _name(process: psutil.Process) -> str:

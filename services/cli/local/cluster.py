@@ -82,6 +82,10 @@ class LocalCluster:
             for each in worker_records(self.home, self._given.cluster_id)
         }
 
+    def configuration_of(self, name: str) -> Configuration:
+        """What the process of that name is told when it starts. Who has a network of its own is told its addresses."""
+        return self.configuration.replace({"home": str(self.home)})
+
     @property
     def kafka_dir(self) -> Path:
         """Where the embedded Kafka keeps its data: the log, and with it everything."""
@@ -245,7 +249,7 @@ class LocalCluster:
             name,
             arguments,
             log=self.home / "log" / f"{name}.log",
-            environment=_environment(self.configuration.replace({"home": str(self.home)})),
+            environment={**self.configuration_of(name).environment(), "PYTHONUNBUFFERED": "1"},
             detached=detached,
         )
 
@@ -290,10 +294,6 @@ class LocalCluster:
     def _running(self) -> list[LocalProcess]:
         own = [process for process in self._processes.values() if process.is_running()]
         return [*own, *self.workers.values()]
-
-
-def _environment(configuration: Configuration) -> Mapping[str, str]:
-    return {**configuration.environment(), "PYTHONUNBUFFERED": "1"}
 
 
 def _of_command_line(configuration: Configuration) -> dict[str, str]:
