@@ -29,6 +29,7 @@ from .codec import Codec, Undecodable
 from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
 
 _BATCH = 10_000
+_OTHER_EPOCH = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
 SENDER = "sender"
 RECIPIENT = "recipient"
 TYPE = "type"
@@ -44,6 +45,7 @@ class KafkaEventLog:
         self._timeout = timeout
         self._appending = threading.Lock()
         self._admin = AdminClient(client(bootstrap_servers))
+        self._outdated = False
         milliseconds = int(timeout * 1000)
         self._producer = Producer(
             writer(
@@ -114,6 +116,8 @@ class KafkaEventLog:
         just being found out who leads the partition."""
         wanted = {TopicPartition(self._topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
         told: Future[int] = Future()
+        if self._outdated:
+            self._admin, self._outdated = AdminClient(client(self._servers)), False
 
         def on_answer(answer: Future[ListOffsetsResultInfo]) -> None:
             error = answer.exception()
@@ -122,6 +126,8 @@ class KafkaEventLog:
                 # Where a request times out on a connection that there was, no error is told, but no offset either.
                 error = KafkaException(KafkaError(KafkaError._TIMED_OUT))
             if error is not None:
+                # An AdminClient goes on asking by the epoch that it knew before a restart of Kafka.
+                self._outdated |= isinstance(error, KafkaException) and error.args[0].code() in _OTHER_EPOCH
                 told.set_exception(error)
             else:
                 told.set_result(offset)

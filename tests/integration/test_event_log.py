@@ -364,6 +364,7 @@ def test_append_and_tail_go_on_when_the_broker_was_killed_and_is_back(
         kept.log.append([event("before")])
         tail = kept.log.tail(0)
         assert jobs(poll_until(tail, 1)) == ["before"]
+        assert kept.log.end() == 1
         kafka.kill()
         offsets: list[int] = []
         appending = threading.Thread(target=lambda: offsets.extend(kept.log.append([event("during")])))
@@ -374,6 +375,7 @@ def test_append_and_tail_go_on_when_the_broker_was_killed_and_is_back(
         offsets += kept.log.append([event("after")])
         assert jobs(poll_until(tail, 2)) == ["during", "after"]
         assert offsets == [1, 2]
+        assert kept.log.end() == 3
         tail.close()
         kept.log.close()
     finally:
