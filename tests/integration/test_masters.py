@@ -151,6 +151,30 @@ def test_a_zookeeper_that_was_killed_is_started_again_where_it_was_and_the_leade
     assert home.status()["leaders"] == leaders
 
 
+def test_whom_nobody_elects_is_refused_beside_elected_ones_and_until_it_is_told_that_they_are_gone(
+    home: Home,
+) -> None:
+    home.start("--masters", "2", *ELECTIONS, *SESSION)
+    leader = home.leader()
+    unelected = ("jobmanager", "-D", "high-availability.type=none")
+    refused = home.run(*unelected)
+    assert refused.returncode == ExitCode.USAGE
+    (line,) = [each for each in refused.stderr.splitlines() if "elected by zookeeper" in each]
+    assert "set high-availability.type to zookeeper" in line
+    assert home.leader() == leader
+
+    for each in home.record.processes:
+        os.kill(each.pid, signal.SIGKILL)
+    assert home.run(*unelected).returncode == ExitCode.USAGE
+    with home.popen(*unelected, "-D", "high-availability.abandon-election=true") as alone:
+        try:
+            eventually(lambda: str(home.status()["leader"]).endswith(f":{alone.pid}"))
+        finally:
+            alone.terminate()
+        alone.communicate(timeout=PATIENCE_S)
+        assert alone.returncode == 0
+
+
 def test_elections_begin_over_a_log_that_was_led_without_them(home: Home) -> None:
     for _ in range(3):
         home.start()
