@@ -25,8 +25,8 @@ from ..snapshots.restoring import restore
 from ..snapshots.store import SnapshotStore
 from ..task_executor import TaskExecutor
 from .checkpoints import Checkpoints
-from .facts import Facts
 from .history_store import HistoryStore, newest
+from .past import Past
 from .restarts import Failures
 from .story import Entry
 
@@ -75,11 +75,11 @@ class Fold:
         self.failures.note(record, task, changed, self.replica.states)
         return Entry(record, job, task, ignored)
 
-    def facts(self) -> Facts:
+    def past(self) -> Past:
         """What of the past was found that states do not hold."""
         masters = [each for each in self.replica.states.values() if isinstance(each, JobMasterState)]
         current = {attempt for master in masters for attempt in master.executions}
-        return Facts(
+        return Past(
             submitted=self.submitted,
             ended=self.ended,
             tasks={attempt: name for attempt, name in self._tasks.items() if attempt in current},
@@ -122,11 +122,11 @@ class Fold:
         for batch in read_to_end(log, self.begin(log, store, histories), end=end):
             yield from self._tell_all(batch)
 
-    def _go_on(self, replica: Replica, facts: Facts) -> None:
+    def _go_on(self, replica: Replica, past: Past) -> None:
         self.replica = replica
-        self.submitted, self.ended, self._tasks = dict(facts.submitted), dict(facts.ended), dict(facts.tasks)
-        self.failures = Failures.known(facts.failures)
-        self.checkpoints = Checkpoints.known(facts.checkpoints)
+        self.submitted, self.ended, self._tasks = dict(past.submitted), dict(past.ended), dict(past.tasks)
+        self.failures = Failures.known(past.failures)
+        self.checkpoints = Checkpoints.known(past.checkpoints)
 
     def _tell_all(self, batch: Iterable[Record]) -> Iterator[Entry]:
         return (self.tell(record) for record in batch)

@@ -23,7 +23,7 @@ from ..replica import Replica
 from ..snapshots.fingerprint import fingerprint_of
 from ..snapshots.restoring import restore
 from ..snapshots.store import SnapshotStore
-from .facts import Facts
+from .past import Past
 
 _MAGIC = b"TAILHIST"
 _SUM = hashlib.sha256().digest_size
@@ -37,13 +37,13 @@ class History(msgspec.Struct, frozen=True):
     event_id: str
     """Of that event, the last: another log has another one there."""
     fingerprint: str
-    """Of the types of the facts."""
-    facts: msgspec.Raw
+    """Of the types of the past."""
+    past: msgspec.Raw
 
 
 @functools.cache
 def _fingerprint() -> str:
-    return fingerprint_of({"facts": Facts})
+    return fingerprint_of({"past": Past})
 
 
 class HistoryStore:
@@ -66,7 +66,7 @@ class HistoryStore:
         stems = [name.removesuffix(_SUFFIX) for name in self._storage.sizes() if name.endswith(_SUFFIX)]
         return sorted((int(stem) for stem in stems if stem.isdecimal()), reverse=True)
 
-    def read(self, offset: int, event_id: str) -> Facts | None:
+    def read(self, offset: int, event_id: str) -> Past | None:
         """What was found up to that event; None where there is no such file, or none that is fit."""
         try:
             data = self._storage.read(_name(offset))
@@ -76,13 +76,13 @@ class HistoryStore:
             history = msgspec.msgpack.decode(zlib.decompress(body[len(_MAGIC) :]), type=History)
             if (history.event_id, history.fingerprint) != (event_id, _fingerprint()):
                 return None
-            return msgspec.msgpack.decode(history.facts, type=Facts)
+            return msgspec.msgpack.decode(history.past, type=Past)
         except (CheckpointError, msgspec.MsgspecError, UnicodeDecodeError, zlib.error):
             return None
 
-    def write(self, offset: int, event_id: str, facts: Facts) -> None:
+    def write(self, offset: int, event_id: str, past: Past) -> None:
         """Keeps what was found up to an event, whole or not at all."""
-        history = History(event_id, _fingerprint(), msgspec.Raw(msgspec.msgpack.encode(facts)))
+        history = History(event_id, _fingerprint(), msgspec.Raw(msgspec.msgpack.encode(past)))
         body = _MAGIC + zlib.compress(msgspec.msgpack.encode(history), 3)
         self._storage.write_atomically(_name(offset), body + hashlib.sha256(body).digest())
 
@@ -95,7 +95,7 @@ class HistoryStore:
 
 def newest(
     log: EventLog, snapshots: SnapshotStore, histories: HistoryStore, new_replica: Callable[[], Replica]
-) -> tuple[Replica, Facts] | None:
+) -> tuple[Replica, Past] | None:
     """The newest fit snapshot that has its history, restored, with that; None where there is none.
 
     Raises LogUnavailable, and LogTruncated where the log begins behind what follows the snapshot.
@@ -112,9 +112,9 @@ def newest(
         header = restore(replica, log, snapshots, at_most=offset)
         if header is None:
             return None
-        facts = histories.read(header.offset, header.event_id)
-        if facts is not None:
-            return replica, facts
+        past = histories.read(header.offset, header.event_id)
+        if past is not None:
+            return replica, past
         tried = header.offset
     return None
 

@@ -1,4 +1,4 @@
-"""Keeping what a snapshot lacks: the facts of the past, found by a fold of the log, beside the snapshot of its offset.
+"""Keeping what a snapshot lacks: the past that no state holds, found by a fold of the log, beside that snapshot.
 
 Whoever takes a snapshot does it, behind the snapshot itself: no master reads it, and where it fails nothing is lost but
 time, since `tailrace list` and the like then read the whole log.
@@ -42,5 +42,5 @@ def keep(log: EventLog, snapshots: SnapshotStore, histories: HistoryStore, offse
         for entry in fold.read(log, offset + 1, snapshots, histories):
             event_id = entry.record.header.event_id
         if fold.whole and event_id is not None and fold.replica.offset == offset:
-            histories.write(offset, event_id, fold.facts())
+            histories.write(offset, event_id, fold.past())
     histories.retain(snapshots.offsets())

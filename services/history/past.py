@@ -12,7 +12,7 @@ import msgspec
 from .checkpoints import CheckpointsView
 
 
-class Facts(msgspec.Struct, frozen=True):
+class Past(msgspec.Struct, frozen=True):
     """All of it. Times in microseconds since the epoch."""
 
     submitted: dict[str, int] = {}
