@@ -70,5 +70,6 @@ def log_to_stderr() -> None:
             structlog.dev.ConsoleRenderer(colors=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # Looked up for each entry: what is stderr now may be closed later, as under a test.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
