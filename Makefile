@@ -18,7 +18,7 @@ T ?=
 # What starts no servers runs in as many processes as there are cores.
 SIDE_BY_SIDE := -n auto --dist worksteal
 # In how many processes what starts servers runs; 0: they have the machine for themselves, one after the other.
-SERVERS_BESIDE ?= 2
+SERVERS_BESIDE ?= 0
 BY_CLUSTER := -n $(SERVERS_BESIDE) --dist loadgroup
 # pytest's exit code where nothing is selected: `T` may name unit tests only, or integration tests only.
 NONE_SELECTED := 5

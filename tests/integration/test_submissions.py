@@ -295,7 +295,6 @@ PROGRAM_FAULTS = {
     "programs:absent": "does not exist",
     "programs:raises": "ZeroDivisionError: in the program",
     "programs:never_executes": "call env.execute()",
-    "programs:big": "bytes, more than",
     "not an entry point": "module:function",
 }
 
@@ -305,6 +304,13 @@ def test_a_program_that_is_no_good_is_rejected_with_what_is_wrong(cluster: Clust
         cluster.submit(f"bad-{number}", target)
     for number, reason in enumerate(PROGRAM_FAULTS.values()):
         assert reason in cluster.answer(client.JobRejected, f"bad-{number}").reason
+
+
+def test_what_a_program_builds_may_be_larger_than_an_event(cluster: Cluster) -> None:
+    """Its function is a blob then (docs/blobs.md)."""
+    cluster.submit("big", "programs:big")
+    assert cluster.answer(client.JobAccepted, "big").name == "big"
+    assert "no slot" in cluster.answer(client.JobFinished, "big").reason
 
 
 def test_a_job_that_wants_more_slots_than_there_are_fails_for_want_of_them(cluster: Cluster) -> None:
