@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
+import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -26,6 +27,12 @@ from tailrace.services.high_availability.zookeeper_mandates import ZooKeeperMand
 
 PATIENCE_S = 30.0
 ROLE = "dispatcher"
+
+
+def logged(capsys: pytest.CaptureFixture[str]) -> str:
+    """What was logged since, on whichever stream: by default structlog takes stdout, our processes take stderr."""
+    captured = capsys.readouterr()
+    return captured.out + captured.err
 
 
 def eventually(condition: Callable[[], Any], what: str = "") -> None:

@@ -20,7 +20,7 @@ from tailrace.services.high_availability.latch import Latch
 from tailrace.services.high_availability.paths import Paths, in_order
 from tailrace.services.high_availability.settings import Secret, ZooKeeperSettings
 
-from .masters import ROLE, Master, eventually, onlooker, tree
+from .masters import ROLE, Master, eventually, logged, onlooker, tree
 
 pytestmark = pytest.mark.integration
 
@@ -338,7 +338,7 @@ def test_a_master_without_the_password_is_told_and_elected_once_it_is_let_in(
 
         def is_told() -> bool:
             nonlocal told
-            told += capsys.readouterr().out
+            told += logged(capsys)
             return "ZooKeeper refuses what a master has to do" in told
 
         eventually(is_told)

@@ -15,7 +15,7 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.high_availability.paths import Paths
 from tailrace.services.high_availability.settings import ZooKeeperSettings
 
-from .masters import ROLE, Master, eventually, onlooker, tree
+from .masters import ROLE, Master, eventually, logged, onlooker, tree
 
 pytestmark = pytest.mark.integration
 
@@ -174,7 +174,7 @@ def test_sasl_with_a_password(tmp_path: Path, masters: Make, capsys: pytest.Capt
 
         def is_told() -> bool:
             nonlocal told
-            told += capsys.readouterr().out
+            told += logged(capsys)
             return "ZooKeeper does not take this client" in told
 
         eventually(is_told)
