@@ -2,8 +2,7 @@
 and Avro decoding alone take; and from a snapshot that leaves 20 MiB of log as its tail.
 
 STARTUP_EVENTS: how many events, to try it out. The log is a conversation of the real roles (`_conversation.py`), made
-once. A long log is read by two processes, one of which decodes and one folds (services/read_ahead); beside it stands
-what one alone takes.
+once.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from tailrace.services.job_master import JobMaster
 from tailrace.services.log.event_log import EventLog, read_to_end
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
-from tailrace.services.read_ahead import ReadAheadLog
 from tailrace.services.replica import Replica, spare_the_collector
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.snapshots.restoring import restore
@@ -91,14 +89,12 @@ def main() -> None:
         configuration = Configuration({"cluster.id": CLUSTER, "bootstrap.servers": servers, "home": home})
         ensure_cluster_topics(admin(configuration), CLUSTER)
         log = event_log(configuration)
-        ahead = ReadAheadLog(log, log.codec, configuration, fewest=1)
         size, tail_begin = write(log, path)
         topic, store = log_topic(CLUSTER), SnapshotStore.of(configuration)
         phases: dict[str, Callable[[], Any]] = {
             "consume": lambda: consume(servers, topic, EVENTS, lambda _: None),
             "decode": lambda: consume(servers, topic, EVENTS, decoder()),
-            "scratch": lambda: fold(masters(), ahead),
-            "alone": lambda: fold(masters(), log),
+            "scratch": lambda: fold(masters(), log),
         }
         taken_at = time.perf_counter()
         taken = take(log, store, tail_begin)
@@ -111,12 +107,10 @@ def main() -> None:
     cpu = {phase: median([each.cpu for each in found]) / EVENTS * 1e6 for phase, found in rounds.items()}
     figures = {
         "events_per_s": EVENTS / seconds["scratch"],
-        "alone_per_s": EVENTS / seconds["alone"],
         "decode_per_s": EVENTS / seconds["decode"],
         "consume_per_s": EVENTS / seconds["consume"],
         "scratch_s": seconds["scratch"],
         "event_us": cpu["scratch"],
-        "alone_us": cpu["alone"],
         "snapshot_s": median([each["snapshot"] for each in starts]),
         "restore_s": median([each["restore"] for each in starts]),
         "snapshot_mib": taken.size / (1 << 20),
@@ -125,11 +119,9 @@ def main() -> None:
     }
     notes = {
         "events_per_s": "Kafka -> the state of all that masters fold; aim: 100,000",
-        "alone_per_s": "the same by one process, as short logs are read",
         "decode_per_s": "raw limit: consume + fastavro decode",
         "consume_per_s": "consume alone",
-        "event_us": "CPU an event of both processes, librdkafka's threads included",
-        "alone_us": "CPU an event of one process",
+        "event_us": "CPU an event, librdkafka's threads included",
         "snapshot_s": "snapshot and 20 MiB of tail -> state; aim: below 2",
         "restore_s": "of that, the snapshot",
         "take_s": "from scratch, beside the leader: all roles, TaskExecutors' too",

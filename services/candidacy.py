@@ -31,7 +31,7 @@ from .roles import DISPATCHER, JOB_MASTER, Clock, Time, derive_id, kind_of
 
 _log = structlog.get_logger(__name__)
 _A_MOMENT = 1_000_000
-_BETWEEN_OWN = 40_000
+_BETWEEN_OWN = 250_000
 _SPREAD = 500_000
 """Microseconds."""
 

@@ -31,7 +31,6 @@ from ..liveness.process_watch import ProcessWatch
 from ..log import Codec
 from ..log.dead_letters import DeadLetters
 from ..log.topics import submissions_topic
-from ..read_ahead import ReadAheadLog
 from ..replica import Replica
 from ..resource_manager import ResourceManager
 from ..resource_manager.drivers.table import new_driver
@@ -55,14 +54,13 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     own_address, own_session = process_address(), session()
     replica = Replica([Dispatcher(), ResourceManager(), JobMaster()])
     blobs = of_master(configuration, replica, lambda: host.position >= 0)
-    in_kafka = event_log(configuration, timeout=KAFKA_PATIENCE_S)
-    log = HeardLog(in_kafka)
+    log = HeardLog(event_log(configuration, timeout=KAFKA_PATIENCE_S))
     me = LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
     mandates = mandates_of(configuration, me, log)
     kafka_admin = admin(configuration)
     letters = DeadLetters(configuration.bootstrap_servers, cluster)
     host = Host(
-        ReadAheadLog(log, in_kafka.codec, configuration),
+        log,
         replica,
         cluster=cluster,
         leads=(DISPATCHER, RESOURCE_MANAGER, REST_SERVER),

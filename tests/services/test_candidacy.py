@@ -101,7 +101,7 @@ def test_who_has_begun_many_jobs_at_once_stands_for_one_after_the_other() -> Non
         master.pursue()
         assert len(mandates.stands) == len(dues) + 1
     assert dues[0] == SECOND
-    assert {later - earlier for earlier, later in itertools.pairwise(dues)} == {SECOND // 25}
+    assert {later - earlier for earlier, later in itertools.pairwise(dues)} == {SECOND // 4}
     assert len(dues) == JOBS
 
 
