@@ -15,11 +15,8 @@ SOAK_MINUTES ?= 10
 FAULTS ?= 22
 # Further arguments for pytest: make test T="tests/infra -k restart"
 T ?=
-# What starts no servers runs in as many processes as there are cores.
+# What starts no servers runs in as many processes as there are cores; servers have the machine for themselves.
 SIDE_BY_SIDE := -n auto --dist worksteal
-# In how many processes what starts servers runs; 0: they have the machine for themselves, one after the other.
-SERVERS_BESIDE ?= 0
-BY_CLUSTER := -n $(SERVERS_BESIDE) --dist loadgroup
 # pytest's exit code where nothing is selected: `T` may name unit tests only, or integration tests only.
 NONE_SELECTED := 5
 
@@ -53,7 +50,7 @@ unit: .make/venv  ## The tests that start no servers
 test: setup  ## All tests but the long ones, with real Kafka and real Spark
 	@unit=0; $(BIN)/pytest $(SIDE_BY_SIDE) -m "not integration" $(T) || unit=$$?; \
 	[ $$unit = 0 ] || [ $$unit = $(NONE_SELECTED) ] || exit $$unit; \
-	$(BIN)/pytest $(BY_CLUSTER) -m "integration and not soak" $(T) || { code=$$?; [ $$code = $(NONE_SELECTED) ] && [ $$unit = 0 ] || exit $$code; }
+	$(BIN)/pytest -m "integration and not soak" $(T) || { code=$$?; [ $$code = $(NONE_SELECTED) ] && [ $$unit = 0 ] || exit $$code; }
 
 .PHONY: soak
 soak: setup  ## Thousands of random histories of clusters and of programs, the integration tests, and every process killed under a job, for SOAK_MINUTES (10)

@@ -23,9 +23,6 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
 settings.register_profile("tailrace", deadline=None, derandomize="EXAMPLES" not in os.environ)
 settings.load_profile("tailrace")
 
-_SHARED = {"four_slots", "runtime"}
-"""What takes long to start and serves many files."""
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -40,15 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--first-seed", type=int, default=0, help="the first of them (default: 0)")
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where integration tests run in several processes, files that share a cluster or a runtime share a process too."""
-    parts: dict[Path, str] = {}
     for item in items:
         if item.path.is_relative_to(_INTEGRATION):
             item.add_marker(pytest.mark.integration)
-        parts.setdefault(item.path, str(item.path.relative_to(_ROOT)))
-        for shared in _SHARED.intersection(getattr(item, "fixturenames", ())):
-            parts[item.path] = shared
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(parts[item.path]))

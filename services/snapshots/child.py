@@ -13,7 +13,7 @@ import threading
 
 import msgspec
 
-from ...infra.interpreter import end_with_owner, module_command
+from ...infra.interpreter import module_command
 from ...pipelines.checkpoint.errors import CheckpointError
 from ..configuration import Configuration, load
 from ..connections import event_log
@@ -77,7 +77,7 @@ def _understood(said: bytes, code: int) -> Taken | None:
 
 def main(arguments: list[str]) -> int:
     """The child: `end` (exclusive) is its one argument."""
-    threading.Thread(target=end_with_owner, daemon=True).start()
+    threading.Thread(target=_end_with_owner, daemon=True).start()
     os.nice(_NICENESS)
     configuration = load()
     log = event_log(configuration, timeout=_LOG_TIMEOUT_S)
@@ -91,3 +91,10 @@ def main(arguments: list[str]) -> int:
     sys.stdout.buffer.write(msgspec.json.encode(answer))
     sys.stdout.buffer.flush()
     return 0
+
+
+def _end_with_owner() -> None:
+    # Not by way of sys.stdin: the interpreter can't end in order while a thread waits in that.
+    while os.read(0, 1):
+        pass
+    os._exit(1)
