@@ -7,13 +7,15 @@ event as the log does, behind its length.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tailrace.schemas import dispatcher
+from tailrace.schemas import avro, dispatcher
+from tailrace.schemas.catalog import EVENTS
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.log import Codec
@@ -33,9 +35,7 @@ _CODEC = Codec("conversation.log")
 
 def conversation(events: int) -> Path:
     """The file of a log of so many events; made if it is not there."""
-    path = (
-        Path(tempfile.gettempdir()) / f"tailrace-conversation-{_VERSION}-{events}-{schema_fingerprint()}.bin"
-    )
+    path = Path(tempfile.gettempdir()) / f"tailrace-conversation-{_VERSION}-{events}-{_fingerprint()}.bin"
     if not path.exists():
         half = path.with_suffix(f".{id(path)}.part")
         with half.open("wb") as file:
@@ -46,6 +46,14 @@ def conversation(events: int) -> Path:
                 file.write(_LENGTH.pack(len(value)) + value)
         half.replace(path)
     return path
+
+
+def _fingerprint() -> str:
+    """Of all that the roles say, and keep: another release has another conversation."""
+    digest = hashlib.blake2b(schema_fingerprint().encode(), digest_size=8)
+    for name in sorted(EVENTS):
+        digest.update(avro.fingerprint(name))
+    return digest.hexdigest()
 
 
 def read(path: Path) -> Iterator[tuple[Event, int]]:

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import psutil
-from _hearts import Hearts, beating_of
 from _members import say, speak_in_json
-from _simulated import HARDWARE, PROFILE, ChannelsExist, Follower, TasksRun, all_to_all
+from _simulated import HARDWARE, all_to_all, running
 from msgspec.structs import replace
 
 from tailrace.schemas import client, dispatcher, job_master, resource_manager, task_executor
@@ -26,6 +25,7 @@ from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.entrypoints import liveness
 from tailrace.services.host import Host
 from tailrace.services.job_master import JobMaster
+from tailrace.services.job_master.checkpoints.shell import CheckpointShell
 from tailrace.services.liveness.heartbeats import Heartbeats
 from tailrace.services.log import Codec
 from tailrace.services.log.kafka import KafkaEventLog
@@ -37,11 +37,13 @@ from tailrace.services.roles import (
     JOB_MASTER,
     RESOURCE_MANAGER,
     TASK_EXECUTOR,
-    Owed,
     Shell,
     address,
     instance_of,
 )
+from tailrace.services.simulation.hearts import Hearts, beating_of
+from tailrace.services.simulation.hosted import Follower, JobMastersWithoutTopics, TasksThatRun
+from tailrace.services.simulation.tasks import registration
 from tailrace.services.task_executor import TaskExecutor
 
 PATIENCE_S = 300.0
@@ -154,12 +156,13 @@ def master(bootstrap_servers: str, cluster: str, *, heartbeats: bool) -> None:
     )
     stop = threading.Event()
     beating = None
-    shells: dict[str, Shell] = {JOB_MASTER: ChannelsExist(host.say)}
+    files = CheckpointShell(host.say)
+    shells: dict[str, Shell] = {JOB_MASTER: JobMastersWithoutTopics(host.say, files=files)}
     if heartbeats:
         beating, workers, jobs = liveness.of_masters(_configuration(bootstrap_servers, cluster), host)
         shells = {
             RESOURCE_MANAGER: Follower(lambda _, state: workers.follow(state)),
-            JOB_MASTER: ChannelsExist(host.say, jobs.follow),
+            JOB_MASTER: JobMastersWithoutTopics(host.say, jobs.follow, files=files),
         }
 
     def obey() -> None:
@@ -217,24 +220,16 @@ def task_executors(bootstrap_servers: str, cluster: str, count: int, slots: int,
     )
     stop = threading.Event()
     beating = None
-    shell = TasksRun(host.say)
+    shell = TasksThatRun(host.say)
     if heartbeats:
-        hearts = Hearts(host, own)
+        hearts = Hearts(host, own, running)
         beating = beating_of(_configuration(bootstrap_servers, cluster), host, hearts)
-        shell = TasksRun(host.say, hearts.follow)
+        shell = TasksThatRun(host.say, hearts.follow)
 
     def register() -> None:
         host.leading.wait(PATIENCE_S)
         for each in own:
-            body = resource_manager.RegisterTaskExecutor(
-                address="bench",
-                resource_id=instance_of(each),
-                data_port=0,
-                hardware=HARDWARE,
-                number_of_slots=slots,
-                default_slot_profile=PROFILE,
-            )
-            host.say(each, Owed(RESOURCE_MANAGER, body, None))
+            host.say(each, registration(instance_of(each), slots, hardware=HARDWARE))
         say(leading=True)
         try:
             sys.stdin.read()

@@ -11,14 +11,14 @@ import timeit
 from collections.abc import Sequence
 
 from _report import conditions, report
-from _simulated import HARDWARE, PROFILE, SLOTS, ChannelsExist, TasksRun, all_to_all
+from _simulated import HARDWARE, SLOTS, all_to_all
 
-from tailrace.schemas import dispatcher, resource_manager
-from tailrace.schemas.body import Body
+from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
+from tailrace.services.job_master.checkpoints.shell import CheckpointShell
 from tailrace.services.replica import Replica
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.roles import (
@@ -32,6 +32,8 @@ from tailrace.services.roles import (
     kind_of,
     seal,
 )
+from tailrace.services.simulation.hosted import JobMastersWithoutTopics, TasksThatRun
+from tailrace.services.simulation.tasks import registration
 from tailrace.services.task_executor import TaskExecutor
 
 SIZES = {"1k": 1_000, "10k": 10_000, "100k": 100_000}
@@ -49,8 +51,8 @@ class InMemory:
         self._dirty: dict[str, None] = {}
         self._offset = -1
         self._shells: dict[str, Shell] = {
-            JOB_MASTER: ChannelsExist(self.say),
-            TASK_EXECUTOR: TasksRun(self.say),
+            JOB_MASTER: JobMastersWithoutTopics(self.say, files=CheckpointShell(self.say)),
+            TASK_EXECUTOR: TasksThatRun(self.say),
         }
 
     def lead(self, role: str) -> None:
@@ -96,15 +98,7 @@ def idle(slots: int) -> tuple[Replica, int]:
     for number in range(slots // SLOTS):
         worker = address(TASK_EXECUTOR, f"te-{number:04}")
         cluster.lead(worker)
-        body: Body = resource_manager.RegisterTaskExecutor(
-            address="bench",
-            resource_id=f"te-{number:04}",
-            data_port=0,
-            hardware=HARDWARE,
-            number_of_slots=SLOTS,
-            default_slot_profile=PROFILE,
-        )
-        cluster.say(worker, Owed(RESOURCE_MANAGER, body, None))
+        cluster.say(worker, registration(f"te-{number:04}", SLOTS, hardware=HARDWARE))
     cluster.settle()
     graph = all_to_all(min(slots // 4, LARGEST_JOB) // 2, shared=False)
     body = dispatcher.SubmitJob(job_id="job", job_graph=graph, entry_point=None, parallelism=None)

@@ -15,7 +15,7 @@ from _deployment import Deployment
 from _members import Member, say
 from _processes import new_log
 from _report import conditions, median, report
-from _simulated import PROFILE, SLOTS
+from _simulated import SLOTS
 from confluent_kafka.admin import AdminClient
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -34,6 +34,7 @@ from tailrace.services.roles import (
     derive_id,
     seal,
 )
+from tailrace.services.simulation.tasks import PROFILE
 
 ROUNDS = 3
 REQUESTS = 10_000

@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
 
 from . import versions
 from .prerequisites import find_java
@@ -83,9 +82,9 @@ def resolve(jars: JarSet) -> list[Path]:
 
 
 def folder_of(jars: JarSet) -> Path:
-    """Where a set of jars is, or will be."""
+    """Where a set of jars is, or will be; without links: archives of classes go by the path."""
     digest = hashlib.sha256(repr(jars).encode()).hexdigest()[:12]
-    return cache_dir() / "jars" / f"{jars.name}-{digest}"
+    return (cache_dir() / "jars" / f"{jars.name}-{digest}").resolve()
 
 
 @contextmanager
@@ -108,6 +107,9 @@ def _download(jars: JarSet, folder: Path) -> None:
 
 
 def _ivy_file(jars: JarSet) -> str:
+    # It brings urllib along, and jars are seldom resolved.
+    from xml.sax.saxutils import quoteattr
+
     transitive = str(jars.transitive).lower()
 
     def dependency(c: Coordinate) -> str:

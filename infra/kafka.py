@@ -29,7 +29,7 @@ import psutil
 from .class_archives import kafka_archive, reading
 from .jars import kafka_classpath
 from .prerequisites import find_java
-from .processes import OwnedProcess
+from .processes import OwnedProcess, ProcessIdentity, end_process
 
 HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 60.0
@@ -121,6 +121,10 @@ class KafkaRecord(msgspec.Struct, frozen=True):
     bootstrap_servers: str
     created: float
 
+    def process(self) -> psutil.Process | None:
+        """The broker's process, if it still runs."""
+        return ProcessIdentity(self.pid, self.created).process()
+
 
 class EmbeddedKafka:
     """One Kafka node. As a context manager it is started on entry and stopped on exit."""
@@ -153,7 +157,7 @@ class EmbeddedKafka:
         """
         kafka = cls(data_dir)
         record = _read_record(kafka._record_path)
-        if record is None or _process_of(record) is None:
+        if record is None or record.process() is None:
             raise KafkaUnavailable(f"no Kafka is running over {data_dir}: start the cluster first")
         kafka._record = record
         return kafka
@@ -177,7 +181,7 @@ class EmbeddedKafka:
         """Whether the broker's process is alive."""
         if self._owned is not None:
             return self._owned.poll() is None
-        return self._record is not None and _process_of(self._record) is not None
+        return self._record is not None and self._record.process() is not None
 
     def start(self, *, detached: bool = False, timeout_s: float = START_TIMEOUT_S) -> Self:
         """Starts the broker and returns when it answers; `detached`, it outlives this process.
@@ -186,7 +190,7 @@ class EmbeddedKafka:
         running over this directory already; JarsUnavailable, MissingPrerequisite.
         """
         earlier = _read_record(self._record_path)
-        if earlier is not None and _process_of(earlier) is not None:
+        if earlier is not None and earlier.process() is not None:
             raise KafkaUnavailable(
                 f"a Kafka is running over {self.data_dir} already (pid {earlier.pid},"
                 f" {earlier.bootstrap_servers}): attach to it, or stop it first"
@@ -219,33 +223,20 @@ class EmbeddedKafka:
         raise AssertionError("unreachable: every attempt returns or raises")
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ends the broker in order (SIGKILL after `timeout_s` seconds) and returns when it is gone.
+        """Ends the broker in order (SIGKILL after `timeout_s` seconds) and returns when it is gone; the data stays.
 
-        The data stays, unless the directory is a temporary one. Stopping what is not running is fine.
+        With a temporary directory it is killed, and the directory removed: an orderly end, which takes a broker of
+        many partitions half a minute, is for those who come back. Stopping what is not running is fine.
         """
-        if self._owned is not None:
-            self._owned.stop(timeout_s)
-            self._owned = None
-        elif self._record is not None and (process := _process_of(self._record)) is not None:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.terminate()
-                try:
-                    process.wait(timeout_s)
-                except psutil.TimeoutExpired:
-                    process.kill()
-                    process.wait()
         if self._temporary:
+            self.kill()
             shutil.rmtree(self.data_dir, ignore_errors=True)
+        else:
+            self._end(timeout_s)
 
     def kill(self) -> None:
         """SIGKILL, as in a crash; returns when it is gone. The data stays."""
-        if self._owned is not None:
-            self._owned.kill()
-            self._owned = None
-        elif self._record is not None and (process := _process_of(self._record)) is not None:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-                process.wait()
+        self._end(None)
 
     def pause(self) -> None:
         """SIGSTOP: alive for the system, dead for its clients, until `resume`."""
@@ -270,6 +261,14 @@ class EmbeddedKafka:
     @property
     def _properties_path(self) -> Path:
         return self.data_dir / "server.properties"
+
+    def _end(self, timeout_s: float | None) -> None:
+        """`timeout_s` None: without asking it first."""
+        if self._owned is not None:
+            self._owned.kill() if timeout_s is None else self._owned.stop(timeout_s)
+            self._owned = None
+        elif self._record is not None and (process := self._record.process()) is not None:
+            end_process(process, timeout_s)
 
     def _started_record(self) -> KafkaRecord:
         if self._record is None:
@@ -370,15 +369,6 @@ def _read_record(path: Path) -> KafkaRecord | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=KafkaRecord)
     except (FileNotFoundError, msgspec.MsgspecError):
-        return None
-
-
-def _process_of(record: KafkaRecord) -> psutil.Process | None:
-    try:
-        process = psutil.Process(record.pid)
-        same = abs(process.create_time() - record.created) < 0.5 and process.status() != psutil.STATUS_ZOMBIE
-        return process if same else None
-    except psutil.NoSuchProcess:
         return None
 
 

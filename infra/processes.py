@@ -53,6 +53,18 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
         return None
 
 
+def end_process(process: psutil.Process, timeout_s: float | None) -> None:
+    """Ends a process that another started, as `OwnedProcess.stop` does ours; None: as `OwnedProcess.kill` does."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if timeout_s is not None:
+            process.terminate()
+            with contextlib.suppress(psutil.TimeoutExpired):
+                process.wait(timeout_s)
+                return
+        process.kill()
+        process.wait()
+
+
 class OwnedProcess:
     """A child process with its output in a file, ended when its owner ends unless `detached`."""
 

@@ -27,12 +27,11 @@ from types import TracebackType
 from typing import Final, Self
 
 import msgspec
-import psutil
 
 from .jars import JarsUnavailable, kafka_classpath, pyspark_jars_dir
 from .ports import HOST, ReservedPort
 from .prerequisites import find_java
-from .processes import OwnedProcess, ProcessIdentity
+from .processes import OwnedProcess, ProcessIdentity, end_process
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 10.0
@@ -219,17 +218,19 @@ class EmbeddedZooKeeper:
         return self
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ends the server in order (SIGKILL after `timeout_s` seconds) and returns when it is gone.
+        """Ends the server in order (SIGKILL after `timeout_s` seconds) and returns when it is gone; the data stays.
 
-        The data stays, unless the directory is a temporary one. Stopping what is not running is fine.
+        With a temporary directory it is killed, and the directory removed. Stopping what is not running is fine.
         """
+        if self._temporary:
+            self.kill()
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+            return
         if self.is_running():
             # One that is paused would not hear of its end.
             with contextlib.suppress(ProcessLookupError):
                 self.resume()
         self._end(timeout_s)
-        if self._temporary:
-            shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def kill(self) -> None:
         """SIGKILL, as in a crash; returns when it is gone. The data stays."""
@@ -342,14 +343,7 @@ class EmbeddedZooKeeper:
             self._owned.kill() if timeout_s is None else self._owned.stop(timeout_s)
             self._owned = None
         elif self._record is not None and (process := self._record.process.process()) is not None:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if timeout_s is not None:
-                    process.terminate()
-                    with contextlib.suppress(psutil.TimeoutExpired):
-                        process.wait(timeout_s)
-                        return
-                process.kill()
-                process.wait()
+            end_process(process, timeout_s)
 
 
 def _classpath() -> list[Path]:

@@ -82,13 +82,18 @@ class ZooKeeperEnsemble:
         return self
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ends all in order, at once, and gives their ports back. The data stays, unless they are temporary."""
-        with ThreadPoolExecutor(len(self.servers)) as threads:
-            list(threads.map(lambda server: server.stop(timeout_s), self.servers))
+        """Ends all in order, at once, and gives their ports back. The data stays.
+
+        With a temporary directory they are killed, and the directory removed.
+        """
+        if self._scratch is None:
+            with ThreadPoolExecutor(len(self.servers)) as threads:
+                list(threads.map(lambda server: server.stop(timeout_s), self.servers))
+        else:
+            self.kill()
+            self._scratch.cleanup()
         for port in self._ports:
             port.release()
-        if self._scratch is not None:
-            self._scratch.cleanup()
 
     def kill(self) -> None:
         """SIGKILL to all, as when the machine fails."""

@@ -3,6 +3,7 @@
 Every record is one `.avsc` file named after it, in the folder of its namespace. Files refer to shared types by
 name, so they are parsed together: types first. What is used for reading and writing has its logical types taken
 away: times are integers (microseconds since the epoch) inside the services, and datetimes only where people look.
+fastavro is loaded with the first schema that it has to parse.
 """
 
 from __future__ import annotations
@@ -10,16 +11,15 @@ from __future__ import annotations
 import copy
 import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import fastavro.schema
-
 Schema = dict[str, Any]
 
 FOLDER = Path(__file__).parent
+_NESTED = frozenset({"type", "items", "values", "fields"})
 
 
 def files() -> list[Path]:
@@ -43,30 +43,40 @@ def schemas() -> Mapping[str, Schema]:
 def parsed() -> Mapping[str, Any]:
     """Full name -> fastavro's parsed schema, references resolved, without logical types."""
     named: dict[str, Any] = {}
-    return MappingProxyType(
-        {
-            name: fastavro.schema.parse_schema(
-                without_logical_types(copy.deepcopy(schema)), named_schemas=named
-            )
-            for name, schema in schemas().items()
-        }
-    )
+    return MappingProxyType({name: parse(copy.deepcopy(schema), named) for name, schema in schemas().items()})
 
 
 def standalone(name: str) -> Schema:
     """The schema with every referenced type written out where it is first used: what a registry or a client needs."""
-    schema: Schema = _inline(copy.deepcopy(schemas()[name]), set())
+    return inlined(name, schemas())
+
+
+def inlined(name: str, definitions: Mapping[str, Schema]) -> Schema:
+    """As `standalone`, of a type among any others."""
+    schema: Schema = _inline(definitions[name], {name}, definitions)
     return schema
+
+
+def written_out(names: Iterable[str]) -> list[Schema]:
+    """The schemas for a place where they stand together: each type is written out where it is first used."""
+    seen: set[str] = set()
+    return [_inline(name, seen, schemas()) for name in names]
 
 
 @functools.cache
 def fingerprint(name: str) -> bytes:
     """CRC-64-AVRO of the schema's parsing canonical form, 8 bytes little-endian (Avro, single-object encoding)."""
-    return fingerprint_of(standalone(name))
+    # Those of all events are wanted by whoever reads a log, and to compute them takes longer than to read a small one.
+    from .fingerprints import FINGERPRINTS
+
+    known = FINGERPRINTS.get(name)
+    return fingerprint_of(standalone(name)) if known is None else bytes.fromhex(known)
 
 
 def fingerprint_of(schema: Schema) -> bytes:
     """The fingerprint of any schema that stands alone; see `fingerprint`."""
+    import fastavro.schema
+
     canonical = fastavro.schema.to_parsing_canonical_form(schema)
     return bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
 
@@ -100,6 +110,22 @@ def _by_dependency(paths: list[Path]) -> list[Path]:
     return ordered
 
 
+def stands_alone(name: str) -> bool:
+    """Whether what is called so stands in a topic by itself; else it is a type that others share."""
+    return name.count(".") > 1
+
+
+def parse(schema: Schema, named: dict[str, Any] | None = None) -> Any:
+    """A schema as fastavro reads with it; it is changed as by `without_logical_types`.
+
+    It stands alone, or refers to those in `named`, to which it is added. Raises what fastavro does where it can't be
+    used.
+    """
+    import fastavro.schema
+
+    return fastavro.schema.parse_schema(without_logical_types(schema), named_schemas=named)
+
+
 def without_logical_types(node: Any) -> Any:
     """The same schema, changed in place: times become plain integers."""
     if isinstance(node, dict):
@@ -112,20 +138,18 @@ def without_logical_types(node: Any) -> Any:
     return node
 
 
-def _inline(node: Any, seen: set[str]) -> Any:
-    if isinstance(node, str):
-        if not node.startswith("tailrace.") or node in seen:
+def _inline(node: Any, seen: set[str], definitions: Mapping[str, Schema]) -> Any:
+    """A copy of the schema, with every type that is not in `seen` written out."""
+    match node:
+        case str() if node.startswith("tailrace.") and node not in seen:
+            seen.add(node)
+            return _inline(definitions[node], seen, definitions)
+        case list():
+            return [_inline(each, seen, definitions) for each in node]
+        case dict():
+            return {
+                key: _inline(value, seen, definitions) if key in _NESTED else copy.copy(value)
+                for key, value in node.items()
+            }
+        case _:
             return node
-        seen.add(node)
-        return _inline(copy.deepcopy(schemas()[node]), seen)
-    if isinstance(node, list):
-        return [_inline(item, seen) for item in node]
-    if isinstance(node, dict):
-        for key in ("type", "items", "values"):
-            if key in node and key != "symbols":
-                node[key] = (
-                    node[key] if node[key] in ("record", "enum", "array", "map") else _inline(node[key], seen)
-                )
-        if "fields" in node:
-            node["fields"] = [_inline(item, seen) for item in node["fields"]]
-    return node

@@ -45,6 +45,14 @@ def functions(name: str) -> Functions:
     return _compiled(name)
 
 
+@functools.cache
+def reader_among_others(name: str) -> Callable[[bytes, int], tuple[Event, int]]:
+    """Reads an event of that name which begins somewhere in the bytes and does not end with them; returns it, and where
+    it ends. Raises as `read`; of a text that is torn off the end is behind that of the bytes."""
+    read: Callable[[bytes, int], tuple[Event, int]] = _reader(_Source(), name, _BEHIND)
+    return read
+
+
 class _Source:
     """The text of one record's functions, as it grows, and the names that it refers to."""
 
@@ -237,20 +245,28 @@ def _compiled(name: str) -> Functions:
     parts = _parts(source, header, "header") + _parts(source, fields, "body")
     text = f"def write(event):\n    header = event.header; body = event.body\n    return b''.join(({parts}))"
     write = source.function(text, "write")
+    return Functions(write, _reader(source, name, _ALONE))
+
+
+_ALONE = ("if at != len(data): ends(data, at)", "return Event(header, Body({arguments}))")
+_BEHIND = ("return Event(header, Body({arguments})), at",)
+
+
+def _reader(source: _Source, name: str, last: tuple[str, ...]) -> Any:
+    """`last`: what it does when all fields are read."""
     source.names["Body"] = EVENTS[name]
-    header_lines, header_arguments = _fields(source, header)
-    lines, arguments = _fields(source, fields)
+    header_lines, header_arguments = _fields(source, avro.schemas()[Header.AVRO_NAME]["fields"])
+    lines, arguments = _fields(source, avro.schemas()[name]["fields"][1:])
     text = "\n    ".join(
         [
             "def read(data, at):",
             *header_lines,
             f"header = Header({header_arguments})",
             *lines,
-            "if at != len(data): ends(data, at)",
-            f"return Event(header, Body({arguments}))",
+            *(line.format(arguments=arguments) for line in last),
         ]
     )
-    return Functions(write, source.function(text, "read"))
+    return source.function(text, "read")
 
 
 def _parts(source: _Source, fields: list[dict[str, Any]], of: str) -> str:

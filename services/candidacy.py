@@ -20,16 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import structlog
-
 from .deadlines import Deadlines
+from .diagnostics import logger
 from .high_availability.mandates import Mandates
 from .job_master.state import JobMasterState
 from .leadership import Leader
 from .replica import Replica
 from .roles import DISPATCHER, JOB_MASTER, Clock, Time, derive_id, kind_of
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 _A_MOMENT = 1_000_000
 _BETWEEN_OWN = 250_000
 _SPREAD = 500_000

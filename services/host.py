@@ -18,12 +18,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import structlog
-
 from ..schemas.event import EVERYONE, Event, Record
 from ..schemas.everyone import LeaderElected
 from .candidacy import Candidacy, LedByElection
 from .deadlines import Deadlines
+from .diagnostics import logger
 from .high_availability.mandates import Mandates, Unopposed
 from .log import EventLog, Tail
 from .log.event_log import OnUnreadable
@@ -33,7 +32,7 @@ from .terms import Term, Terms
 from .voice import Voice
 
 _LONGEST_WAIT_S = 0.1
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 
 class Deposed(Exception):
@@ -391,7 +390,7 @@ class Host:
             role, state = self._replica.role(each), self._replica.states[each]
             owed = role.decide(state, now)
             if owed:
-                events += self._seal(each, owed, term.epoch, now, self._replica.offset)
+                events += self._seal(each, owed, term.epoch, now, self._replica.offset, decided=True)
             self._deadlines.put(each, role.deadline(state))
             shell = self._shells.get(kind_of(each))
             if shell is not None:
@@ -399,7 +398,16 @@ class Host:
         if events:
             self._appended_to = self._log.append(events)[-1]
 
-    def _seal(self, sender: str, owed: Sequence[Owed], epoch: int, now: Time, decided_at: int) -> list[Event]:
+    def _seal(
+        self,
+        sender: str,
+        owed: Sequence[Owed],
+        epoch: int,
+        now: Time,
+        decided_at: int,
+        *,
+        decided: bool = False,
+    ) -> list[Event]:
         with self._counting:
             count = self._said
             self._said += len(owed)
@@ -411,4 +419,5 @@ class Host:
             decided_at=decided_at,
             now=now,
             count=count,
+            decided=decided,
         )

@@ -1,4 +1,4 @@
-"""Who leads, as the log says it: fencing (design, section 2).
+"""Who leads, and by which rules, as the log says it: fencing (design, section 2).
 
 A leader of a role appends `LeaderElected` with an epoch higher than any before. From that offset on, whatever the
 role says under another epoch is ignored by every reader, in the same way and at the same place: it depends on nothing
@@ -7,6 +7,8 @@ but the LeaderElected events, which everybody reads.
 A JobMaster is led by whoever leads the Dispatcher, under the Dispatcher's epoch, until somebody claims that one job:
 StartJob is all that it takes to begin a job, and a new Dispatcher's leader has its jobs at once, however many they are.
 From its first claim on a job is led for itself, whatever becomes of the Dispatcher.
+
+The feature level (services/feature_level.py) is a matter of the same kind: everybody reads of it, and at one offset.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from collections.abc import Mapping
 
 import msgspec
 from immutables import Map
+from msgspec.structs import replace
 
 from ..schemas.event import Record
-from ..schemas.everyone import LeaderElected
+from ..schemas.everyone import FeatureLevelRaised, LeaderElected
+from .feature_level import FEATURE_LEVEL, FIRST_LEVEL, UnknownFeatureLevel
 from .roles import CLIENT, DISPATCHER, JOB_MASTER, kind_of
 
 
@@ -38,16 +42,28 @@ class Leadership(msgspec.Struct, frozen=True):
     """The leader of every role that was claimed; `leader` says who leads the others."""
 
     leaders: Map[str, Leader] = Map()
+    feature_level: int = FIRST_LEVEL
 
     def evolve(self, record: Record) -> Leadership:
-        """The leadership after the event; unchanged by claims that come too late."""
+        """The leadership after the event; unchanged by claims that come too late. Raises UnknownFeatureLevel."""
         body = record.body
-        if not isinstance(body, LeaderElected) or not self.admits(record):
+        if not self.admits(record):
+            return self
+        if isinstance(body, FeatureLevelRaised):
+            return self._raised(record, body.level)
+        if not isinstance(body, LeaderElected):
             return self
         leader = Leader(
             body.epoch, body.address, body.session, record.offset, body.endpoints, body.elected_by
         )
-        return Leadership(self.leaders.set(body.role, leader))
+        return replace(self, leaders=self.leaders.set(body.role, leader))
+
+    def _raised(self, record: Record, level: int) -> Leadership:
+        if record.header.sender != DISPATCHER or level <= self.feature_level:
+            return self
+        if level > FEATURE_LEVEL:
+            raise UnknownFeatureLevel(record.offset, level)
+        return replace(self, feature_level=level)
 
     def admits(self, record: Record) -> bool:
         """Whether readers take notice of the event."""

@@ -10,13 +10,13 @@ import gc
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, Protocol
 
-import structlog
-
 from ..schemas.event import EVERYONE, Record
-from ..schemas.everyone import LeaderElected, SnapshotTaken, StateHash
+from ..schemas.everyone import FeatureLevelRaised, LeaderElected, SnapshotTaken, StateHash
+from .diagnostics import logger
+from .feature_level import FIRST_LEVEL, RolesAt
 from .leadership import Leadership
 from .roles import CLIENT, JOB_MASTER, AnyRole, IllegalEvent, kind_of
 
@@ -24,7 +24,7 @@ _STORY = 8
 _MOST_FOREIGN = 1 << 12
 _WARNINGS_PER_S = 10
 _YOUNG_OBJECTS = 50_000
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 OnIllegal = Callable[[IllegalEvent, tuple[Record, ...]], None]
 _ABOUT_STATES = (SnapshotTaken, StateHash)
@@ -49,10 +49,13 @@ class _Served:
     __slots__ = ("at_rest", "evolve", "initial", "story")
 
     def __init__(self, role: AnyRole) -> None:
+        self.go_by(role)
+        self.story: deque[Record] = deque(maxlen=_STORY)
+
+    def go_by(self, role: AnyRole) -> None:
         self.evolve = role.evolve
         self.initial = role.initial
         self.at_rest = role.at_rest
-        self.story: deque[Record] = deque(maxlen=_STORY)
 
 
 class Replica:
@@ -60,12 +63,16 @@ class Replica:
 
     def __init__(
         self,
-        roles: Iterable[AnyRole],
+        roles: Iterable[AnyRole] | RolesAt,
         *,
         only: Callable[[str], bool] | None = None,
         on_illegal: OnIllegal | None = None,
     ) -> None:
-        self._roles: Mapping[str, AnyRole] = {role.kind: role for role in roles}
+        """`roles`: as they are at each feature level, or, where they are the same at all of them, just they."""
+        same = None if callable(roles) else tuple(roles)
+        self._roles_at: RolesAt = roles if callable(roles) else lambda _: same or ()
+        self._at_levels: dict[int, Mapping[str, AnyRole]] = {}
+        self._roles = self._of_level(FIRST_LEVEL)
         self._only = only
         self._on_illegal = on_illegal or Warnings()
         self._serving: dict[str, _Served] = {}
@@ -78,7 +85,7 @@ class Replica:
         self._mark = sys.maxsize
         self.telling = True
         """Whether people are told of illegal events. Not of those that were told of when they were new."""
-        self.states: dict[str, Any] = {}
+        self.states: MutableMapping[str, Any] = {}
         self.leadership = Leadership()
         self.offset = -1
         """The offset of the last event that was folded, fenced ones included."""
@@ -92,9 +99,10 @@ class Replica:
         """Whether the address has a state, and one that is not at rest."""
         return role_address in self._awake
 
-    def role(self, role_address: str) -> AnyRole:
-        """The role that serves an address."""
-        return self._roles[kind_of(role_address)]
+    def role(self, role_address: str, level: int | None = None) -> AnyRole:
+        """The role that serves an address, now or at a feature level."""
+        roles = self._roles if level is None else self._of_level(level)
+        return roles[kind_of(role_address)]
 
     def serves(self, role_address: str) -> bool:
         """Whether the address has a state here, once something was said to it."""
@@ -108,12 +116,31 @@ class Replica:
         """Continues where another replica was behind the event at `offset`; nothing was folded here yet."""
         self.states, self.leadership, self.offset = dict(states), leadership, offset
         self._admitted = {}
+        self._go_by(leadership.feature_level)
         for role_address, state in self.states.items():
             served = self._serve(role_address)
             if served is None or served.at_rest(state):
                 self._forget(role_address)
             else:
                 self._awake[role_address] = None
+
+    def resume(
+        self, states: MutableMapping[str, Any], awake: Iterable[str], leadership: Leadership, offset: int
+    ) -> None:
+        """As `restore`, with the mapping itself as states, of which none is looked at: `awake` are not at rest."""
+        self.states, self.leadership, self.offset = states, leadership, offset
+        self._admitted = {}
+        self._go_by(leadership.feature_level)
+        for role_address in awake:
+            if self._serve(role_address) is not None:
+                self._awake[role_address] = None
+
+    def admits(self, record: Record) -> bool:
+        """Whether the event, which comes next, is not fenced."""
+        header = record.header
+        if self._admitted.get(header.sender) != header.sender_epoch:
+            return self._admits(record)
+        return type(record.body) is not LeaderElected or self.leadership.admits(record)
 
     def apply(self, record: Record) -> list[str]:
         """Folds one event; returns the addresses whose state has changed."""
@@ -122,6 +149,7 @@ class Replica:
             self._mark = self._watcher.reached(offset)
         self.offset = offset
         sender, recipient = header.sender, header.recipient
+        # As `admits`, without the price of a call for every event.
         if self._admitted.get(sender) != header.sender_epoch and not self._admits(record):
             return []
         if type(body) is LeaderElected:
@@ -135,6 +163,11 @@ class Replica:
                 return []
             return [role] if self._fold(role, record) else []
         if recipient == EVERYONE:
+            if type(body) is FeatureLevelRaised:
+                self.leadership = self.leadership.evolve(record)
+                self._go_by(self.leadership.feature_level)
+                # Whoever asked for it does so no more.
+                return [sender] if self._fold(sender, record) else []
             if type(body) in _ABOUT_STATES:
                 if self._watcher is not None:
                     self._watcher.told(record)
@@ -150,6 +183,18 @@ class Replica:
         """The last events that an address folded, oldest first; none of what is at rest."""
         served = self._serving.get(role_address)
         return () if served is None else tuple(served.story)
+
+    def _of_level(self, level: int) -> Mapping[str, AnyRole]:
+        if level not in self._at_levels:
+            self._at_levels[level] = {role.kind: role for role in self._roles_at(level)}
+        return self._at_levels[level]
+
+    def _go_by(self, level: int) -> None:
+        roles = self._of_level(level)
+        if roles is not self._roles:
+            self._roles = roles
+            for role_address, served in self._serving.items():
+                served.go_by(roles[kind_of(role_address)])
 
     def _admits(self, record: Record) -> bool:
         """As the Leadership does, which is asked once for each sender and epoch: it changes seldom."""

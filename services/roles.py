@@ -176,9 +176,18 @@ def derive_id(*parts: object) -> str:
 
 
 def seal(
-    owed: Iterable[Owed], *, cluster: str, sender: str, epoch: int, decided_at: int, now: Time, count: int
+    owed: Iterable[Owed],
+    *,
+    cluster: str,
+    sender: str,
+    epoch: int,
+    decided_at: int,
+    now: Time,
+    count: int,
+    decided: bool = False,
 ) -> list[Event]:
-    """Adds the headers. `count` is how many events the sender has said in this epoch: it keeps ids apart."""
+    """Adds the headers. `count` is how many events the sender has said in this epoch: it keeps ids apart. `decided`:
+    whether `decide` owed them, at `now`, from the state behind `decided_at`; else a shell tells of what happened."""
     speaker = _speaker_id(cluster, sender, epoch)
     return [
         Event(
@@ -190,6 +199,7 @@ def seal(
                 recipient=each.recipient,
                 cause=each.cause,
                 decided_at=decided_at,
+                decided=decided,
             ),
             each.body,
         )

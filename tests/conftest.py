@@ -1,4 +1,5 @@
-"""What all tests share: the marker of those that need real parts, how transcripts are written anew, and Hypothesis.
+"""What all tests share: the marker of those that need real parts, how transcripts are written anew, Hypothesis, and a
+cache of their own.
 
 Hypothesis has no deadlines, since the machine that runs the tests may be busy. It draws the same examples each time,
 so that a change is judged by what it changes; with EXAMPLES set, as `make soak` does, it draws others.
@@ -8,10 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tailrace.infra.jars import cache_dir
 
 _ROOT = Path(__file__).parents[1]
 _INTEGRATION = _ROOT / "tests" / "integration"
@@ -24,11 +28,28 @@ settings.register_profile("tailrace", deadline=None, derandomize="EXAMPLES" not 
 settings.load_profile("tailrace")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """History indexes of this machine are neither found nor left there by tests; its jars are used."""
+    own = tmp_path_factory.mktemp("cache")
+    for name in ("jars", "cds"):
+        (shared := cache_dir() / name).mkdir(parents=True, exist_ok=True)
+        (own / name).symlink_to(shared)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TAILRACE_CACHE_DIR", str(own))
+        yield
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite-transcripts",
         action="store_true",
         help="write tests/services/transcripts anew; commit what changed only if you understand why it did",
+    )
+    parser.addoption(
+        "--record-golden",
+        action="store_true",
+        help="record tests/golden/<version>/ anew; only before that version is released",
     )
     parser.addoption(
         "--seed", type=int, help="run this seed of tests/services/test_simulation.py, and no other"

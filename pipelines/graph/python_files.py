@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from ...schemas.types import PythonFile
-from ..functions import files as shipped
 from .errors import ProgramError
 
 MOST_FILES = 2_000
@@ -165,6 +164,9 @@ def import_from(directory: Path) -> None:
     for name in list(sys.modules):
         if (top := name.partition(".")[0]) in names and not _is_taken(top):
             del sys.modules[name]
+    # Who only checks files, as services do, needs nothing of what functions are written with.
+    from ..functions import files as shipped
+
     shipped.directory = directory
 
 

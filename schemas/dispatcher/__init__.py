@@ -16,6 +16,7 @@ __all__ = [
     "JobGraphBuilt",
     "JobGraphFailed",
     "JobReachedTerminalState",
+    "RaiseFeatureLevel",
     "SavepointDisposed",
     "ShutDownCluster",
     "StopWithSavepoint",
@@ -74,6 +75,14 @@ class JobReachedTerminalState(Body, frozen=True, gc=False, kw_only=True):
     """Why it failed."""
     accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
     """What the job's subtasks have counted in all, by name."""
+
+
+class RaiseFeatureLevel(Body, frozen=True, gc=False, kw_only=True):
+    """Have the cluster go by the rules of a newer release, once a master that knows them leads."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.RaiseFeatureLevel"
+    level: int
+    """The level that is wanted."""
 
 
 class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):

@@ -12,6 +12,7 @@ from ..body import Body
 __all__ = [
     "ClusterTerminated",
     "ConfigurationChanged",
+    "FeatureLevelRaised",
     "LeaderElected",
     "SnapshotTaken",
     "StateHash",
@@ -35,6 +36,14 @@ class ConfigurationChanged(Body, frozen=True, gc=False, kw_only=True):
     AVRO_NAME: ClassVar[str] = "tailrace.everyone.ConfigurationChanged"
     configuration: Mapping[str, str]
     """Option -> value, as docs/configuration.md lists them; what is not there has its default."""
+
+
+class FeatureLevelRaised(Body, frozen=True, gc=False, kw_only=True):
+    """From here on the roles go by the rules of this level (KIP-584 knows such levels): what was decided before stays valid by those of then."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.everyone.FeatureLevelRaised"
+    level: int
+    """Higher than any before. Readers whose release does not know it stop."""
 
 
 class LeaderElected(Body, frozen=True, gc=False, kw_only=True):

@@ -353,6 +353,8 @@ class Header(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The log offset of the event that made the sender say this; null where the cause lies outside the log."""
     decided_at: int | None = None
     """The log offset up to which the sender had folded the log when it decided; null for clients."""
+    decided: bool = False
+    """Whether the sender's decide owed this, so that it can be decided again from the state at decided_at and time; false for what a shell, a client or an election says."""
     origin: Origin | None = None
     """For a request that came in from outside: where it was first written; set by the Dispatcher on admission."""
     traceparent: str | None = None

@@ -16,8 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-import structlog
-
+from ..diagnostics import logger
 from .client import BlobClient
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
 from .files import BlobFiles, Incoming
@@ -27,7 +26,7 @@ from .protocol import Pace
 from .single_flight import SingleFlight
 from .store import BlobStore, VoidBlobStore
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 

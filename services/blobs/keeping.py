@@ -15,8 +15,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from ..configuration import Configuration
 from ..configuration.options.blob import (
     BLOB_CLEANUP_INTERVAL,
@@ -28,13 +26,14 @@ from ..configuration.options.blob import (
     BLOB_STORAGE_DIRECTORY,
 )
 from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+from ..diagnostics import logger
 from .errors import BlobError, BlobUnavailable
 from .identity import SharedSecret
 from .server import BlobServer, ServerLimits
 from .store import BlobStore, FileSystemBlobStore, VoidBlobStore
 from .upload import ENDPOINT
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 _LOOK_S = 1.0
 _LOOK_INTO_STORE_S = 30.0
 """Storage may be far away, and each look may cost money."""

@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Final, Self
 
 import msgspec
-import structlog
 
+from ..diagnostics import logger
 from .connection import BlobServerConnection
 from .depot import BlobDepot
 from .files import BlobFiles
@@ -27,7 +27,7 @@ from .identity import SharedSecret
 from .protocol import Channel, Pace
 from .store import BlobStore, VoidBlobStore
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 _PAUSE_S = 0.2
 _NOT_FREE = (errno.EADDRINUSE, errno.EACCES)
 _SHORTEST_IDLE_S = 0.5

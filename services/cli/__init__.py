@@ -1,6 +1,7 @@
 """The command `tailrace` (docs/cli.md).
 
-One file per group of commands. What a command needs is imported inside it, so that the others start quickly.
+One file per group of commands; `commands.py` lists them. A command is loaded when it is run, and imports what it needs
+when it needs it: most answer in less time than it takes to import all.
 """
 
 from __future__ import annotations

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import copy
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from . import checkpoints, cluster, config, demo, job, jobs, log, plan, processes, run, savepoint, state
+from .commands import COMMANDS, Loaded
+
+
+class _Commands(TyperGroup):
+    """All commands, none of which is loaded before somebody asks for it."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = Loaded()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """A line for each command, which is known without the command."""
+        listed = copy.copy(self)
+        listed.commands = {name: TyperCommand(name, help=each.line) for name, each in COMMANDS.items()}
+        super(_Commands, listed).format_help(ctx, formatter)
+
 
 app = typer.Typer(
     name="tailrace",
+    cls=_Commands,
     help="A cluster for stream processing whose conversation is its database.",
     no_args_is_help=True,
     add_completion=False,
@@ -32,22 +50,3 @@ def _main(
     ] = False,
 ) -> None:
     pass
-
-
-app.add_typer(cluster.app, name="cluster")
-app.command("jobmanager")(processes.jobmanager)
-app.command("taskexecutor")(processes.taskexecutor)
-app.command("run", context_settings={"ignore_unknown_options": True})(run.run)
-app.command("plan", context_settings={"ignore_unknown_options": True})(plan.plan)
-app.command("list")(jobs.list_jobs)
-app.command("show")(job.show)
-app.command("cancel")(jobs.cancel)
-app.command("stop")(checkpoints.stop)
-app.command("checkpoint")(checkpoints.checkpoint)
-app.command("checkpoints")(checkpoints.checkpoints)
-app.add_typer(savepoint.app, name="savepoint")
-app.command("output")(jobs.output)
-app.command("log")(log.log)
-app.command("state")(state.state)
-app.command("config")(config.config)
-app.command("demo")(demo.demo)

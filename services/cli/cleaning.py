@@ -29,15 +29,15 @@ def clean(
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     from ..connections import event_log
-    from ..entrypoints.process import log_to_stderr
-    from ..history import replica_at
+    from ..diagnostics import log_to_stderr
+    from ..history import fold_to
     from ..history.views import statuses
     from ..snapshots.store import SnapshotStore
     from .orphans import NotRemoved, find, look, remove
 
     log_to_stderr()
     kept = look(configuration)
-    replica = replica_at(event_log(configuration, timeout=10.0), store=SnapshotStore.of(configuration))
+    replica = fold_to(event_log(configuration, timeout=10.0), store=SnapshotStore.of(configuration))
     found = find(configuration, kept, statuses(replica), replica.offset)
     if found and replica.offset < 0:
         raise Failure(

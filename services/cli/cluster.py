@@ -22,6 +22,7 @@ from .options import (
     find_cluster,
 )
 from .show import result, tell
+from .upgrade import upgrade
 
 app = typer.Typer(help="Start, stop and look at a cluster on this machine.", no_args_is_help=True)
 app.command()(clean)
@@ -150,7 +151,7 @@ def snapshot(
     found = find_cluster(home, bootstrap_servers, cluster_id, definitions)
     from ...pipelines.checkpoint.errors import CheckpointError
     from ..connections import event_log
-    from ..entrypoints.process import log_to_stderr
+    from ..diagnostics import log_to_stderr
     from ..history.history_store import HistoryStore
     from ..history.keeping import take_with_history
     from ..snapshots.store import SnapshotStore
@@ -171,6 +172,9 @@ def snapshot(
         there = "" if taken.fresh else ", which was there already"
         result(f"snapshot of offset {taken.offset}, {taken.size:,} bytes, {taken.uri}{there}")
     return ExitCode.OK
+
+
+app.command()(upgrade)
 
 
 @contextmanager

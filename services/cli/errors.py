@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from collections.abc import Mapping
+from enum import IntEnum, unique
+from typing import Any
 
 
+@unique
 class ExitCode(IntEnum):
     """What a script can rely on."""
 
@@ -26,6 +29,10 @@ class ExitCode(IntEnum):
     """A checkpoint or savepoint was not completed, not deleted, or is not whole."""
     ASTRAY = 9
     """The states of this jobmanager are not those of the one that leads: it stopped."""
+    ARCHIVE = 10
+    """A file of exported events is missing, damaged, or can't be used for what was asked."""
+    DIFFERS = 11
+    """`replay --check`: roles decide otherwise today than they did."""
     INTERNAL = 70
     """A mistake of tailrace itself."""
     INTERRUPTED = 130
@@ -41,41 +48,57 @@ class Failure(Exception):
         super().__init__(message)
 
 
-def explained(error: BaseException) -> Failure | None:
-    """The Failure that an exception of the packages below means; None for what nobody expects."""
-    from ...infra.jars import JarsUnavailable
-    from ...infra.kafka import KafkaUnavailable
-    from ...infra.prerequisites import MissingPrerequisite
-    from ...infra.zookeeper import ZooKeeperUnavailable
-    from ...pipelines.graph.errors import ProgramError
-    from ..candidacy import LedByElection, MandateFromAnotherTime
-    from ..client import CheckpointFailedError, JobRejectedError, NoAnswer, SavepointKeptError
-    from ..configuration import ConfigurationError
-    from ..host import Deposed
-    from ..log import LogTruncated, LogUnavailable
-    from ..snapshots.audit import ReplicaDiverged
+CODES: Mapping[str, ExitCode] = {
+    "infra.jars:JarsUnavailable": ExitCode.PROCESS,
+    "infra.kafka:KafkaUnavailable": ExitCode.PROCESS,
+    "infra.prerequisites:MissingPrerequisite": ExitCode.PROCESS,
+    "infra.zookeeper:ZooKeeperUnavailable": ExitCode.PROCESS,
+    "pipelines.graph.errors:ProgramError": ExitCode.JOB,
+    "services.candidacy:LedByElection": ExitCode.USAGE,
+    "services.candidacy:MandateFromAnotherTime": ExitCode.USAGE,
+    "services.client.checkpoints:CheckpointFailedError": ExitCode.SAVEPOINT,
+    "services.client.checkpoints:SavepointKeptError": ExitCode.SAVEPOINT,
+    "services.client.conversation:JobRejectedError": ExitCode.JOB,
+    "services.client.conversation:NoAnswer": ExitCode.UNREACHABLE,
+    "services.configuration.errors:ConfigurationError": ExitCode.USAGE,
+    "services.feature_level:UnknownFeatureLevel": ExitCode.USAGE,
+    "services.history.archive.errors:ArchiveError": ExitCode.ARCHIVE,
+    "services.history.positions:BadPosition": ExitCode.USAGE,
+    "services.history.positions:OutsideLog": ExitCode.NOT_FOUND,
+    "services.history.sql.errors:SparkUnavailable": ExitCode.PROCESS,
+    "services.history.sql.errors:SqlError": ExitCode.USAGE,
+    "services.host:Deposed": ExitCode.DEPOSED,
+    "services.log.event_log:LogTruncated": ExitCode.UNREACHABLE,
+    "services.log.event_log:LogUnavailable": ExitCode.UNREACHABLE,
+    "services.simulation.members:DamagedMembers": ExitCode.USAGE,
+    "services.snapshots.audit:ReplicaDiverged": ExitCode.ASTRAY,
+}
+"""Expected exceptions, as module:class below the package: by their names, since importing all that could raise one
+takes longer than most commands."""
 
-    match error:
-        case Failure():
-            return error
-        case LogUnavailable() | LogTruncated() | NoAnswer():
-            return Failure(ExitCode.UNREACHABLE, str(error))
-        case KafkaUnavailable() | ZooKeeperUnavailable() | JarsUnavailable() | MissingPrerequisite():
+_PACKAGE = __name__.partition(".")[0]
+
+
+def explained(error: BaseException) -> Failure | None:
+    """The Failure that an exception of `CODES`, or of a class below one, means; None for what nobody expects."""
+    if isinstance(error, Failure):
+        return error
+    for kind in type(error).__mro__:
+        package, _, module = kind.__module__.partition(".")
+        name = f"{module}:{kind.__qualname__}"
+        if package == _PACKAGE and name in CODES:
+            return _told(name, CODES[name], error)
+    return None
+
+
+def _told(name: str, code: ExitCode, error: Any) -> Failure:
+    match name.partition(":")[2]:
+        case "KafkaUnavailable" | "ZooKeeperUnavailable" | "JarsUnavailable" | "MissingPrerequisite":
             first, _, rest = str(error).partition("\n")
-            return Failure(ExitCode.PROCESS, first, rest)
-        case LedByElection() | MandateFromAnotherTime():
-            return Failure(ExitCode.USAGE, str(error))
-        case ConfigurationError():
-            return Failure(ExitCode.USAGE, f"{error}; `tailrace config` lists all options")
-        case JobRejectedError(job_id=job_id, reason=reason):
-            return Failure(ExitCode.JOB, f"job {job_id} was rejected: {reason}")
-        case CheckpointFailedError() | SavepointKeptError():
-            return Failure(ExitCode.SAVEPOINT, str(error))
-        case ProgramError():
-            return Failure(ExitCode.JOB, str(error))
-        case ReplicaDiverged():
-            return Failure(ExitCode.ASTRAY, str(error))
-        case Deposed():
-            return Failure(ExitCode.DEPOSED, str(error))
+            return Failure(code, first, rest)
+        case "ConfigurationError":
+            return Failure(code, f"{error}; `tailrace config` lists all options")
+        case "JobRejectedError":
+            return Failure(code, f"job {error.job_id} was rejected: {error.reason}")
         case _:
-            return None
+            return Failure(code, str(error))

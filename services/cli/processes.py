@@ -7,12 +7,15 @@ import secrets
 import socket
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .errors import ExitCode
+from .errors import ExitCode, Failure
 from .options import BootstrapServers, ClusterId, Definitions, Home, find_cluster
+
+if TYPE_CHECKING:
+    from ..configuration import Configuration
 
 
 def jobmanager(
@@ -26,8 +29,9 @@ def jobmanager(
     Killed at any moment it loses nothing: start it again. SIGTERM ends the process, not the cluster.
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id, definitions)
+    from ..diagnostics import log_to_stderr
     from ..entrypoints import jobmanager as entrypoint
-    from ..entrypoints.process import log_to_stderr, stop_on_signals
+    from ..entrypoints.process import stop_on_signals
 
     log_to_stderr()
     entrypoint.run(configuration, stop_on_signals())
@@ -49,21 +53,25 @@ def taskexecutor(
 ) -> int:
     """Run a TaskExecutor with its Spark and its tasks; may be started before the jobmanager.
 
-    SIGTERM makes it leave in order.
+    SIGTERM makes it leave in order. In a cluster that is simulated (`tailrace fork`) it runs no Spark and no tasks.
     """
     more = {
         "--slots": ("taskmanager.numberOfTaskSlots", slots),
         "--resource-id": ("taskmanager.resource-id", resource_id),
     }
     configuration = find_cluster(home, bootstrap_servers, cluster_id, definitions, more)
+    from ..configuration.options.simulation import SIMULATED
     from ..configuration.options.task_executor import RESOURCE_ID
 
+    if configuration.get(SIMULATED):
+        return _simulated(configuration, configuration.get(RESOURCE_ID))
     name = (
         configuration.get(RESOURCE_ID)
         or f"{re.sub('[^A-Za-z0-9_-]', '-', socket.gethostname())[:40]}-{secrets.token_hex(3)}"
     )
+    from ..diagnostics import log_to_stderr
     from ..entrypoints import taskexecutor as entrypoint
-    from ..entrypoints.process import log_to_stderr, stop_on_signals
+    from ..entrypoints.process import stop_on_signals
 
     log_to_stderr()
     scratch = configuration.home.absolute() / "scratch"
@@ -71,4 +79,25 @@ def taskexecutor(
     # Fresh for each process: what one that was killed has left there must not meet its successor.
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=scratch, ignore_cleanup_errors=True) as own:
         entrypoint.run(configuration, name, Path(own), stop_on_signals())
+    return ExitCode.OK
+
+
+def _simulated(configuration: Configuration, resource_id: str | None) -> int:
+    """One TaskExecutor whose tasks only run, or all that the home names."""
+    from ..diagnostics import log_to_stderr
+    from ..entrypoints import simulated as entrypoint
+    from ..entrypoints.process import stop_on_signals
+    from ..simulation.members import Member, members_path, read_members
+
+    members = (
+        [Member(resource_id, configuration.task_slots)] if resource_id else read_members(configuration.home)
+    )
+    if not members:
+        raise Failure(
+            ExitCode.USAGE,
+            f"{members_path(configuration.home)} names no TaskExecutors to simulate: give --resource-id, or fork a "
+            "cluster that has some",
+        )
+    log_to_stderr()
+    entrypoint.run(configuration, members, stop_on_signals())
     return ExitCode.OK

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def folded(configuration: Configuration) -> Fold:
     """All that the log tells now; people are told on stderr of snapshots that are not fit. Raises LogUnavailable."""
     from ..connections import event_log
-    from ..entrypoints.process import log_to_stderr
+    from ..diagnostics import log_to_stderr
     from ..history import Fold
     from ..history.history_store import HistoryStore
     from ..snapshots.store import SnapshotStore

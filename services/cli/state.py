@@ -1,74 +1,116 @@
-"""`tailrace state`: the state of every role at any offset of the log, from the log alone."""
+"""`tailrace state`: the state of every role at any place of the log, from the log alone."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import fnmatch
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..text import printable
+from .data import lines
 from .errors import ExitCode, Failure
-from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from .options import BootstrapServers, ClusterId, Format, Home, Output
 from .show import result
+from .source import At, File, find_source
 
-_LONGEST_TEXT = 100
+if TYPE_CHECKING:
+    from ..history.source import Source
+    from ..replica import Replica
+
+_MOST = 50
+"""Entries of a map that are shown where nobody asked for that state."""
 
 
 def state(
-    at: Annotated[
-        int | None,
-        typer.Option(
-            min=-1, metavar="OFFSET", help="After the event at this offset. \\[default: the last one]"
+    addresses: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ADDRESS]...",
+            help="Only these states, all of them: dispatcher, 'job_master/*', task_executor/te-1.",
+            show_default=False,
         ),
     ] = None,
+    at: At = None,
     output: Output = Format.TEXT,
+    file: File = None,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
-    """Print the state of every role, now or at any offset, with a hash that is the same for the same log."""
-    configuration = find_cluster(home, bootstrap_servers, cluster_id)
-    import msgspec
+    """Print the state of every role, now or at any place of the log, with a hash that is the same for the same log.
 
-    from ..connections import event_log
-    from ..entrypoints.process import log_to_stderr
-    from ..history import state_at
-    from ..snapshots.store import SnapshotStore
+    As text, jobs that have ended are a line each, and of long maps the beginning is shown; -o json has all of it.
+    """
+    from ..diagnostics import log_to_stderr
 
     log_to_stderr()
-    log = event_log(configuration, timeout=10.0)
-    end = log.end()
-    if at is not None and at >= end:
-        raise Failure(ExitCode.NOT_FOUND, f"the log ends before offset {at}: its last offset is {end - 1}")
-    moment = state_at(log, at, SnapshotStore.of(configuration))
-    if output is Format.JSON:
-        result(msgspec.json.encode(moment).decode())
-        return ExitCode.OK
-    result(f"offset {moment.offset}  state hash {moment.state_hash}")
-    for role, leader in moment.leaders.items():
-        result(
-            f"{role} is led by {leader['address']}, epoch {leader['epoch']}, since offset {leader['offset']}"
-        )
-    for address, data in moment.roles.items():
-        result("")
-        result(printable(f"{address}:"))
-        for line in lines(data, 1):
-            result(line)
+    with find_source(home, bootstrap_servers, cluster_id, file) as source:
+        from .moments import replica_at
+
+        replica = replica_at(source, at)
+        wanted = None if not addresses else _matching(replica, addresses)
+        if output is Format.JSON:
+            from ..history.time_travel import moment
+            from .moments import as_json
+
+            result(as_json(moment(replica, wanted)))
+        else:
+            result("\n".join(_text(source, replica, wanted)))
     return ExitCode.OK
 
 
-def lines(data: Any, depth: int) -> list[str]:
-    """Data as indented lines, without what is empty."""
-    indent = "  " * depth
-    shown: list[str] = []
-    pairs = data.items() if isinstance(data, dict) else ((f"- {i}", each) for i, each in enumerate(data))
-    for key, value in pairs:
-        if value in (None, {}, [], ""):
+def _matching(replica: Replica, wanted: Sequence[str]) -> list[str]:
+    """The addresses that are meant. Raises Failure for one that means none."""
+    found: dict[str, None] = {}
+    for each in wanted:
+        some = [each] if each in replica.states else fnmatch.filter(replica.states, each)
+        if not some:
+            import difflib
+
+            near = difflib.get_close_matches(each, list(replica.states), 3, 0.5)
+            hint = f"did you mean {', '.join(near)}?" if near else "`tailrace state` shows those there are"
+            raise Failure(
+                ExitCode.NOT_FOUND, f"nothing is known of {each!r} behind offset {replica.offset}: {hint}"
+            )
+        found.update(dict.fromkeys(some))
+    return sorted(found)
+
+
+def _text(source: Source, replica: Replica, wanted: Sequence[str] | None) -> Iterator[str]:
+    from ..history.as_data import as_data
+    from ..history.time_travel import state_hash
+    from .moments import clock, time_of
+
+    time = clock(time_of(source, replica.offset))
+    level = replica.leadership.feature_level
+    yield (
+        f"offset {replica.offset}{f'  {time}' if time else ''}  state hash {state_hash(replica)}"
+        f"{f'  feature level {level}' if level > 1 else ''}"
+    )
+    leaders = replica.leadership.leaders
+    for role in sorted(leaders):
+        if wanted is None or role in wanted:
+            led = leaders[role]
+            yield printable(f"{role} is led by {led.address}, epoch {led.epoch}, since offset {led.offset}")
+    for address in sorted(replica.states) if wanted is None else wanted:
+        if wanted is None and (ended := _ended(replica, address)) is not None:
+            yield ended
             continue
-        if isinstance(value, dict | list):
-            shown += [f"{indent}{printable(str(key))}:", *lines(value, depth + 1)]
-        else:
-            text = " ".join(str(value).split())
-            text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
-            shown.append(printable(f"{indent}{key}: {text}"))
-    return shown
+        yield ""
+        yield printable(f"{address}:")
+        yield from lines(as_data(replica.states[address]), 1, _MOST if wanted is None else None)
+
+
+def _ended(replica: Replica, address: str) -> str | None:
+    """A job that has ended, in one line; None for all else."""
+    from ..job_master.state import JobMasterState
+
+    if replica.is_awake(address):
+        return None
+    state = replica.states[address]
+    if not isinstance(state, JobMasterState) or state.ended is None:
+        return None
+    reason = f": {' '.join(state.reason.split())}" if state.reason else ""
+    return printable(f"{address}: {state.ended.name}, {state.status.value}{reason}")

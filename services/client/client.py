@@ -114,6 +114,10 @@ class Client:
         """Asks for a savepoint to be deleted, by the URI or absolute path of its directory."""
         self._request(dispatcher.DisposeSavepoint(path=path))
 
+    def raise_feature_level(self, level: int) -> None:
+        """Asks for the rules of a feature level (services/feature_level.py), as soon as the masters know them."""
+        self._request(dispatcher.RaiseFeatureLevel(level=level))
+
     def shut_down(self, reason: str, *, suspend: bool = False) -> None:
         """Asks for the cluster to end: jobs are cancelled, TaskExecutors and jobmanager leave.
 

@@ -61,6 +61,11 @@ class Conversation:
         """From here on what befalls a job is heard too, for its `Incidents`."""
         self._job_master = address(JOB_MASTER, job_id)
 
+    @property
+    def feature_level(self) -> int:
+        """By which level's rules the cluster goes, as far as the log was heard."""
+        return self._leadership.feature_level
+
     def poll(self, timeout: float) -> list[Record]:
         """What was said since; waits up to `timeout` seconds for something."""
         if self._unread:

@@ -91,13 +91,18 @@ def _of_environment(environment: Mapping[str, str], faults: list[str]) -> Iterat
 
 
 def _of_file(path: Path, faults: list[str]) -> Iterator[Setting]:
+    try:
+        content = path.read_text("utf-8")
+    except FileNotFoundError:
+        return
+    except (OSError, UnicodeDecodeError) as error:
+        faults.append(f"{path} can't be read: {' '.join(str(error).split())}")
+        return
     import yaml
 
     try:
-        root = yaml.compose(path.read_text("utf-8"), yaml.SafeLoader)
-    except FileNotFoundError:
-        return
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        root = yaml.compose(content, yaml.SafeLoader)
+    except yaml.YAMLError as error:
         faults.append(f"{path} can't be read: {' '.join(str(error).split())}")
         return
     if root is None:

@@ -18,7 +18,7 @@ from ..roles import (
     unchanged,
 )
 from . import checkpoints, ending, jobs
-from .state import DispatcherState, Phase
+from .state import DispatcherState, FeatureLevelWanted, Phase
 
 
 class BuildJobGraph(Instruction, frozen=True):
@@ -32,6 +32,17 @@ class BuildJobGraph(Instruction, frozen=True):
     @property
     def key(self) -> str:
         return f"build/{self.job_id}/{self.cause}"
+
+
+class RaiseFeatureLevel(Instruction, frozen=True):
+    """Have the cluster go by a level's rules, once the process that leads knows them."""
+
+    level: int
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"raise-feature-level/{self.level}/{self.cause}"
 
 
 class Dispatcher:
@@ -71,7 +82,9 @@ class Dispatcher:
             for job in sorted(building, key=lambda job: job.cause)
             if job.entry_point is not None
         ]
-        return [*builds, *checkpoints.instructions(state)]
+        wanted = state.raising
+        raises = [] if wanted is None else [RaiseFeatureLevel(wanted.level, wanted.cause)]
+        return [*builds, *checkpoints.instructions(state), *raises]
 
     def at_rest(self, state: DispatcherState) -> bool:
         return False
@@ -95,13 +108,31 @@ def _configured(
     return replace(state, configuration=body.configuration)
 
 
+def _level_wanted(
+    state: DispatcherState, record: Record, body: dispatcher.RaiseFeatureLevel
+) -> DispatcherState:
+    if state.raising is not None and state.raising.level >= body.level:
+        return state
+    return replace(state, raising=FeatureLevelWanted(body.level, record.offset))
+
+
+def _level_raised(
+    state: DispatcherState, _record: Record, body: everyone.FeatureLevelRaised
+) -> DispatcherState:
+    if state.raising is None or body.level < state.raising.level:
+        return state
+    return replace(state, raising=None)
+
+
 _STEPS: Steps[DispatcherState] = Steps(
     {
         **jobs.STEPS,
         **checkpoints.STEPS,
         **ending.STEPS,
         dispatcher.SubmissionRefused: _submission_refused,
+        dispatcher.RaiseFeatureLevel: _level_wanted,
         everyone.ConfigurationChanged: _configured,
+        everyone.FeatureLevelRaised: _level_raised,
         everyone.TaskExecutorLost: unchanged,
     }
 )

@@ -3,11 +3,10 @@ deletes savepoints."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
-import structlog
 
 from ...pipelines.graph.errors import ProgramError
 from ...pipelines.graph.program import build
@@ -20,16 +19,18 @@ from ..blobs.depot import BlobDepot
 from ..blobs.errors import BlobError
 from ..blobs.offloading import file_keys, offloaded, parse
 from ..configuration.options.blob import BLOB_OFFLOAD_MINSIZE
+from ..diagnostics import logger
+from ..feature_level import FEATURE_LEVEL
 from ..log.topics import LARGEST_SUBMISSION
 from ..roles import DISPATCHER, Instruction, Owed, Say
 from .checkpoints import DisposeSavepoint
-from .role import BuildJobGraph
+from .role import BuildJobGraph, RaiseFeatureLevel
 from .savepoints import Disposed, dispose
 from .state import DispatcherState
 from .submissions import SubmissionsReader
 
 _BUILDERS = 2
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 
 class DispatcherShell:
@@ -41,15 +42,20 @@ class DispatcherShell:
         submissions: SubmissionsReader,
         configuration: Mapping[str, str] | None = None,
         blobs: BlobDepot | None = None,
+        elected: int | None = None,
+        dispose: Callable[[str], Disposed] = dispose,
     ) -> None:
         """`configuration` is what the cluster is to go by, as ConfigurationChanged has it; None: what the log says.
 
-        `blobs`: where programs' files are had from, and what is large of their graphs is put.
+        `blobs`: where programs' files are had from, and what is large of their graphs is put. `elected`: the offset of
+        the claim that began the term. `dispose` deletes the savepoint of a directory.
         """
         self._say = say
         self._configuration = configuration
         self._configured = False
+        self._elected = elected
         self._blobs = blobs
+        self._delete = dispose
         self._submissions = submissions
         self._admitting = False
         self._begun = Begun()
@@ -66,6 +72,8 @@ class DispatcherShell:
                     self._builders.submit(self._build, instruction)
                 case DisposeSavepoint():
                     self._disposers.submit(self._dispose, instruction)
+                case RaiseFeatureLevel(level=level, cause=cause):
+                    self._raise_feature_level(level, cause)
                 case _:
                     raise TypeError(f"the Dispatcher's shell does not know {instruction!r}")
 
@@ -76,8 +84,22 @@ class DispatcherShell:
             self._submissions.start(state.positions)
         elif not self._configured:
             self._configured = True
+            if state.configuration is None:
+                # The log begins: nothing was decided yet by other rules.
+                self._raise_feature_level(FEATURE_LEVEL, self._elected)
             changed = everyone.ConfigurationChanged(configuration=self._configuration)
-            self._say(DISPATCHER, Owed(EVERYONE, changed, None))
+            self._say(DISPATCHER, Owed(EVERYONE, changed, self._elected))
+
+    def _raise_feature_level(self, level: int, cause: int | None) -> None:
+        if level <= FEATURE_LEVEL:
+            self._say(DISPATCHER, Owed(EVERYONE, everyone.FeatureLevelRaised(level=level), cause))
+            return
+        # It stands, and is obeyed by the first leader that can.
+        _log.warning(
+            "a feature level was asked for that this release does not know: start masters of the newer release",
+            level=level,
+            known=FEATURE_LEVEL,
+        )
 
     def close(self) -> None:
         self._submissions.close()
@@ -139,7 +161,7 @@ class DispatcherShell:
 
     def _dispose(self, instruction: DisposeSavepoint) -> None:
         try:
-            done = dispose(instruction.path)
+            done = self._delete(instruction.path)
         except Exception as error:
             # As above.
             done = Disposed(f"{instruction.path} could not be deleted: {type(error).__name__}: {error}")

@@ -147,6 +147,14 @@ class Ending(msgspec.Struct, frozen=True):
     over: bool = False
 
 
+class FeatureLevelWanted(msgspec.Struct, frozen=True):
+    """A feature level that was asked for, and that no master that knows it has begun yet."""
+
+    level: int
+    cause: int
+    """The offset of the request."""
+
+
 class DispatcherState(msgspec.Struct, frozen=True):
     """The whole of it. `owing`, `live` and `suspended` index `jobs`, so that deciding costs what is owed."""
 
@@ -168,6 +176,7 @@ class DispatcherState(msgspec.Struct, frozen=True):
     ending: Ending | None = None
     configuration: Mapping[str, str] | None = None
     """What the last ConfigurationChanged said; None before the first."""
+    raising: FeatureLevelWanted | None = None
 
     def put(self, job: Job) -> DispatcherState:
         """The state with the job as it is now."""

@@ -11,19 +11,19 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 
-import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from msgspec.structs import replace
 
 from ...schemas import dispatcher
 from ...schemas.event import Event
 from ...schemas.types import Origin
+from ..diagnostics import logger
 from ..log import Codec, EventLog, LogUnavailable, Undecodable, Unreadable
 from ..log.clients import patiently, reader
 from ..log.topics import LARGEST_SUBMISSION, submissions_topic
 from ..roles import CLIENT, DISPATCHER, Clock, Owed, Say
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 REQUESTS = (
     dispatcher.SubmitJob,
     dispatcher.CancelJob,
@@ -31,6 +31,7 @@ REQUESTS = (
     dispatcher.TriggerSavepoint,
     dispatcher.StopWithSavepoint,
     dispatcher.DisposeSavepoint,
+    dispatcher.RaiseFeatureLevel,
     dispatcher.ShutDownCluster,
 )
 """What clients may ask for."""
@@ -55,7 +56,9 @@ class SubmissionsReader:
         write_dead_letter: Callable[[Unreadable, int], None],
         clock: Clock,
         on_failure: Callable[[Exception], None],
+        stamps: bool = False,
     ) -> None:
+        """`stamps`: what is admitted has the time of the clock here, not that of the client's."""
         self._servers = bootstrap_servers
         self._topic = submissions_topic(cluster)
         self._codec = codec
@@ -63,6 +66,7 @@ class SubmissionsReader:
         self._say = say
         self._write_dead_letter = write_dead_letter
         self._clock = clock
+        self._stamps = stamps
         self._on_failure = on_failure
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -121,7 +125,13 @@ class SubmissionsReader:
             self._refuse(message, origin, str(reason))
             return
         header = replace(
-            event.header, recipient=DISPATCHER, sender_epoch=0, decided_at=None, cause=None, origin=origin
+            event.header,
+            time=self._clock() if self._stamps else event.header.time,
+            recipient=DISPATCHER,
+            sender_epoch=0,
+            decided_at=None,
+            cause=None,
+            origin=origin,
         )
         self._log.append([Event(header, event.body)])
 

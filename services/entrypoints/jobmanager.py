@@ -11,19 +11,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-import structlog
-
 from ..afresh import Afresh
 from ..configuration import Configuration
 from ..configuration.options.high_availability import ABANDON_ELECTION
+from ..configuration.options.simulation import SIMULATED
 from ..connections import admin, event_log, registry
+from ..diagnostics import logger
 from ..dispatcher import Dispatcher
+from ..dispatcher.savepoints import Disposed, dispose
 from ..dispatcher.shell import DispatcherShell
 from ..dispatcher.submissions import SubmissionsReader
 from ..high_availability.answers import HeardLog
 from ..high_availability.information import LeaderInformation
 from ..high_availability.selection import mandates_of
-from ..host import Host, wall_clock
+from ..host import Host
 from ..job_master import JobMaster
 from ..job_master.shell import JobMasterShell
 from ..job_master.state import JobMasterState, Progress
@@ -37,21 +38,22 @@ from ..resource_manager.drivers.table import new_driver
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
 from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Say, Shell
+from ..simulation.hosted import JobMastersWithoutTopics
 from . import liveness
 from .blobs import of_master
-from .process import KAFKA_PATIENCE_S, process_address, session, wait_for_topics
+from .process import KAFKA_PATIENCE_S, clock_of, process_address, session, wait_for_topics
 from .snapshots import MasterSnapshots
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 
 def run(configuration: Configuration, stop: threading.Event) -> None:
     """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
-    cluster = configuration.cluster_id
+    cluster, simulated = configuration.cluster_id, configuration.get(SIMULATED)
     wait_for_topics(configuration, stop)
     if stop.is_set():
         return
-    own_address, own_session = process_address(), session()
+    own_address, own_session, clock = process_address(), session(), clock_of(configuration)
     replica = Replica([Dispatcher(), ResourceManager(), JobMaster()])
     blobs = of_master(configuration, replica, lambda: host.position >= 0)
     log = HeardLog(event_log(configuration, timeout=KAFKA_PATIENCE_S))
@@ -68,7 +70,8 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         session=own_session,
         mandates=mandates,
         endpoints=blobs.endpoints,
-        on_unreadable=lambda unreadable: letters.write(unreadable, wall_clock()),
+        clock=clock,
+        on_unreadable=lambda unreadable: letters.write(unreadable, clock()),
         abandons_election=configuration.get(ABANDON_ELECTION),
     )
     codec = Codec(submissions_topic(cluster), registry(configuration))
@@ -82,10 +85,15 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
             log=log,
             say=say,
             write_dead_letter=letters.write,
-            clock=wall_clock,
+            clock=clock,
+            stamps=simulated,
             on_failure=host.fail,
         )
-        return DispatcherShell(say, submissions, configuration.as_map(), blobs.depot)
+        claim = replica.leadership.leader(DISPATCHER)
+        elected = None if claim is None else claim.offset
+        # What a simulated cluster's log tells of may be another cluster's to keep.
+        disposing = (lambda _: Disposed()) if simulated else dispose
+        return DispatcherShell(say, submissions, configuration.as_map(), blobs.depot, elected, disposing)
 
     def resource_manager_shell(say: Say, settled: Callable[[], None]) -> ResourceManagerShell:
         return ResourceManagerShell(
@@ -99,7 +107,9 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     shells: dict[str, Shell] = {
         DISPATCHER: Afresh(host.say, dispatcher_shell),
         RESOURCE_MANAGER: Afresh(host.say, resource_manager_shell, of_workers.retire),
-        JOB_MASTER: JobMasterShell(host.say, kafka_admin, cluster, of_jobs.follow, of_jobs.retire),
+        JOB_MASTER: JobMastersWithoutTopics(host.say, of_jobs.follow, of_jobs.retire)
+        if simulated
+        else JobMasterShell(host.say, kafka_admin, cluster, of_jobs.follow, of_jobs.retire),
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
     snapshots: MasterSnapshots | None = None

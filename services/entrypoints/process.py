@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import signal
 import socket
-import sys
 import threading
 from types import FrameType
 
-import structlog
-
 from ..configuration import Configuration
+from ..configuration.options.simulation import CLOCK_BEHIND, SIMULATED
 from ..connections import admin
+from ..diagnostics import logger
+from ..host import wall_clock
 from ..log import LogUnavailable
 from ..log.topics import ensure_cluster_topics
+from ..roles import Clock
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 _PAUSE_S = 1.0
 KAFKA_PATIENCE_S = 120.0
 """How long a process waits for a Kafka that is gone before it ends: longer than a broker takes to come back."""
@@ -32,6 +32,12 @@ def process_address() -> str:
 def session() -> str:
     """Unique to the process: how it recognises its own claims to lead."""
     return secrets.token_hex(16)
+
+
+def clock_of(configuration: Configuration) -> Clock:
+    """The wall clock; that of a simulated cluster is behind it by so much."""
+    behind = configuration.get(CLOCK_BEHIND)
+    return (lambda: wall_clock() - behind) if configuration.get(SIMULATED) and behind else wall_clock
 
 
 def stop_on_signals() -> threading.Event:
@@ -55,21 +61,3 @@ def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None
         except LogUnavailable as error:
             _log.warning("keeps trying", error=str(error))
             stop.wait(_PAUSE_S)
-
-
-def log_to_stderr() -> None:
-    """One line an entry on stderr: time, level, what, where."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            structlog.dev.ConsoleRenderer(colors=False),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        # Looked up for each entry: what is stderr now may be closed later, as under a test.
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-    )

@@ -9,12 +9,11 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import structlog
-
 from ...pipelines.runtime.runtime import TaskRuntime
 from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..connections import event_log
+from ..diagnostics import logger
 from ..host import Host
 from ..replica import Replica
 from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, address
@@ -26,7 +25,7 @@ from .blobs import of_task_executor
 from .process import KAFKA_PATIENCE_S, process_address, session, wait_for_topics
 from .snapshots import restore_task_executor
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 
 def run(configuration: Configuration, resource_id: str, scratch: Path, stop: threading.Event) -> None:
@@ -66,11 +65,13 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
             while not host.leading.wait(0.1):
                 if stop.is_set():
                     return
+            claim = replica.leadership.leader(own_address)
             shell.register(
                 runtime,
                 configuration,
                 resource_id=resource_id,
                 process_address=process_address(),
+                cause=None if claim is None else claim.offset,
             )
             _log.info("taskexecutor registers", resource_id=resource_id, slots=configuration.task_slots)
         except Exception as error:

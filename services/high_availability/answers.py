@@ -16,13 +16,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-import structlog
-
 from ...schemas.event import Event
+from ..diagnostics import logger
 from ..log import EventLog, Tail
 from ..log.event_log import Concerns, OnUnreadable
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 
 class AskedLog(EventLog, Protocol):

@@ -1,7 +1,8 @@
 """kazoo's client, as the settings say, with what it lacks.
 
 1. It waits for a server that does not answer as long as a session lasts: with one machine gone of three, the session
-   would be lost before the next server is tried. Here a connection has a timeout of its own.
+   would be lost before the next server is tried. Here a connection has a timeout of its own, which holds for what is
+   said to establish it too: a lone server that starts may take a connection and forget it (ZOOKEEPER-5051).
 2. It does not say for how long the servers let the session live, which may be less than was asked for.
 3. It sends no ping while it has other things to send, so it may never notice that nobody answers. Here it can be told
    to drop its connection.
@@ -92,7 +93,7 @@ class Client(KazooClient):  # type: ignore[misc]
         )
         self._asked_s = settings.session_timeout_s
         self._connection: _Connection = _Connection(
-            self, self._conn_retry.copy(), logger=logger, sasl_options=sasl
+            settings.connection_timeout_s, self, self._conn_retry.copy(), logger=logger, sasl_options=sasl
         )
 
     @property
@@ -131,6 +132,14 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
     granted_s = 0.0
+
+    def __init__(self, timeout_s: float, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._timeout_s = timeout_s
+
+    def _invoke(self, timeout: float, *args: Any, **more: Any) -> Any:
+        """What is said to establish a connection, and its answer."""
+        return super()._invoke(min(timeout, self._timeout_s), *args, **more)
 
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         read_ms, connect_ms = super()._connect(host, hostip, port)

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-import structlog
 from kazoo.exceptions import NoNodeError
 from kazoo.protocol.states import EventType, WatchedEvent
 
+from ..diagnostics import logger
 from .information import LeaderInformation, decode
 from .paths import Paths
 from .session import Session
 from .settings import ZooKeeperSettings
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 
 class NoLeader(Exception):

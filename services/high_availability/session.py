@@ -17,16 +17,16 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import structlog
 from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
+from ..diagnostics import logger
 from .client import UNSETTLED, Client
 from .lease import Lease, uptime
 from .settings import ZooKeeperSettings
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 _BEATS = 6
 """So often within a session timeout the session is proved alive."""

@@ -14,12 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-import structlog
-
+from ..diagnostics import logger
 from .answers import HeardLog
 from .mandates import Mandates
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 _LOOKS = 12
 """So often within a session timeout it is looked."""

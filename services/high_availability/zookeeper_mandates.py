@@ -10,9 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 
-import structlog
-
 from ..configuration.options.high_availability import HighAvailability
+from ..diagnostics import logger
 from ..roles import JOB_MASTER, kind_of
 from .information import LeaderInformation, encode
 from .latch import Latch
@@ -22,7 +21,7 @@ from .session import Session
 from .settings import ZooKeeperSettings
 from .works import Steps, conduct
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 _NOTHING: Mapping[str, int | None] = {}
 

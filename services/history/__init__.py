@@ -2,6 +2,6 @@
 
 from .fold import Fold
 from .story import Entry, Wanted
-from .time_travel import Moment, replica_at, state_at
+from .time_travel import Moment, fold_to, state_at
 
-__all__ = ["Entry", "Fold", "Moment", "Wanted", "replica_at", "state_at"]
+__all__ = ["Entry", "Fold", "Moment", "Wanted", "fold_to", "state_at"]

@@ -28,6 +28,20 @@ from ...schemas.job_master import (
 from ...schemas.types import CheckpointMetrics, ExecutionState, SnapshotType
 
 _MOST = 1_000
+NOTED = frozenset(
+    {
+        AcknowledgeCheckpoint,
+        CheckpointAborted,
+        CheckpointCompleted,
+        CheckpointDiscarded,
+        CheckpointRestored,
+        CheckpointTriggered,
+        DeclineCheckpoint,
+        RestoreFailed,
+        UpdateTaskExecutionState,
+    }
+)
+"""The types of events that `Checkpoints.note` makes something of."""
 
 
 class CheckpointStatus(StrEnum):
@@ -185,6 +199,18 @@ class Checkpoints:
             failed=self._counts.get((job_id, CheckpointStatus.FAILED), 0),
             restored=self._restored.get(job_id),
             checkpoints=tuple(each.seen() for each in self._of.get(job_id, {}).values()),
+        )
+
+    def summary(self, job_id: str) -> CheckpointsSummary:
+        """As `summary` of what is known, without looking at more than what came after the last complete one."""
+        known = reversed(self._of.get(job_id, {}).values())
+        last = next((each.view for each in known if each.view.status is CheckpointStatus.COMPLETED), None)
+        return CheckpointsSummary(
+            completed=self._counts.get((job_id, CheckpointStatus.COMPLETED), 0),
+            failed=self._counts.get((job_id, CheckpointStatus.FAILED), 0),
+            in_progress=len(self._pending.get(job_id, ())),
+            last=None if last is None else replace(last, subtasks=()),
+            restored=self._restored.get(job_id),
         )
 
     def note(self, record: Record, name_of: Callable[[str], str]) -> None:

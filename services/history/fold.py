@@ -7,11 +7,14 @@ which job an event belongs to, when a job was submitted and ended, and which eve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 
+from ...schemas.body import Body
 from ...schemas.client import JobFinished
 from ...schemas.dispatcher import SubmitJob
 from ...schemas.event import Record
+from ...schemas.everyone import LeaderElected
 from ...schemas.task_executor import SubmitTask
 from ..dispatcher import Dispatcher
 from ..job_master import JobMaster
@@ -20,12 +23,13 @@ from ..log import EventLog
 from ..log.event_log import LogTruncated, read_to_end
 from ..replica import Replica, spare_the_collector
 from ..resource_manager import ResourceManager
-from ..roles import JOB_MASTER, IllegalEvent, address, instance_of, kind_of
+from ..roles import JOB_MASTER, IllegalEvent, address
 from ..snapshots.restoring import restore
 from ..snapshots.store import SnapshotStore
 from ..task_executor import TaskExecutor
-from .checkpoints import Checkpoints
+from .checkpoints import NOTED, Checkpoints
 from .history_store import HistoryStore, newest
+from .jobs import Jobs
 from .past import Past
 from .restarts import Failures
 from .story import Entry
@@ -34,10 +38,12 @@ from .story import Entry
 class Fold:
     """The states of all roles, and the story so far. Not safe for use by several threads."""
 
-    def __init__(self) -> None:
-        self._illegal: str | None = None
-        self._job_of: dict[str, str] = {}
-        self._job_at: dict[int, str] = {}
+    def __init__(self, *, past: bool = True) -> None:
+        """`past`: whether times, failures and checkpoints matter, which `past` has."""
+        self._notes_past = past
+        self._illegal: list[str] = []
+        """What is said against the event that is being folded."""
+        self._jobs = Jobs()
         self._tasks: dict[str, str] = {}
         self.submitted: dict[str, int] = {}
         """Job id -> when it was submitted, in microseconds since the epoch; rejected jobs are among them."""
@@ -47,6 +53,8 @@ class Fold:
         """Why jobs restart."""
         self.checkpoints = Checkpoints()
         self.replica = self._new_replica()
+        self.changed: Sequence[str] = ()
+        """The addresses whose state the last event has changed."""
         self.whole = True
         """Whether all is known that the log has told; not where its head was gone."""
 
@@ -57,22 +65,26 @@ class Fold:
 
     def tell(self, record: Record) -> Entry:
         """Folds the next event and says what became of it."""
-        fenced = not self.replica.leadership.admits(record)
-        self._illegal = None
-        changed = self.replica.apply(record)
-        job = self._find_job(record)
-        if job is not None:
-            self._job_at[record.offset] = job
-        ignored = self._illegal
+        header, kind, replica = record.header, type(record.body), self.replica
+        # Nothing but an election changes who is heard, so all else can be asked about afterwards, and only if in doubt.
+        fenced = kind is LeaderElected and not replica.leadership.admits(record)
+        self.changed = changed = replica.apply(record)
+        job = self._jobs.note(record)
+        ignored = None
+        if self._illegal:
+            ignored = self._illegal[-1]
+            self._illegal.clear()
+        if not changed and ignored is None and kind is not LeaderElected:
+            fenced = not replica.leadership.admits(record)
         if fenced:
-            leader = record.header.sender
-            ignored = f"{leader} speaks under epoch {record.header.sender_epoch}, which is not its leader's"
-        elif ignored is None:
+            ignored = f"{header.sender} speaks under epoch {header.sender_epoch}, which is not its leader's"
+        elif ignored is None and kind in _TIMED and self._notes_past:
             self._note_times(record)
-        task = self._find_task(record)
-        if record.header.recipient in changed:
-            self.checkpoints.note(record, self.task_of)
-        self.failures.note(record, task, changed, self.replica.states)
+        task = self._find_task(record) if _names_attempt(kind) else None
+        if changed and self._notes_past:
+            if kind in NOTED and header.recipient in changed:
+                self.checkpoints.note(record, self.task_of)
+            self.failures.note(record, task, changed, replica.states)
         return Entry(record, job, task, ignored)
 
     def past(self) -> Past:
@@ -87,17 +99,35 @@ class Fold:
             checkpoints=self.checkpoints.all(),
         )
 
+    def renewed(self) -> Fold:
+        """Another one that goes on from here, and shares nothing with this one that changes. It knows the states and
+        what `past` has, and not which job an event belonged to."""
+        fold = Fold()
+        replica = fold._new_replica()
+        replica.restore(self.replica.states, self.replica.leadership, self.replica.offset)
+        fold._go_on(replica, self.past())
+        fold.whole = self.whole
+        return fold
+
+    def go_on_in(self, replica: Replica) -> None:
+        """Goes on from where a replica is, of the same roles; nothing was folded here yet."""
+        self.replica.resume(replica.states, replica.awake, replica.leadership, replica.offset)
+
     def begin(
-        self, log: EventLog, store: SnapshotStore | None = None, histories: HistoryStore | None = None
+        self,
+        log: EventLog,
+        store: SnapshotStore | None = None,
+        histories: HistoryStore | None = None,
+        at_most: int | None = None,
     ) -> int:
         """The offset from which the log is to be folded: behind the newest fit snapshot beside which there is what was
         before, in `histories`; or its first event; or, where that is gone, what follows the newest fit snapshot, and
-        then times and failures from before are not known.
+        then times and failures from before are not known. `at_most`: the highest offset of a snapshot with its history.
 
         Raises LogUnavailable, and LogTruncated where no snapshot helps.
         """
         if store is not None and histories is not None:
-            kept = newest(log, store, histories, self._new_replica)
+            kept = newest(log, store, histories, self._new_replica, at_most)
             if kept is not None:
                 self._go_on(*kept)
                 return self.replica.offset + 1
@@ -132,7 +162,7 @@ class Fold:
         return (self.tell(record) for record in batch)
 
     def _on_illegal(self, error: IllegalEvent, _: tuple[Record, ...]) -> None:
-        self._illegal = str(error)
+        self._illegal.append(str(error))
 
     def _note_times(self, record: Record) -> None:
         match record.body:
@@ -157,24 +187,12 @@ class Fold:
                 if vertex.vertex_id == body.vertex_id:
                     name = f"{vertex.name} ({body.subtask_index + 1}/{vertex.parallelism})"
                     self._tasks[body.execution_attempt_id] = name
-        return self._tasks.get(getattr(body, "execution_attempt_id", ""))
-
-    def _find_job(self, record: Record) -> str | None:
-        """The job by name, by the JobMaster that says or hears it, by an id that a job made known, or by the cause."""
-        header, body = record.header, record.body
-        job: str | None = getattr(body, "job_id", None)
-        for each in (header.sender, header.recipient):
-            if job is None and kind_of(each) == JOB_MASTER:
-                job = instance_of(each) or None
-        ids = [getattr(body, name, None) for name in _IDS]
-        known = [each for each in ids if isinstance(each, str)]
-        if job is None:
-            job = next((self._job_of[each] for each in known if each in self._job_of), None)
-        if job is None and header.cause is not None:
-            job = self._job_at.get(header.cause)
-        if job is not None:
-            self._job_of.update(dict.fromkeys(known, job))
-        return job
+        return self._tasks.get(body.execution_attempt_id)  # type: ignore[attr-defined]
 
 
-_IDS = ("allocation_id", "old_allocation_id", "execution_attempt_id")
+_TIMED = frozenset({SubmitJob, JobFinished})
+
+
+@functools.cache
+def _names_attempt(kind: type[Body]) -> bool:
+    return "execution_attempt_id" in kind.__struct_fields__

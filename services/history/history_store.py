@@ -94,14 +94,19 @@ class HistoryStore:
 
 
 def newest(
-    log: EventLog, snapshots: SnapshotStore, histories: HistoryStore, new_replica: Callable[[], Replica]
+    log: EventLog,
+    snapshots: SnapshotStore,
+    histories: HistoryStore,
+    new_replica: Callable[[], Replica],
+    at_most: int | None = None,
 ) -> tuple[Replica, Past] | None:
     """The newest fit snapshot that has its history, restored, with that; None where there is none.
 
-    Raises LogUnavailable, and LogTruncated where the log begins behind what follows the snapshot.
+    `at_most`: those of higher offsets are not looked at. Raises LogUnavailable, and LogTruncated where the log begins
+    behind what follows the snapshot.
     """
     try:
-        offsets = histories.offsets()
+        offsets = [each for each in histories.offsets() if at_most is None or each <= at_most]
     except CheckpointError:
         return None
     tried: int | None = None

@@ -6,16 +6,15 @@ time, since `tailrace list` and the like then read the whole log.
 
 from __future__ import annotations
 
-import structlog
-
 from ...pipelines.checkpoint.errors import CheckpointError
+from ..diagnostics import logger
 from ..log import EventLog
 from ..snapshots.store import SnapshotStore
 from ..snapshots.taking import Taken, take
 from .fold import Fold
 from .history_store import HistoryStore
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 
 def take_with_history(

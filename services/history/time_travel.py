@@ -2,22 +2,41 @@
 
 `state_hash` is the same for the same prefix of the log, on every machine and however the log was read; `hashes` are
 those that StateHash tells of (snapshots/hashing.py).
+
+A replica begins at whatever is nearest before the offset, a mark of the history index or a snapshot of the cluster, and
+folds the rest of the way; whichever it is, it comes to the same.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from immutables import Map
 
+from ...pipelines.checkpoint.errors import CheckpointError
+from ..feature_level import FIRST_LEVEL
 from ..log import EventLog
 from ..log.event_log import read_to_end
 from ..replica import Replica, spare_the_collector
-from ..snapshots.hashing import Knowledge, StateHasher, whole
+from ..snapshots.encoding import LEADERSHIP, encode
+from ..snapshots.hashing import Knowledge, combined, digest, whole
 from ..snapshots.restoring import restore
 from ..snapshots.store import SnapshotStore
 from ..snapshots.taking import all_roles
+from .as_data import as_data
+from .stored_states import StoredStates
+
+if TYPE_CHECKING:
+    from .index import HistoryIndex
+    from .index_file import Mark
+    from .index_recorder import Recorder
+    from .source import Source
+
+OnProgress = Callable[[int, int], object]
+"""(events folded, events to be folded in all)."""
+_NEARER = 2
+"""A snapshot is read as a whole, a mark only where it is looked at: so many intervals of marks are folded meanwhile."""
 
 
 class Moment(msgspec.Struct, frozen=True):
@@ -31,66 +50,104 @@ class Moment(msgspec.Struct, frozen=True):
     """Role -> its leader."""
     roles: dict[str, Any]
     """Address -> state, fit for JSON."""
+    feature_level: int = FIRST_LEVEL
+    """By whose rules the log goes there."""
 
 
-def state_at(log: EventLog, offset: int | None = None, store: SnapshotStore | None = None) -> Moment:
-    """The moment after the event at `offset`, or now; begins, and raises, as `replica_at`."""
-    return moment(replica_at(log, offset, store))
+def replica_at(source: Source, offset: int | None = None, on_progress: OnProgress | None = None) -> Replica:
+    """A replica of all roles that has folded the event at `offset`, and all before; by default, all there are now.
+
+    Its states are decoded when they are asked for. Raises LogUnavailable, LogTruncated, ArchiveError.
+    """
+    return fold_to(source.log, offset, source.store, source.index, on_progress)
 
 
-def replica_at(log: EventLog, offset: int | None = None, store: SnapshotStore | None = None) -> Replica:
-    """The states after the event at `offset`, or now; from the newest snapshot before it, where there is a `store`.
+def state_at(
+    log: EventLog,
+    offset: int | None = None,
+    store: SnapshotStore | None = None,
+    index: HistoryIndex | None = None,
+    on_progress: OnProgress | None = None,
+) -> Moment:
+    """The moment after the event at `offset`, or now. Takes, and raises, what `fold_to` does."""
+    return moment(fold_to(log, offset, store, index, on_progress))
 
-    Raises LogUnavailable, LogTruncated.
+
+def fold_to(
+    log: EventLog,
+    offset: int | None = None,
+    store: SnapshotStore | None = None,
+    index: HistoryIndex | None = None,
+    on_progress: OnProgress | None = None,
+) -> Replica:
+    """As `replica_at`: from the newest mark of the `index`, or a snapshot of the `store` where that is much nearer.
+
+    The marks that it passes are left in the index; on the way from a snapshot, none. Raises LogUnavailable,
+    LogTruncated.
     """
     spare_the_collector()
+    end = log.end() if offset is None else min(offset + 1, log.end())
     replica = all_roles()
-    if store is not None:
-        restore(replica, log, store, at_most=offset)
-    for batch in read_to_end(log, replica.offset + 1, end=None if offset is None else offset + 1):
-        for record in batch:
-            replica.apply(record)
+    mark = None if index is None else index.restore(replica, end - 1)
+    patience = 0 if mark is None or index is None else _NEARER * index.interval
+    if store is not None and _has_between(store, replica.offset + patience, end):
+        nearer = all_roles()
+        restore(nearer, log, store, at_most=end - 1)
+        if nearer.offset > replica.offset:
+            replica, index = nearer, None
+    recorder = None if index is None else _recorder(index, replica, mark)
+    start = replica.offset + 1
+    for batch in read_to_end(log, start, end=end):
+        if recorder is not None:
+            recorder.fold(batch)
+        else:
+            for record in batch:
+                replica.apply(record)
+        if on_progress is not None:
+            on_progress(replica.offset + 1 - start, end - start)
+    if recorder is not None:
+        recorder.reached(end)
     return replica
 
 
-def moment(known: Knowledge) -> Moment:
-    """What a replica knows as data."""
+def _recorder(index: HistoryIndex, replica: Replica, mark: Mark | None) -> Recorder:
+    # Most commands about history need no index, and are spared SQLite.
+    from .index_recorder import Recorder
+
+    return Recorder(index, replica, mark)
+
+
+def _has_between(store: SnapshotStore, offset: int, end: int) -> bool:
+    """Whether there is a snapshot behind the offset and below the end."""
+    try:
+        return any(offset < each < end for each in store.offsets())
+    except CheckpointError:
+        # `restore` tells of it, where nothing else helps.
+        return offset < 0
+
+
+def moment(known: Knowledge, addresses: Iterable[str] | None = None) -> Moment:
+    """What a replica knows as data; `addresses`: only these states. The hashes are those of all."""
     leaders = as_data(known.leadership.leaders)
-    roles = {address: as_data(known.states[address]) for address in sorted(known.states)}
-    hashes = StateHasher(known).hashes()
-    return Moment(known.offset, whole(hashes), hashes, leaders, roles)
+    wanted = known.states if addresses is None else addresses
+    roles = {address: as_data(known.states[address]) for address in sorted(wanted)}
+    hashes = hashes_of(known)
+    return Moment(known.offset, whole(hashes), hashes, leaders, roles, known.leadership.feature_level)
+
+
+def hashes_of(known: Knowledge) -> dict[str, str]:
+    """Kind of role -> the hash of its states."""
+    digests = [(address, digest(data)) for address, data in _encoded(known)]
+    return combined([*digests, (LEADERSHIP, digest(encode(known.leadership)))])
 
 
 def state_hash(known: Knowledge) -> str:
     """16 bytes in hexadecimal over all states and leaders; the offset does not count."""
-    return whole(StateHasher(known).hashes())
+    return whole(hashes_of(known))
 
 
-def as_data(value: object) -> Any:
-    """Any state as dicts, lists, texts and numbers, with keys sorted; bytes in base64."""
-    return _sorted(msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=_plain))
-
-
-def _plain(value: object) -> Any:
-    if isinstance(value, Map):
-        return {_key(key): each for key, each in value.items()}
-    raise TypeError(f"a state holds {type(value).__name__}, which is no data")
-
-
-def _key(key: object) -> str:
-    return "/".join(map(str, key)) if isinstance(key, tuple) else str(key)
-
-
-def _sorted(value: Any) -> Any:
-    match value:
-        case dict():
-            return {key: _sorted(value[key]) for key in sorted(value, key=_natural)}
-        case list():
-            return [_sorted(each) for each in value]
-        case _:
-            return value
-
-
-def _natural(key: str) -> tuple[int, str]:
-    """Numbers in their own order, before texts."""
-    return (int(key), "") if key.isdecimal() else (1 << 62, key)
+def _encoded(known: Knowledge) -> Iterator[tuple[str, bytes]]:
+    states = known.states
+    for address in states:
+        data = states.bytes_of(address) if isinstance(states, StoredStates) else None
+        yield address, encode(states[address]) if data is None else data

@@ -13,7 +13,7 @@ from ..job_master.state import JobMasterState
 from ..replica import Replica
 from ..resource_manager.state import ResourceManagerState
 from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
-from .checkpoints import CheckpointsSummary, CheckpointsView, summary
+from .checkpoints import CheckpointsSummary, CheckpointsView
 from .fold import Fold
 from .restarts import RestartView
 
@@ -56,26 +56,36 @@ def jobs(fold: Fold) -> list[JobView]:
     state = fold.replica.states.get(DISPATCHER)
     if not isinstance(state, DispatcherState):
         return []
-    views = []
-    for job in state.jobs.values():
-        known = _master_of(fold.replica, job.job_id)
-        view = JobView(
-            job_id=job.job_id,
-            name=job.name,
-            status=_status(job, known),
-            reason=known.reason or job.reason,
-            submitted=fold.submitted.get(job.job_id),
-            ended=fold.ended.get(job.job_id),
-            tasks={state.value: count for state, count in sorted(known.tasks().items())},
-            required_slots=known.required_slots,
-            missing_slots=len(known.slots.requests) if known.status in ACTIVE else 0,
-            accumulators=dict(job.accumulators),
-            restarting=fold.failures.restarting(known),
-            failures=_failures(known),
-            checkpoints=summary(checkpoints(fold, job.job_id)),
-        )
-        views.append(view)
+    views = [job_view(fold, job) for job in state.jobs.values()]
     return sorted(views, key=lambda view: (view.submitted or 0, view.job_id))
+
+
+def job_view(fold: Fold, job: Job) -> JobView:
+    """One of the jobs that the Dispatcher knows."""
+    known = _master_of(fold.replica, job.job_id)
+    return JobView(
+        job_id=job.job_id,
+        name=job.name,
+        status=_status(job, known),
+        reason=known.reason or job.reason,
+        submitted=fold.submitted.get(job.job_id),
+        ended=fold.ended.get(job.job_id),
+        tasks={state.value: count for state, count in sorted(known.tasks().items())},
+        required_slots=known.required_slots,
+        missing_slots=len(known.slots.requests) if known.status in ACTIVE else 0,
+        accumulators=dict(job.accumulators),
+        restarting=fold.failures.restarting(known),
+        failures=_failures(known),
+        checkpoints=_summary(fold, known),
+    )
+
+
+def _summary(fold: Fold, state: JobMasterState) -> CheckpointsSummary:
+    found = fold.checkpoints.summary(state.job_id)
+    if found.last is None or state.ended is None or found.last.snapshot_type is SnapshotType.SAVEPOINT:
+        return found
+    kept = any(each.checkpoint_id == found.last.checkpoint_id for each in state.ended.checkpoints)
+    return found if kept else replace(found, last=replace(found.last, discarded=True))
 
 
 def statuses(replica: Replica) -> dict[str, JobStatus]:

@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import structlog
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from ...pipelines.graph.physical_plan import temporary_topics, topics
 from ...schemas import job_master
 from ..begun import Begun
+from ..diagnostics import logger
 from ..log.topics import KEEP_FOR_EVER, KafkaUnreachable, create_topics, delete_topics
 from ..roles import Instruction, Owed, Say
 from .checkpoints.shell import CheckpointShell
@@ -30,7 +30,7 @@ from .instructions import (
 )
 from .state import JobMasterState
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 

@@ -16,13 +16,12 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-import structlog
-
 from ...infra.processes import ProcessIdentity
+from ..diagnostics import logger
 
 K = TypeVar("K", bound=Hashable)
 _POLL_S = 0.5
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 
 class Exits(Generic[K]):

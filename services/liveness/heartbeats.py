@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
-import structlog
-
 from ...schemas.event import Event, Record
+from ..diagnostics import logger
 from ..log import LogUnavailable
 from ..roles import Owed
 from .monitor import HeartbeatMonitor
@@ -25,7 +24,7 @@ _LONGEST_WAIT_S = 0.25
 _PAUSE_S = 1.0
 _SHORTEST_STALL = 1_000_000
 """Microseconds: shorter pauses are in the nature of a thread."""
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 Target = Hashable
 Monitor = HeartbeatMonitor[Any]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from ...schemas.event import Event, Record
+from ..diagnostics import logger
 from ..log import Codec, LogUnavailable, Undecodable
 from ..log.clients import LARGEST_MESSAGE, client, patiently, reader
 from ..log.kafka import RECIPIENT, headers_of, messages
@@ -17,7 +17,7 @@ from .topic import Wanted
 _LONGEST_FETCH_WAIT_S = 1.0
 _FETCH_BYTES = 1 << 20
 _LINGER_MS = 20
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 
 class KafkaHeartbeats:

@@ -12,12 +12,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
-import structlog
-
 from ...infra.process_mark import is_from_here, living
+from ..diagnostics import logger
 from .exits import Exits
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 
 class Registered(Protocol):

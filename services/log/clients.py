@@ -10,16 +10,16 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import structlog
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ...infra import kafka_waits
+from ..diagnostics import logger
 from .event_log import LARGEST_EVENT
 
 LARGEST_MESSAGE = LARGEST_EVENT + (1 << 20)
 """Bytes of a Kafka message: an event, or a dead letter with one, and what goes with it."""
 
-_log = structlog.get_logger("kafka")
+_log = logger("kafka")
 _CRITICAL = 2
 _APPEARANCE_S = 2.0
 """A topic that was created a moment ago is not known to every client yet; one that never was is not waited for."""

@@ -3,24 +3,22 @@
 Without a schema registry an event is written in Avro's single-object encoding: the marker C3 01, the CRC-64-AVRO
 fingerprint of its schema (8 bytes, little-endian), the Avro body. With one it is written in Confluent's wire format:
 a zero byte, the schema id (4 bytes, big-endian), the Avro body; subjects follow TopicRecordNameStrategy. Readers
-accept both.
+accept both, also where an earlier release wrote: its schema is the registry's or, by the fingerprint, one of those that
+are shipped (`schemas/released`), and fastavro makes of it and ours what Avro's rules of resolution say.
 """
 
 from __future__ import annotations
 
-import io
+import functools
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import fastavro
-import msgspec
-
-from ...schemas import avro, binary
+from ...schemas import avro, binary, released
 from ...schemas.catalog import EVENTS
 from ...schemas.event import Event
-from ...schemas.types import Header
+from ...schemas.resolution import read_resolved
 from .event_log import LARGEST_EVENT, EventTooLarge, LogUnavailable
 
 if TYPE_CHECKING:
@@ -42,12 +40,21 @@ class Undecodable(ValueError):
 class Codec:
     """Writes events for one topic, reads events of any; safe for use by several threads."""
 
-    def __init__(self, topic: str, registry: SchemaRegistryClient | None = None) -> None:
+    def __init__(
+        self,
+        topic: str,
+        registry: SchemaRegistryClient | None = None,
+        written_by: Callable[[bytes], released.Writer | None] = released.writer,
+    ) -> None:
+        """`written_by`: the schema with a fingerprint that is none of this release's."""
         self._topic = topic
         self._registry = registry
+        self._written_by = written_by
         self._prefixes: dict[str, bytes] = {}
         self._by_head = {SINGLE_OBJECT + avro.fingerprint(name): name for name in EVENTS}
         self._readers: dict[bytes, binary.Read] = {}
+        # What `_readers` reads; said before, as other threads look it up once there is a reader.
+        self._names: dict[bytes, str] = {}
         self._by_id: dict[int, tuple[str, Any]] = {}
 
     def encode(self, event: Event) -> bytes:
@@ -79,23 +86,38 @@ class Codec:
             try:
                 return read(value, _SINGLE_OBJECT_HEAD)
             except Exception as error:
-                raise _broken(self._by_head[head], error) from error
-        name = self._by_head.get(head)
-        if name is not None:
-            self._readers[head] = binary.functions(name).read
-            return self.decode(value)
+                raise _broken(self._names[head], error) from error
         if value[:1] == CONFLUENT and len(value) >= _CONFLUENT_HEAD:
             (schema_id,) = struct.unpack(">I", value[1:_CONFLUENT_HEAD])
             name, writer = self._by_id.get(schema_id) or self._look_up(schema_id)
             return self._read(name, writer, value, _CONFLUENT_HEAD)
         if value[:2] == SINGLE_OBJECT and len(value) >= _SINGLE_OBJECT_HEAD:
-            raise Undecodable(
-                f"unknown schema: fingerprint {value[2:_SINGLE_OBJECT_HEAD].hex()} belongs to no event of this release"
-            )
+            self._names[head], read = self._reader(head)
+            self._readers[head] = read
+            return self.decode(value)
         raise Undecodable(
             f"not an Avro event: {len(value)} bytes that begin with {value[:_LONGEST_SHOWN].hex(' ')}; expected "
             "single-object encoding (c3 01 ...) or the Confluent wire format (00 ...)"
         )
+
+    def _reader(self, head: bytes) -> tuple[str, binary.Read]:
+        """What has that head, and how it is read: by our own function or, where an earlier release wrote it, by way of
+        that one's schema. Raises Undecodable where it is no event's."""
+        name = self._by_head.get(head)
+        if name is not None:
+            return name, binary.functions(name).read
+        fingerprint = head[len(SINGLE_OBJECT) :]
+        found = self._written_by(fingerprint)
+        if found is None:
+            raise Undecodable(
+                f"unknown schema: fingerprint {fingerprint.hex()} belongs to no event of this release"
+            )
+        if found.name not in EVENTS:
+            raise Undecodable(
+                f"unknown schema: fingerprint {fingerprint.hex()} is {found.name} of {found.release}, "
+                "no event of this release"
+            )
+        return found.name, functools.partial(_resolved, found.name, found.schema)
 
     def _read(self, name: str, writer: Any, value: bytes, start: int) -> Event:
         """`writer` is the schema that the event was written with; None: the one of this release."""
@@ -137,7 +159,7 @@ class Codec:
         if name not in EVENTS:
             raise Undecodable(f"unknown schema: id {schema_id} is {name}, no event of this release")
         try:
-            parsed = fastavro.parse_schema(avro.without_logical_types(schema))
+            parsed = avro.parse(schema)
         except Exception as error:
             # A schema that its registry holds may still be one that can't be read, or refer to another.
             raise Undecodable(f"schema id {schema_id} can't be used: {_one_line(error)}") from error
@@ -168,13 +190,11 @@ class Codec:
 
 
 def _resolved(name: str, writer: Any, value: bytes, start: int) -> Event:
-    """An event of another release, by way of what fastavro makes of both schemas."""
-    stream = io.BytesIO(value)
-    stream.seek(start)
-    datum: Any = fastavro.schemaless_reader(stream, writer, avro.parsed()[name])
-    if stream.tell() != len(value):
-        raise ValueError(f"{len(value) - stream.tell()} bytes follow the event")
-    return Event(msgspec.convert(datum.pop("header"), Header), msgspec.convert(datum, EVENTS[name]))
+    """An event of another release, which is all that follows."""
+    event, end = read_resolved(name, writer, value, start)
+    if end != len(value):
+        raise ValueError(f"{len(value) - end} bytes follow the event")
+    return event
 
 
 def _broken(name: str, error: Exception) -> Undecodable:

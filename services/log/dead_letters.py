@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import fastavro
 import msgspec
-import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from ...schemas import avro
+from ...schemas import avro, released
 from ...schemas.dead_letters import DeadLetter
 from ...schemas.types import Origin
+from ..diagnostics import logger
 from .clients import reader, watermarks, writer
 from .codec import SINGLE_OBJECT
 from .event_log import LARGEST_EVENT, LogUnavailable, Unreadable
 from .topics import dead_letters_topic
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 _LONGEST_KEY = 1 << 16
 
 
@@ -36,12 +37,19 @@ def encode(letter: DeadLetter) -> bytes:
     return out.getvalue()
 
 
-def decode(value: bytes) -> DeadLetter:
-    """The letter. Raises ValueError where the bytes are none of this release."""
+def decode(
+    value: bytes, written_by: Callable[[bytes], released.Writer | None] = released.writer
+) -> DeadLetter:
+    """The letter, of this release or an earlier one. Raises ValueError where the bytes are none."""
+    ours: Any = avro.parsed()[DeadLetter.AVRO_NAME]
+    schema = ours
     if value[:10] != SINGLE_OBJECT + avro.fingerprint(DeadLetter.AVRO_NAME):
-        raise ValueError(f"{value[:10].hex(' ')} is not the head of a dead letter")
+        earlier = written_by(value[2:10]) if value[:2] == SINGLE_OBJECT else None
+        if earlier is None or earlier.name != DeadLetter.AVRO_NAME:
+            raise ValueError(f"{value[:10].hex(' ')} is not the head of a dead letter")
+        schema = earlier.schema
     try:
-        datum = fastavro.schemaless_reader(io.BytesIO(value[10:]), avro.parsed()[DeadLetter.AVRO_NAME], None)
+        datum = fastavro.schemaless_reader(io.BytesIO(value[10:]), schema, ours)
         return msgspec.convert(datum, DeadLetter)
     except Exception as error:
         # Whatever garbage makes fastavro raise.

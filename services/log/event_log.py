@@ -38,6 +38,8 @@ class LogTruncated(Exception):
     """The log no longer holds the offset that the reader needs."""
 
     def __init__(self, topic: str, wanted: int, first: int) -> None:
+        self.first = first
+        """The first offset that is left."""
         super().__init__(
             f"{topic} begins at offset {first}, but offset {wanted} is needed to rebuild the state: "
             "its head was deleted. Restore the topic, and set retention.ms=-1 and retention.bytes=-1 on it."

@@ -65,7 +65,17 @@ class KafkaEventLog:
         return self._codec
 
     def append(self, events: Sequence[Event]) -> list[int]:
-        values = self._codec.encode_all(events)
+        return self._append(list(zip(events, self._codec.encode_all(events), strict=True)))
+
+    def append_all(self, entries: Sequence[Event | bytes | None]) -> list[int]:
+        """As `append`, of what was read from a log: events, and values that hold none, which go in as they are."""
+        events = [each for each in entries if isinstance(each, Event)]
+        encoded = iter(self._codec.encode_all(events))
+        return self._append(
+            [(each, next(encoded)) if isinstance(each, Event) else (None, each) for each in entries]
+        )
+
+    def _append(self, entries: Sequence[tuple[Event | None, bytes | None]]) -> list[int]:
         offsets: list[int] = []
         failures: list[KafkaError] = []
 
@@ -76,9 +86,9 @@ class KafkaEventLog:
                 offsets.append(message.offset() or 0)
 
         with self._appending:
-            for event, value in zip(events, values, strict=True):
+            for event, value in entries:
                 self._produce(event, value, on_delivery)
-            while len(offsets) + len(failures) < len(events):
+            while len(offsets) + len(failures) < len(entries):
                 self._producer.poll(0.1)
         if failures:
             raise LogUnavailable(
@@ -88,9 +98,12 @@ class KafkaEventLog:
         return sorted(offsets)
 
     def _produce(
-        self, event: Event, value: bytes, on_delivery: Callable[[KafkaError | None, Message], None]
+        self,
+        event: Event | None,
+        value: bytes | None,
+        on_delivery: Callable[[KafkaError | None, Message], None],
     ) -> None:
-        headers = headers_of(event)
+        headers = [] if event is None else headers_of(event)
         while True:
             try:
                 self._producer.produce(

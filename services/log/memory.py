@@ -20,7 +20,7 @@ class MemoryEventLog:
         self._codec = codec or Codec(topic)
         self._topic = topic
         self._first = 0
-        self._values: list[bytes] = []
+        self._values: list[bytes | None] = []
         self._grown = threading.Condition()
         self._closed = False
 
@@ -31,7 +31,13 @@ class MemoryEventLog:
     def append(self, events: Sequence[Event]) -> list[int]:
         return self.append_values(self._codec.encode_all(events))
 
-    def append_values(self, values: Sequence[bytes]) -> list[int]:
+    def append_all(self, entries: Sequence[Event | bytes | None]) -> list[int]:
+        """As KafkaEventLog's."""
+        return self.append_values(
+            [self._codec.encode(each) if isinstance(each, Event) else each for each in entries]
+        )
+
+    def append_values(self, values: Sequence[bytes | None]) -> list[int]:
         """Appends raw bytes, as a foreign writer would."""
         with self._grown:
             if self._closed:
@@ -63,7 +69,7 @@ class MemoryEventLog:
             self._closed = True
             self._grown.notify_all()
 
-    def values_from(self, offset: int, timeout: float) -> list[bytes]:
+    def values_from(self, offset: int, timeout: float) -> list[bytes | None]:
         """What lies at `offset` and behind it; waits up to `timeout` seconds for the first."""
         with self._grown:
             if offset < self._first:
@@ -95,7 +101,7 @@ class _MemoryTail:
         for value in self._log.values_from(self._position, timeout):
             offset = self._position
             self._position += 1
-            self._bytes_read += len(value)
+            self._bytes_read += len(value or b"")
             try:
                 event = self._log._codec.decode(value)
             except Undecodable as error:

@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-import structlog
 from immutables import Map
 
 from ...schemas import resource_manager
 from ..begun import Begun
+from ..diagnostics import logger
 from ..roles import RESOURCE_MANAGER, Instruction, Owed, Say
 from .drivers import WorkerDriver
 from .instructions import StartWorkerProcess, StopWorkerProcess
 from .state import ResourceManagerState, WorkerRegistration
 from .worker_pool import WorkerPool, WorkerState
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 _RUNNING = frozenset({WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING})
 _AT_ONCE = 4
 _REMEMBERED = 256
@@ -73,6 +73,8 @@ class ResourceManagerShell:
         """Workers that WorkerStarted has not been said of -> why they ended meanwhile, if they did."""
         self._gone: dict[str, tuple[str, str]] = {}
         """Workers that have ended: address and reason."""
+        self._stopping: dict[str, int] = {}
+        """Workers that are being stopped -> the offset at which that was asked for."""
         self._said: dict[str, str | None] = {}
         """Workers that WorkerLost was said of -> the registration that it named."""
 
@@ -162,6 +164,8 @@ class ResourceManagerShell:
     def _stop(self, instruction: StopWorkerProcess, compared: threading.Event) -> None:
         compared.wait()
         resource_id = instruction.resource_id
+        with self._lock:
+            self._stopping[resource_id] = instruction.cause
         try:
             if self._driver.stop(resource_id, instruction.reason):
                 return
@@ -178,12 +182,13 @@ class ResourceManagerShell:
                 # WorkerStarted is said first.
                 self._starting[resource_id] = reason
                 return
+            asked_for = self._stopping.pop(resource_id, None)
             address = self._addresses.pop(resource_id, None)
             if address is not None:
                 self._gone[resource_id] = address, reason
                 if len(self._gone) > _REMEMBERED:
                     del self._gone[next(iter(self._gone))]
-        self._lose(resource_id, self._instance_of(resource_id), reason, None)
+        self._lose(resource_id, self._instance_of(resource_id), reason, asked_for)
 
     def _ended(self, resource_id: str, instance_id: str, reason: str) -> None:
         """The watch has seen a registered process end."""

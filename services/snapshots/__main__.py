@@ -2,7 +2,7 @@
 
 import sys
 
-from ..entrypoints.process import log_to_stderr
+from ..diagnostics import log_to_stderr
 from .child import main
 
 log_to_stderr()

@@ -12,17 +12,16 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import structlog
-
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import SnapshotTaken, StateHash
+from ..diagnostics import logger
 from ..leadership import Leadership
 from ..replica import Replica
 from ..roles import DISPATCHER, Owed
 from .fingerprint import code_fingerprint
 from .hashing import Knowledge, StateHasher
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 _REMEMBERED = 16
 
 

@@ -8,7 +8,7 @@ are the same bytes. Nothing is ever pickled: a file that somebody else wrote can
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, get_args, get_origin
 
 import msgspec
@@ -41,14 +41,25 @@ def state_types() -> Mapping[str, type[msgspec.Struct]]:
 
 def encode(state: msgspec.Struct) -> bytes:
     """The bytes of a state. Raises TypeError for what is no data."""
-    encode, written = _ENCODER.encode, {}
+    return _ENCODER.encode({name: msgspec.Raw(data) for name, data in written_fields(state)})
+
+
+def written_fields(
+    state: msgspec.Struct, but: Callable[[object], bool] = lambda _: False
+) -> Iterator[tuple[str, bytes]]:
+    """The fields that are not as at first, with their bytes; `but` those whose value is such. Raises TypeError."""
+    encode = _ENCODER.encode
     for name, default, default_bytes in _fields(type(state)):
         value = getattr(state, name)
-        if value is not default:
+        if value is not default and not but(value):
             data = encode(value)
             if data != default_bytes:
-                written[name] = msgspec.Raw(data)
-    return encode(written)
+                yield name, data
+
+
+def encode_value(value: object) -> bytes:
+    """The bytes of anything that a state holds. Raises TypeError for what is no data."""
+    return _ENCODER.encode(value)
 
 
 def decode(kind: str, data: bytes) -> Any:

@@ -11,14 +11,14 @@ import threading
 from collections.abc import Callable
 
 import msgspec
-import structlog
 
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import SnapshotTaken
+from ..diagnostics import logger
 from ..roles import Clock, Owed, Time
 from .taking import Taken
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 _LOOK_S = 1.0
 _RETRY = 60_000_000
 Take = Callable[[int], "Taken | None"]

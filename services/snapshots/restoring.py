@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import structlog
-
 from ...pipelines.checkpoint.errors import CheckpointError
+from ..diagnostics import logger
 from ..leadership import Leadership
 from ..log import EventLog
 from ..log.event_log import LogTruncated
@@ -21,7 +20,7 @@ from ..replica import Replica
 from .file import Header, Snapshot, UnusableSnapshot
 from .store import SnapshotStore
 
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 _PATIENCE_S = 1.0
 T = TypeVar("T")
 

@@ -81,6 +81,8 @@ class TaskExecutorShell:
         self._runtime: Runtime | None = None
         self._begun = Begun()
         self._jobs: dict[str, tuple[str, int]] = {}
+        self._triggered: dict[str, tuple[int, int]] = {}
+        """Job -> the checkpoint that was begun here last, and the offset at which that was asked for."""
         self._libraries = Libraries(blobs, self._deploy, self._not_deployed)
 
     @property
@@ -89,9 +91,15 @@ class TaskExecutorShell:
         return self._runtime is not None
 
     def register(
-        self, runtime: Runtime, configuration: Configuration, *, resource_id: str, process_address: str
+        self,
+        runtime: Runtime,
+        configuration: Configuration,
+        *,
+        resource_id: str,
+        process_address: str,
+        cause: int | None = None,
     ) -> None:
-        """The runtime is up: the TaskExecutor asks for its registration."""
+        """The runtime is up: the TaskExecutor asks for its registration. `cause`: the offset of its own claim."""
         self._runtime = runtime
         cores = os.cpu_count() or 1
         hardware = HardwareDescription(
@@ -110,7 +118,7 @@ class TaskExecutorShell:
             configuration=configuration.as_map(Scope.TASKMANAGER),
             process_mark=mark_of(os.getpid()),
         )
-        self._say(self._address, Owed(RESOURCE_MANAGER, body, None))
+        self._say(self._address, Owed(RESOURCE_MANAGER, body, cause))
 
     def running(self, state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
         """What the runtime really has, and what it is still to be given; from any thread."""
@@ -150,8 +158,14 @@ class TaskExecutorShell:
                     self._libraries.cancel(attempt)
                     runtime.cancel(attempt)
                 case TriggerTasks(
-                    checkpoint_id=number, attempts=attempts, timestamp=timestamp, options=options
+                    job_id=job_id,
+                    checkpoint_id=number,
+                    attempts=attempts,
+                    timestamp=timestamp,
+                    options=options,
+                    cause=cause,
                 ):
+                    self._triggered[job_id] = (number, cause)
                     checkpoint = Checkpoint(checkpoint_id=number, timestamp=timestamp, options=options)
                     runtime.trigger_checkpoint(attempts, checkpoint)
                 case ConfirmTasks(checkpoint_id=number, attempts=attempts):
@@ -197,6 +211,7 @@ class TaskExecutorShell:
         """A task's part of a checkpoint is in storage."""
         self._say_of(
             execution_attempt_id,
+            checkpoint_id,
             lambda job_id: job_master.AcknowledgeCheckpoint(
                 job_id=job_id,
                 execution_attempt_id=execution_attempt_id,
@@ -210,6 +225,7 @@ class TaskExecutorShell:
         """A task has no part in a checkpoint."""
         self._say_of(
             execution_attempt_id,
+            checkpoint_id,
             lambda job_id: job_master.DeclineCheckpoint(
                 job_id=job_id,
                 execution_attempt_id=execution_attempt_id,
@@ -218,10 +234,13 @@ class TaskExecutorShell:
             ),
         )
 
-    def _say_of(self, execution_attempt_id: str, body: Callable[[str], Body]) -> None:
+    def _say_of(self, execution_attempt_id: str, checkpoint_id: int, body: Callable[[str], Body]) -> None:
         known = self._jobs.get(execution_attempt_id)
         if known is not None:
             job_id, cause = known
+            begun, asked_for = self._triggered.get(job_id, (-1, cause))
+            # A task that met the barriers of senders elsewhere knows of no event but the one that it runs by.
+            cause = asked_for if begun == checkpoint_id else cause
             self._say(self._address, Owed(address(JOB_MASTER, job_id), body(job_id), cause))
 
     def close(self) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import socket
 import struct
+import sys
+import termios
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -15,6 +18,7 @@ from ..torture.proxy import KafkaProxy
 PRODUCE: Final = 0
 """The API key of what appends records."""
 _SIZE_AND_KEY: Final = struct.Struct(">ih")
+_SILENCE_S: Final = 0.5
 
 
 class KafkaLink(KafkaProxy):
@@ -26,7 +30,7 @@ class KafkaLink(KafkaProxy):
         self._passing = threading.Event()
         self._passing.set()
         self.held = threading.Event()
-        """Whether something has been kept back since `hold`."""
+        """Whether something has been kept back since `hold`, and nothing more has followed for a while."""
         super().__init__(bootstrap_servers)
 
     def hold(self, topic: str) -> None:
@@ -39,10 +43,13 @@ class KafkaLink(KafkaProxy):
         """All of it arrives."""
         self._passing.set()
 
-    def pass_on(self, request: bytes) -> None:
+    def pass_on(self, request: bytes, client: socket.socket) -> None:
         """Returns when the request may go on its way."""
         _, api_key = _SIZE_AND_KEY.unpack_from(request)
         if api_key == PRODUCE and not self._passing.is_set() and self._topic in request:
+            waiting = -1
+            while waiting != (waiting := _unread(client)):
+                self._passing.wait(_SILENCE_S)
             self.held.set()
             self._passing.wait()
 
@@ -60,11 +67,16 @@ class _Delayed(Conversation):
 
     def requests(self, client: socket.socket) -> Iterator[bytes]:
         for request in self._inner.requests(client):
-            self._link.pass_on(request)
+            self._link.pass_on(request, client)
             yield request
 
     def answers(self, server: socket.socket) -> Iterator[bytes]:
         return self._inner.answers(server)
+
+
+def _unread(connection: socket.socket) -> int:
+    """So many bytes have come that nobody has read yet (ioctl_tty(2), FIONREAD)."""
+    return int.from_bytes(fcntl.ioctl(connection, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 class Network:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tailrace.infra.class_archives import kafka_archive, reading, spark_archive, writing
-from tailrace.infra.jars import resolve
+from tailrace.infra.jars import folder_of, resolve
 from tailrace.infra.prerequisites import find_java
-from tailrace.infra.versions import KAFKA
+from tailrace.infra.versions import KAFKA, SPARK_KAFKA
 
 
 def test_without_an_archive_the_jvm_is_told_nothing(tmp_path: Path) -> None:
@@ -59,3 +59,15 @@ def test_a_broken_archive_costs_time_and_nothing_else(tmp_path: Path, content: b
     )
     assert started.returncode == 0
     assert "warning" not in started.stdout
+
+
+def test_a_link_to_the_jars_leads_to_the_archive_of_their_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAILRACE_CACHE_DIR", str(tmp_path / "own"))
+    folder_of(SPARK_KAFKA).mkdir(parents=True)
+    named = spark_archive("java").name
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "jars").symlink_to(tmp_path / "own" / "jars")
+    monkeypatch.setenv("TAILRACE_CACHE_DIR", str(tmp_path / "other"))
+    assert spark_archive("java").name == named

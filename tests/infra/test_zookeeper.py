@@ -20,6 +20,8 @@ from kazoo.client import KazooClient, KazooState
 from tailrace.infra.ports import ReservedPort
 from tailrace.infra.zookeeper import EmbeddedZooKeeper, ZooKeeperUnavailable
 from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
+from tailrace.services.high_availability.client import Client
+from tailrace.services.high_availability.settings import ZooKeeperSettings
 
 from ..torture.link import Link
 
@@ -52,14 +54,19 @@ def ensemble() -> Iterator[ZooKeeperEnsemble]:
 
 
 @contextlib.contextmanager
-def client(connect_string: str, session_s: float = SESSION_S) -> Iterator[KazooClient]:
-    kazoo = KazooClient(connect_string, timeout=session_s)
+def client(connect_string: str, session_s: float = SESSION_S) -> Iterator[Client]:
+    """As masters have it: a server that starts may forget a connection, and kazoo's own client would wait for it until
+    the session is over.
+    """
+    settings = ZooKeeperSettings(
+        quorum=connect_string, cluster_path="/", session_timeout_s=session_s, connection_timeout_s=2.0
+    )
+    kazoo = Client(settings, "test")
     kazoo.start(timeout=PATIENCE_S)
     try:
         yield kazoo
     finally:
-        kazoo.stop()
-        kazoo.close()
+        kazoo.discard()
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -113,17 +120,14 @@ def test_what_was_written_survives_at_the_same_address(zookeeper: EmbeddedZooKee
 def test_an_ephemeral_node_outlives_a_crash_of_the_server_but_not_its_session(
     zookeeper: EmbeddedZooKeeper,
 ) -> None:
-    owner = KazooClient(zookeeper.address, timeout=SESSION_S)
-    owner.start(timeout=PATIENCE_S)
-    owner.create("/mine", ephemeral=True)
-    zookeeper.kill()
-    zookeeper.start()
     with client(zookeeper.address) as other:
-        owner.retry(owner.get, "/mine")
-        assert other.exists("/mine")
-        owner.stop()
+        with client(zookeeper.address) as owner:
+            owner.create("/mine", ephemeral=True)
+            zookeeper.kill()
+            zookeeper.start()
+            owner.retry(owner.get, "/mine")
+            assert other.retry(other.exists, "/mine")
         eventually(lambda: other.exists("/mine") is None)
-    owner.close()
 
 
 def test_a_restart_takes_another_port_where_the_earlier_one_is_taken(zookeeper: EmbeddedZooKeeper) -> None:
@@ -236,7 +240,7 @@ def test_a_client_that_is_cut_off_is_suspended_alone_and_keeps_its_session_when_
 
 def test_a_session_behind_a_cut_link_runs_out_on_the_server(shared: EmbeddedZooKeeper) -> None:
     with Link(shared.address) as link, client(shared.address) as other:
-        cut_off = KazooClient(link.address, timeout=1.0)
+        cut_off = KazooClient(link.address, timeout=3.0)
         lost: list[str] = []
         cut_off.add_listener(lambda state: lost.append(state) if state == KazooState.LOST else None)
         cut_off.start(timeout=PATIENCE_S)

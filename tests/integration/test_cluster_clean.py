@@ -19,7 +19,7 @@ from tailrace.services.cli.app import app
 from tailrace.services.cli.errors import ExitCode
 from tailrace.services.configuration import load
 from tailrace.services.connections import admin, event_log
-from tailrace.services.history import replica_at
+from tailrace.services.history import fold_to
 from tailrace.services.history.views import statuses
 from tailrace.services.log.topics import ensure_cluster_topics
 
@@ -46,7 +46,7 @@ def test_what_is_left_over_is_shown_and_then_removed(
         monkeypatch.setenv("TAILRACE_HIGH_AVAILABILITY_ZOOKEEPER_QUORUM", zookeeper.connect_string)
         log = event_log(load())
         log.append([Event(each.header, each.body) for each in history(LONG)])
-        known = next(iter(statuses(replica_at(log))))
+        known = next(iter(statuses(fold_to(log))))
         kazoo = KazooClient(zookeeper.connect_string)
         kazoo.start(timeout=60)
         node = f"/tailrace/{cluster_id}/leaderlatch/gone"

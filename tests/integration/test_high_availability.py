@@ -25,6 +25,7 @@ from tailrace.services.roles import DISPATCHER, JOB_MASTER, address
 
 from ..checker import check, dump
 from ..checker.reading import read_topic
+from ..decided_again import differences
 from ..high_availability.cluster import HaCluster
 from ..high_availability.harm import strike
 from ..high_availability.jobs import AT_ONCE, graph
@@ -345,6 +346,14 @@ def test_nothing_is_wrong_with_the_log(cluster: HaCluster) -> None:
     assert [str(each) for each in check(events)] == []
     names = {each.name for each in events}
     assert {"everyone.SnapshotTaken", "everyone.StateHash"} <= names
+
+
+def test_all_that_was_decided_is_decided_again(cluster: HaCluster) -> None:
+    """By whichever master, also where mandates were suspended, lost, or held by one that slept."""
+    found, counts = differences(cluster.configuration)
+    assert found == []
+    assert counts.hashes > 0
+    assert counts.decided > 100
 
 
 def _tells_of(record: Record, job_id: str) -> bool:

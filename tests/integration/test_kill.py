@@ -29,6 +29,7 @@ from tailrace.services.log.topics import log_topic
 
 from ..checker import check
 from ..checker.reading import read_topic
+from ..decided_again import differences
 from .test_cluster import PATIENCE_S, PROGRAM, Cluster, alive
 
 pytestmark = pytest.mark.timeout(300)
@@ -313,3 +314,9 @@ def test_nothing_is_wrong_with_the_log(cluster: Cluster, said: Conversation) -> 
     assert ended <= {status.value for status in JOB_ENDS}
     registered = [each for each in events if each.name == "resource_manager.RegisterTaskExecutor"]
     assert len(registered) > 2, "nobody came back"
+
+
+def test_all_that_was_decided_is_decided_again(cluster: Cluster) -> None:
+    found, counts = differences(cluster.configuration)
+    assert found == []
+    assert counts.decided > 100

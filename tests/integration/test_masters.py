@@ -176,7 +176,7 @@ def test_whom_nobody_elects_is_refused_beside_elected_ones_and_until_it_is_told_
 
 
 def test_elections_begin_over_a_log_that_was_led_without_them(home: Home) -> None:
-    for _ in range(3):
+    for _ in range(2):
         home.start()
         assert home.run("cluster", "stop").returncode == 0
     home.start("--masters", "2", *ELECTIONS)

@@ -45,8 +45,9 @@ from ..services.snapshots.histories import LONG, history
 SOON_S = 60.0
 JOBMANAGER = """
 from tailrace.services.configuration import load
+from tailrace.services.diagnostics import log_to_stderr
 from tailrace.services.entrypoints import jobmanager, process
-process.log_to_stderr()
+log_to_stderr()
 jobmanager.run(load(), process.stop_on_signals())
 """
 

@@ -48,8 +48,9 @@ WORD_COUNT = "tailrace.pipelines.examples.window_word_count:main"
 ME = "client/test"
 JOBMANAGER = """
 from tailrace.services.configuration import load
+from tailrace.services.diagnostics import log_to_stderr
 from tailrace.services.entrypoints import jobmanager, process
-process.log_to_stderr()
+log_to_stderr()
 jobmanager.run(load(), process.stop_on_signals())
 """
 PROGRAMS = """

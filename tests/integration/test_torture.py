@@ -21,6 +21,7 @@ from tailrace.services.log.topics import log_topic
 
 from ..checker import check
 from ..checker.reading import read_topic
+from ..decided_again import differences
 from ..torture import topics
 from ..torture.faults import (
     ALL,
@@ -108,3 +109,6 @@ def test_whatever_dies_each_result_is_there_once(
     configuration = cluster.configuration
     events = list(read_topic(configuration.bootstrap_servers, log_topic(configuration.cluster_id)))
     assert [str(each) for each in check(events)] == []
+    found, counts = differences(configuration)
+    assert found == []
+    assert counts.decided > 0

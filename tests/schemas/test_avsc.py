@@ -78,3 +78,8 @@ def test_docs_defaults_and_logical_types_do_not_change_a_fingerprint() -> None:
     for field in plain["fields"]:
         field["doc"] = "another"
     assert avro.fingerprint_of(plain) == avro.fingerprint(name)
+
+
+@pytest.mark.parametrize("name", sorted([*EVENTS, DeadLetter.AVRO_NAME]))
+def test_a_fingerprint_that_is_known_is_that_of_the_schema(name: str) -> None:
+    assert avro.fingerprint(name) == avro.fingerprint_of(avro.standalone(name))

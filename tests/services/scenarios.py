@@ -53,19 +53,24 @@ def the_task_executor_is_there_first() -> Cluster:
 
 
 def a_job_is_cancelled_during_its_deployment() -> Cluster:
-    """One task has been submitted when the request comes; the other never is."""
+    """Its JobMaster has submitted one task, and dies, when the request comes; the other one never is."""
     cluster = Cluster()
     cluster.start_master()
     cluster.start_task_executor("te-1", slots=1)
     cluster.settle()
     cluster.submit("j1")
+    while not cluster.said("OfferSlots"):
+        assert cluster.step()
+    cluster.lead("job_master/j1")
     while not cluster.said("ChannelsCreated"):
         assert cluster.step()
     first, _ = cluster.owed("job_master/j1")
-    cluster.say("job_master/j1", first.recipient, first.body, cause=first.cause)
+    decided_at = cluster.replica.offset
+    cluster.say("job_master/j1", first.recipient, first.body, cause=first.cause, decided_at=decided_at)
     cluster.say("client/test", "dispatcher", dispatcher.CancelJob(job_id="j1"))
     while not cluster.said("job_master.CancelJob"):
         assert cluster.step(but="job_master/j1")
+    cluster.lead("job_master/j1")
     cluster.settle()
     return cluster
 

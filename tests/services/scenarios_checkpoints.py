@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.types import ExecutionState
+from tailrace.services.simulation.storage import DIRECTORIES
+from tailrace.services.simulation.tasks import acknowledgement
 
 from .simulation import Cluster, graph
-from .simulation_checkpoints import acknowledgement
 from .simulation_jobs import configured
-from .simulation_storage import DIRECTORIES
 
 EVERY_SECOND = {"execution.checkpointing.interval": "1 s", **DIRECTORIES}
 
@@ -49,7 +49,7 @@ def a_checkpoint_is_declined() -> Cluster:
     cluster.answers = False
     cluster.tick(1)
     te, jm = "task_executor/te-1", "job_master/j1"
-    cluster.say(te, jm, acknowledgement(("j1", 1), source))
+    cluster.say(te, jm, acknowledgement("j1", source, 1).body)
     declined = job_master.DeclineCheckpoint(
         job_id="j1", execution_attempt_id=window, checkpoint_id=1, reason="its state can't be written"
     )
@@ -64,9 +64,9 @@ def a_checkpoint_expires() -> Cluster:
     source, window = _tasks(cluster)
     cluster.answers = False
     cluster.tick(1)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement(("j1", 1), source))
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement("j1", source, 1).body)
     cluster.tick(5)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement(("j1", 1), window))
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement("j1", window, 1).body)
     cluster.settle()
     return cluster
 
@@ -137,10 +137,10 @@ def the_master_changes_in_the_middle_of_a_checkpoint() -> Cluster:
     cluster.answers = False
     cluster.tick(1)
     source, window = _tasks(cluster)
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement(("j1", 2), source))
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement("j1", source, 2).body)
     cluster.start_master()
     cluster.settle()
-    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement(("j1", 2), window))
+    cluster.say("task_executor/te-1", "job_master/j1", acknowledgement("j1", window, 2).body)
     cluster.settle()
     return cluster
 

@@ -11,27 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tailrace.pipelines.api.build import build
-from tailrace.schemas import dispatcher, job_master, resource_manager
+from tailrace.schemas import dispatcher, resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Record
 from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
 from tailrace.schemas.types import (
-    CheckpointMetrics,
     ExecutionState,
-    HardwareDescription,
     Header,
     JobGraph,
-    ResourceProfile,
-    SubtaskState,
 )
 from tailrace.services.dispatcher import Dispatcher
-from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.job_master import JobMaster
-from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
 from tailrace.services.replica import OnIllegal, Replica
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.roles import Instruction, Owed, kind_of, seal
+from tailrace.services.simulation.shells import OF_MASTERS, answer
+from tailrace.services.simulation.storage import Part, SimulatedStorage, part_name
+from tailrace.services.simulation.tasks import HARDWARE as HARDWARE
+from tailrace.services.simulation.tasks import PROFILE as PROFILE
+from tailrace.services.simulation.tasks import acknowledgement, registration, state_changed
 from tailrace.services.task_executor import TaskExecutor
 from tailrace.services.task_executor.instructions import (
     AbortTasks,
@@ -42,18 +41,7 @@ from tailrace.services.task_executor.instructions import (
 )
 from tailrace.services.task_executor.state import Task
 
-from .simulation_storage import OF_CHECKPOINTS, Part, SimulatedStorage, cause_of, part_name
-
 SECOND = 1_000_000
-HARDWARE = HardwareDescription(cpu_cores=2, physical_memory=8 << 30, jvm_heap=512 << 20, managed_memory=0)
-PROFILE = ResourceProfile(
-    cpu_cores=1.0,
-    heap_memory_mb=256,
-    direct_memory_mb=0,
-    native_memory_mb=0,
-    network_memory_mb=0,
-    managed_memory_mb=0,
-)
 
 
 @functools.cache
@@ -101,7 +89,9 @@ class Cluster:
         jobs = [each for each in claimed if kind_of(each) == "job_master"]
         self.lead("dispatcher", "resource_manager", *jobs)
         if self.configuration and not self.said("ConfigurationChanged"):
-            self.say("dispatcher", EVERYONE, ConfigurationChanged(configuration=self.configuration))
+            claim = self.replica.leadership.leaders["dispatcher"].offset
+            changed = ConfigurationChanged(configuration=self.configuration)
+            self.say("dispatcher", EVERYONE, changed, cause=claim)
         self.obeyed = {pair for pair in self.obeyed if kind_of(pair[0]) == "task_executor"}
 
     def start_task_executor(self, resource_id: str, slots: int = 1) -> None:
@@ -110,21 +100,14 @@ class Cluster:
         self.lead(address)
         self.dead.discard(address)
         self.obeyed = {pair for pair in self.obeyed if pair[0] != address}
-        body = resource_manager.RegisterTaskExecutor(
-            address="sim",
-            resource_id=resource_id,
-            data_port=0,
-            hardware=HARDWARE,
-            number_of_slots=slots,
-            default_slot_profile=PROFILE,
-        )
-        self.say(address, "resource_manager", body)
+        claim = self.replica.leadership.leaders[address].offset
+        self._say(address, registration(resource_id, slots, process_address="sim", cause=claim))
 
     def kill(self, resource_id: str) -> None:
         """SIGKILL of a TaskExecutor's process."""
         self.dead.add(f"task_executor/{resource_id}")
 
-    def lose(self, resource_id: str, reason: str, *, exited: bool = True) -> None:
+    def lose(self, resource_id: str, reason: str, *, exited: bool = True, cause: int | None = None) -> None:
         """The ResourceManager's shell finds out that a worker is gone."""
         registered = [
             each.body.instance_id  # type: ignore[attr-defined]
@@ -137,7 +120,7 @@ class Cluster:
             exited=exited,
             reason=reason,
         )
-        self.say("resource_manager", "resource_manager", body)
+        self.say("resource_manager", "resource_manager", body, cause=cause)
 
     def submit(
         self,
@@ -153,9 +136,16 @@ class Cluster:
         return self.say(client, "dispatcher", body)
 
     def say(
-        self, sender: str, recipient: str, body: Body, *, cause: int | None = None, epoch: int | None = None
+        self,
+        sender: str,
+        recipient: str,
+        body: Body,
+        *,
+        cause: int | None = None,
+        epoch: int | None = None,
+        decided_at: int | None = None,
     ) -> int:
-        """Appends one event and folds it; returns its offset."""
+        """Appends one event and folds it; returns its offset. `decided_at` is given for what `decide` owed there."""
         if epoch is None:
             epoch = self.replica.leadership.epoch(sender) if kind_of(sender) != "client" else 0
         count = self.counts[sender] = self.counts.get(sender, 0) + 1
@@ -164,14 +154,18 @@ class Cluster:
             cluster="sim",
             sender=sender,
             epoch=epoch,
-            decided_at=self.replica.offset,
+            decided_at=self.replica.offset if decided_at is None else decided_at,
             now=self.now,
             count=count,
+            decided=decided_at is not None,
         )[0]
         record = Record(len(self.log), event.header, event.body)
         self.log.append(record)
         self.replica.apply(record)
         return record.offset
+
+    def _say(self, sender: str, owed: Owed) -> None:
+        self.say(sender, owed.recipient, owed.body, cause=owed.cause)
 
     def settle(self, limit: int = 10_000) -> None:
         """Until nobody owes anything and every instruction has been obeyed."""
@@ -198,12 +192,9 @@ class Cluster:
         for role_address in self.replica.awake:
             if not self.led(role_address) or role_address in self.dead or role_address == but:
                 continue
-            role, state = self.replica.role(role_address), self.replica.states[role_address]
-            owed = self.owed(role_address)
-            for each in owed:
-                self.say(role_address, each.recipient, each.body, cause=each.cause)
-            if owed:
+            if self._speak(role_address, but):
                 return True
+            role, state = self.replica.role(role_address), self.replica.states[role_address]
             for instruction in role.instructions(state):
                 if (role_address, instruction.key) not in self.obeyed:
                     self.obeyed.add((role_address, instruction.key))
@@ -211,31 +202,35 @@ class Cluster:
                     return True
         return False
 
+    def _speak(self, role_address: str, but: str | None) -> bool:
+        """A process says all that it owes; whether it owed anything. A JobMaster runs where the Dispatcher does."""
+        leadership, at = self.replica.leadership, self.replica.offset
+        leader = leadership.leader(role_address)
+        together = [each for each in self.replica.awake if each != but and leadership.leader(each) == leader]
+        owed = [(each, what) for each in together for what in self.owed(each)]
+        for each, what in owed:
+            self.say(each, what.recipient, what.body, cause=what.cause, decided_at=at)
+        return bool(owed)
+
     def _obey(self, role_address: str, instruction: Instruction) -> None:
         match instruction:
-            case CreateChannels(job_id=job_id, cause=cause):
-                self.say(role_address, role_address, job_master.ChannelsCreated(job_id=job_id), cause=cause)
-            case DeleteChannels(job_id=job_id):
-                self.say(role_address, role_address, job_master.ChannelsDeleted(job_id=job_id))
-            case BuildJobGraph(job_id=job_id):
-                self.say(
-                    role_address, role_address, dispatcher.JobGraphBuilt(job_id=job_id, job_graph=graph())
-                )
+            case _ if isinstance(instruction, OF_MASTERS):
+                self._say(role_address, answer(role_address, instruction, self.storage, lambda _: graph()))
             case RunTasks():
                 if self.on_run is not None:
                     self.on_run(self, role_address, instruction)
                 else:
                     for task in instruction.tasks:
                         self.report(role_address, task.execution_attempt_id, ExecutionState.RUNNING)
-            case StopTask(execution_attempt_id=attempt):
-                self.report(role_address, attempt, ExecutionState.CANCELED)
-            case StartWorkerProcess(resource_id=resource_id, number_of_slots=slots):
+            case StopTask(execution_attempt_id=attempt, cause=cause):
+                self.report(role_address, attempt, ExecutionState.CANCELED, cause=cause)
+            case StartWorkerProcess(resource_id=resource_id, number_of_slots=slots, cause=cause):
                 started = resource_manager.WorkerStarted(resource_id=resource_id, address="sim")
-                self.say(role_address, role_address, started)
+                self.say(role_address, role_address, started, cause=cause)
                 self.start_task_executor(resource_id, slots)
-            case StopWorkerProcess(resource_id=resource_id):
+            case StopWorkerProcess(resource_id=resource_id, cause=cause):
                 self.kill(resource_id)
-                self.lose(resource_id, "it was stopped")
+                self.lose(resource_id, "it was stopped", cause=cause)
             case TriggerTasks():
                 self._take_checkpoint(instruction)
             case ConfirmTasks(job_id=job_id, checkpoint_id=checkpoint_id, attempts=attempts):
@@ -243,10 +238,6 @@ class Cluster:
                     self.report(role_address, attempt, ExecutionState.FINISHED)
             case AbortTasks():
                 pass
-            case _ if isinstance(instruction, OF_CHECKPOINTS):
-                self.say(
-                    role_address, role_address, self.storage.obey(instruction), cause=cause_of(instruction)
-                )
             case _:
                 raise AssertionError(f"the simulation does not know {instruction}")
 
@@ -263,14 +254,8 @@ class Cluster:
                 attempt = task.execution_attempt_id
                 name = part_name(task.vertex_id, task.subtask_index)
                 self.storage.write(told.options.directory, name, Part(attempt, 0))
-                body = job_master.AcknowledgeCheckpoint(
-                    job_id=told.job_id,
-                    execution_attempt_id=attempt,
-                    checkpoint_id=told.checkpoint_id,
-                    metrics=CheckpointMetrics(),
-                    subtask_state=SubtaskState(),
-                )
-                self.say(role_address, f"job_master/{told.job_id}", body)
+                owed = acknowledgement(told.job_id, attempt, told.checkpoint_id, cause=told.cause)
+                self._say(role_address, owed)
 
     def report(
         self,
@@ -281,18 +266,20 @@ class Cluster:
         accumulators: Mapping[str, float] | None = None,
         *,
         progress_lost: bool = False,
+        cause: int | None = None,
     ) -> None:
-        """A task changes its state."""
-        job_id = self.replica.states[role_address].tasks[attempt].job_id
-        body = job_master.UpdateTaskExecutionState(
-            job_id=job_id,
-            execution_attempt_id=attempt,
-            execution_state=state,
-            failure=failure,
-            accumulators=accumulators or {},
+        """A task changes its state; `cause`: what it was stopped by, or else what it runs by."""
+        task = self.task(role_address, attempt)
+        owed = state_changed(
+            task.job_id,
+            attempt,
+            state,
+            failure,
+            accumulators,
             progress_lost=progress_lost,
+            cause=task.cause if cause is None else cause,
         )
-        self.say(role_address, f"job_master/{job_id}", body)
+        self._say(role_address, owed)
 
     def task(self, role_address: str, attempt: str) -> Task:
         """A task as its TaskExecutor knows it."""

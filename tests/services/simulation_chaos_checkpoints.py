@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 
 from tailrace.schemas import dispatcher, job_master
+from tailrace.schemas.body import Body
 from tailrace.schemas.types import ExecutionState, JobStatus, SnapshotType
 from tailrace.services.roles import Owed
+from tailrace.services.simulation.storage import DIRECTORIES
+from tailrace.services.simulation.tasks import acknowledgement
 
-from .simulation_checkpoints import Trouble, acknowledgement, strayed
+from .simulation_checkpoints import Trouble, strayed
 from .simulation_jobs import any_job
-from .simulation_storage import DIRECTORIES
 from .world import Process, World
 
 CHECKPOINT_TROUBLE = {
@@ -127,11 +129,7 @@ class CheckpointChaos:
         ]
         if process is None or not attempts:
             return
-        body = (
-            self.draw.choice(said)
-            if said
-            else acknowledgement((self._any_job(), self.draw.randint(1, 3)), self.draw.choice(attempts))
-        )
+        body = self.draw.choice(said) if said else self._any_acknowledgement(attempts)
         if self.draw.random() < 0.7:
             body = strayed(self.draw, body, lambda: self.draw.choice(attempts))
         state = self.world.truth.states.get(f"job_master/{body.job_id}")
@@ -141,6 +139,10 @@ class CheckpointChaos:
         # What it has not done it does not say of itself.
         if pending is None or body.execution_attempt_id not in pending.awaited:
             process.mean_to_say(process.leads[0], Owed(f"job_master/{body.job_id}", body, None))
+
+    def _any_acknowledgement(self, attempts: list[str]) -> Body:
+        job_id, number = self._any_job(), self.draw.randint(1, 3)
+        return acknowledgement(job_id, self.draw.choice(attempts), number).body
 
     def _talker(self) -> Process | None:
         workers = self.world.workers

@@ -8,7 +8,7 @@ the subtask had counted then.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from tailrace.schemas import job_master
 from tailrace.schemas.body import Body
-from tailrace.schemas.types import CheckpointMetrics, CheckpointOptions, ExecutionState, SubtaskState
+from tailrace.schemas.types import CheckpointOptions, ExecutionState
 from tailrace.services.roles import Owed
+from tailrace.services.simulation.storage import Part, SimulatedStorage, part_name
+from tailrace.services.simulation.tasks import acknowledgement
 from tailrace.services.task_executor.instructions import AbortTasks, ConfirmTasks, TriggerTasks
 from tailrace.services.task_executor.state import Task
-
-from .simulation_storage import Part, SimulatedStorage, part_name
 
 if TYPE_CHECKING:
     from .world import Process, Subtask
@@ -72,6 +72,8 @@ class TaskCheckpoints:
         self._barriers = process.world.barriers
         self._tasks: dict[str, Task] = {}
         self._seen: set[tuple[str, CheckpointKey]] = set()
+        self._begun: dict[CheckpointKey, int] = {}
+        """The offsets at which checkpoints were asked for here."""
         self._stopping: dict[str, CheckpointKey] = {}
 
     def begin(self, task: Task) -> str | None:
@@ -99,7 +101,8 @@ class TaskCheckpoints:
         key = instruction.job_id, instruction.checkpoint_id
         here = [each for each in instruction.attempts if each in self._process.running]
         match instruction:
-            case TriggerTasks(options=options):
+            case TriggerTasks(options=options, cause=cause):
+                self._begun[key] = cause
                 for attempt in here:
                     self._barriers.sent.setdefault(key, (self._tasks[attempt].generation, options))
                     self._meet(attempt, key, options)
@@ -166,31 +169,18 @@ class TaskCheckpoints:
             self._stopping[attempt] = key
         counts = {RECORDS: float(part.count)} if options.stops else {}
         for _ in range(2 if self._happens(trouble.twice) else 1):
-            self._say(acknowledgement(key, attempt, counts, stops=options.stops))
+            acknowledged = acknowledgement(key[0], attempt, key[1], counts, stops=options.stops)
+            self._say(acknowledged.body)
 
-    def _say(self, body: job_master.AcknowledgeCheckpoint | job_master.DeclineCheckpoint) -> None:
-        self._process.mean_to_say(self._process.leads[0], Owed(f"job_master/{body.job_id}", body, None))
+    def _say(self, body: Body) -> None:
+        assert isinstance(body, job_master.AcknowledgeCheckpoint | job_master.DeclineCheckpoint)
+        begun = self._begun.get((body.job_id, body.checkpoint_id))
+        cause = self._process.submission_of(body.execution_attempt_id) if begun is None else begun
+        self._process.mean_to_say(self._process.leads[0], Owed(f"job_master/{body.job_id}", body, cause))
 
     def _happens(self, probability: float) -> bool:
         draw = self._process.world.draw
         return draw is not None and probability > 0 and draw.random() < probability
-
-
-def acknowledgement(
-    key: CheckpointKey,
-    attempt: str,
-    accumulators: Mapping[str, float] | None = None,
-    *,
-    stops: bool = False,
-) -> job_master.AcknowledgeCheckpoint:
-    """Of a part that is in storage."""
-    return job_master.AcknowledgeCheckpoint(
-        job_id=key[0],
-        execution_attempt_id=attempt,
-        checkpoint_id=key[1],
-        metrics=CheckpointMetrics(),
-        subtask_state=SubtaskState(accumulators=accumulators or {}, stops=stops),
-    )
 
 
 def strayed(draw: random.Random, body: Body, attempts: Callable[[], str]) -> Body:

@@ -59,6 +59,8 @@ class Master:
     stop: threading.Event = field(default_factory=threading.Event)
     errors: list[Exception] = field(default_factory=list)
     finished: Callable[[Replica], bool] = lambda _: False
+    rounds: int = 0
+    """So many times it has begun to go round."""
 
     def __post_init__(self) -> None:
         self.replica = Replica([Dispatcher(), ResourceManager(), JobMaster()], on_illegal=lambda *_: None)
@@ -78,9 +80,13 @@ class Master:
     def _run(self) -> None:
         shells = dict.fromkeys(("dispatcher", "resource_manager", "job_master"), self.shells)
         try:
-            self.host.run(self.stop, shells, self.finished)
+            self.host.run(self.stop, shells, self._goes_round)
         except Exception as error:
             self.errors.append(error)
+
+    def _goes_round(self, replica: Replica) -> bool:
+        self.rounds += 1
+        return self.finished(replica)
 
     def leads(self, role: str) -> bool:
         return bool(self.host.sealed(role, [Owed(EVERYONE, WORD, None)]))
@@ -135,7 +141,8 @@ def passed(log: MemoryEventLog, master: Master) -> None:
     """Waits until the master has read all that there is, and gone round once more."""
     end = log.end() - 1
     until(lambda: master.replica.offset >= end)
-    time.sleep(0.25)
+    begun = master.rounds
+    until(lambda: master.rounds > begun + 1)
 
 
 def test_a_standby_reads_and_says_nothing(log: MemoryEventLog, start: Callable[..., Master]) -> None:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 
 from services.simulation import HARDWARE, PROFILE, header
-
 from tailrace.schemas.event import Event
 from tailrace.schemas.resource_manager import RegisterTaskExecutor
 from tailrace.services.log import LogUnavailable

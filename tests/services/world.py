@@ -17,18 +17,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.schemas import dispatcher, job_master, resource_manager
+from tailrace.schemas import resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, LeaderElected
 from tailrace.schemas.states import EXECUTION_ENDS
-from tailrace.schemas.types import EntryPoint, ExecutionState, Header, Origin, ResourceProfile
+from tailrace.schemas.types import ExecutionState, Header, JobGraph, Origin, ResourceProfile
 from tailrace.services.dispatcher.role import BuildJobGraph
-from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
 from tailrace.services.leadership import Leadership
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.worker_pool import WorkerState
 from tailrace.services.roles import IllegalEvent, Instruction, Owed, Time, kind_of, seal
+from tailrace.services.simulation.shells import OF_MASTERS, answer
+from tailrace.services.simulation.storage import OF_CHECKPOINTS
+from tailrace.services.simulation.tasks import registration, state_changed
 from tailrace.services.task_executor.instructions import (
     AbortTasks,
     ConfirmTasks,
@@ -36,11 +38,10 @@ from tailrace.services.task_executor.instructions import (
     StopTask,
     TriggerTasks,
 )
-from tailrace.services.task_executor.state import Task
+from tailrace.services.task_executor.state import Task, TaskExecutorState
 
-from .simulation import HARDWARE, PROFILE, SECOND, graph, new_replica
+from .simulation import PROFILE, SECOND, graph, new_replica
 from .simulation_checkpoints import RECORDS, Barriers, TaskCheckpoints
-from .simulation_storage import OF_CHECKPOINTS, cause_of
 
 RAN = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
 MASTER_ROLES = ("dispatcher", "resource_manager")
@@ -291,7 +292,7 @@ class Process:
         configuration = self.world.configuration
         if last is None or last.configuration != configuration:
             body = ConfigurationChanged(configuration=configuration)
-            self.say("dispatcher", Owed(EVERYONE, body, None))
+            self.say("dispatcher", Owed(EVERYONE, body, self._claim("dispatcher")))
 
     def look_for_survivors(self) -> None:
         """A new leader's worker driver finds what its predecessor's has started, as the shell does."""
@@ -376,6 +377,7 @@ class Process:
         *,
         progress_lost: bool = False,
         empty: bool = False,
+        cause: int | None = None,
     ) -> None:
         """A task that runs here changes its state; it works, and commits, before it does, unless it has nothing to."""
         task = self.running[attempt]
@@ -384,7 +386,7 @@ class Process:
             self.ended.add(attempt)
         counts = {} if empty or self.checkpoints.stands_still(attempt) else self.commit(task)
         counts = counts if state in EXECUTION_ENDS else {}
-        self._report(task[0], attempt, state, failure, counts, progress_lost=progress_lost)
+        self._report(task[0], attempt, state, failure, counts, progress_lost=progress_lost, cause=cause)
 
     def commit(self, task: Subtask) -> dict[str, float]:
         """One more record; what the subtask has counted in all, if this process may still write."""
@@ -404,16 +406,24 @@ class Process:
         counts: dict[str, float] | None = None,
         *,
         progress_lost: bool = False,
+        cause: int | None = None,
     ) -> None:
-        body = job_master.UpdateTaskExecutionState(
-            job_id=job_id,
-            execution_attempt_id=attempt,
-            execution_state=state,
-            failure=failure,
-            accumulators=counts or {},
-            progress_lost=progress_lost,
+        if cause is None:
+            cause = self.submission_of(attempt)
+        owed = state_changed(
+            job_id, attempt, state, failure, counts, progress_lost=progress_lost, cause=cause
         )
-        self.mean_to_say(self.leads[0], Owed(f"job_master/{job_id}", body, None))
+        self.mean_to_say(self.leads[0], owed)
+
+    def submission_of(self, attempt: str) -> int | None:
+        """The offset of the SubmitTask that an Execution runs by here; None where it is not known (any more)."""
+        state = self.states.get(self.leads[0])
+        task = state.tasks.get(attempt) if isinstance(state, TaskExecutorState) else None
+        return None if task is None else task.cause
+
+    def _claim(self, role: str) -> int | None:
+        claim = self.world.truth.leadership.leader(role)
+        return None if claim is None or claim.offset >= self.position else claim.offset
 
     def _touched(self, address: str) -> None:
         self.dirty[address] = None
@@ -425,10 +435,10 @@ class Process:
 
     def _append(self, owed: list[tuple[str, Owed]]) -> None:
         if owed:
-            self.world.append([self._seal(address, each) for address, each in owed])
+            self.world.append([self._seal(address, each, decided=True) for address, each in owed])
             self.appended_to = len(self.world.log) - 1
 
-    def _seal(self, address: str, owed: Owed) -> Event:
+    def _seal(self, address: str, owed: Owed, *, decided: bool = False) -> Event:
         count, self.said = self.said, self.said + 1
         return seal(
             [owed],
@@ -438,22 +448,23 @@ class Process:
             decided_at=self.position - 1,
             now=self.world.now,
             count=count,
+            decided=decided,
         )[0]
 
     def _register(self) -> None:
         self.registered = True
         self.dirty[self.leads[0]] = None
         resource_id = self.leads[0].partition("/")[2]
-        body = resource_manager.RegisterTaskExecutor(
-            address="sim",
-            resource_id=resource_id,
-            data_port=0,
-            hardware=HARDWARE,
-            number_of_slots=self.slots,
-            default_slot_profile=self.profile,
+        own = self.leads[0]
+        owed = registration(
+            resource_id,
+            self.slots,
+            self.profile,
             configuration=self.world.configuration,
+            process_address="sim",
+            cause=self._claim(own),
         )
-        self.mean_to_say(self.leads[0], Owed("resource_manager", body, None))
+        self.mean_to_say(own, owed)
 
     def _look_after(self, address: str) -> None:
         if self.slots and not self.registered:
@@ -466,36 +477,27 @@ class Process:
 
     def _obey(self, address: str, instruction: Instruction) -> None:
         match instruction:
-            case CreateChannels(job_id=job_id, cause=cause):
-                self._outcome(address, job_master.ChannelsCreated(job_id=job_id), cause)
-            case DeleteChannels(job_id=job_id):
-                self._outcome(address, job_master.ChannelsDeleted(job_id=job_id))
-            case BuildJobGraph(job_id=job_id, entry_point=EntryPoint(target="fails")):
-                self._outcome(address, dispatcher.JobGraphFailed(job_id=job_id, reason="it raised"))
-            case BuildJobGraph(job_id=job_id, parallelism=parallelism):
-                built = dispatcher.JobGraphBuilt(job_id=job_id, job_graph=graph(parallelism or 1))
-                self._outcome(address, built)
+            case _ if isinstance(instruction, OF_MASTERS):
+                barriers = self.world.barriers
+                fails = isinstance(instruction, OF_CHECKPOINTS) and self._happens(barriers.trouble.metadata)
+                owed = answer(address, instruction, barriers.storage, _built, storage_fails=fails)
+                self.mean_to_say(address, owed)
             case RunTasks(tasks=tasks):
                 for task in tasks:
                     self._run(task)
-            case StopTask(execution_attempt_id=attempt, job_id=job_id):
+            case StopTask(execution_attempt_id=attempt, job_id=job_id, cause=cause):
                 if attempt in self.running:
-                    self.report(attempt, CANCELED)
+                    self.report(attempt, CANCELED, cause=cause)
                 elif attempt not in self.ended:
                     self.ended.add(attempt)
-                    self._report(job_id, attempt, CANCELED)
+                    self._report(job_id, attempt, CANCELED, cause=cause)
             case TriggerTasks() | ConfirmTasks() | AbortTasks():
                 self.checkpoints.obey(instruction)
-            case _ if isinstance(instruction, OF_CHECKPOINTS):
-                barriers = self.world.barriers
-                fails = self._happens(barriers.trouble.metadata)
-                body = barriers.storage.obey(instruction, fails=fails)
-                self.mean_to_say(address, Owed(address, body, cause_of(instruction)))
             case StartWorkerProcess():
                 self._start_worker(address, instruction)
-            case StopWorkerProcess(resource_id=resource_id):
+            case StopWorkerProcess(resource_id=resource_id, cause=cause):
                 self.world.workers.pop(resource_id, None)
-                self._lost(address, resource_id, "stopped")
+                self._lost(address, resource_id, "stopped", cause)
             case _:
                 raise AssertionError(f"the simulation does not know {instruction}")
 
@@ -523,27 +525,33 @@ class Process:
     def _start_worker(self, address: str, instruction: StartWorkerProcess) -> None:
         resource_id, world = instruction.resource_id, self.world
         if self._happens(world.driver_failures):
-            self._lost(address, resource_id, "it could not be started")
+            self._lost(address, resource_id, "it could not be started", instruction.cause)
             return
         if resource_id not in world.workers:
             world.start_worker(resource_id, instruction.number_of_slots)
         world.started_by_driver.add(resource_id)
         body = resource_manager.WorkerStarted(resource_id=resource_id, address="sim")
-        self._outcome(address, body)
+        self._outcome(address, body, instruction.cause)
 
-    def _lost(self, address: str, resource_id: str, reason: str) -> None:
+    def _lost(self, address: str, resource_id: str, reason: str, cause: int | None = None) -> None:
         instance_id = self.world.instance_of(resource_id, self.position)
         body = resource_manager.WorkerLost(
             resource_id=resource_id, instance_id=instance_id, exited=True, reason=reason
         )
-        self._outcome(address, body)
+        self._outcome(address, body, cause)
 
     def _happens(self, probability: float) -> bool:
         draw = self.world.draw
         return draw is not None and draw.random() < probability
 
-    def _outcome(self, address: str, body: Body, cause: int | None = None) -> None:
+    def _outcome(self, address: str, body: Body, cause: int | None) -> None:
         self.mean_to_say(address, Owed(address, body, cause))
+
+
+def _built(instruction: BuildJobGraph) -> JobGraph | str:
+    if instruction.entry_point.target == "fails":
+        return "it raised"
+    return graph(instruction.parallelism or 1)
 
 
 def lines(records: list[Record]) -> list[str]:

@@ -14,6 +14,10 @@ import threading
 from collections.abc import Iterator
 from typing import Final, Self
 
+REQUESTS: Final = "requests"
+ANSWERS: Final = "answers"
+"""The two directions."""
+
 _CHUNK: Final = 1 << 16
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER: on, for no time; closing then is a reset (socket(7))."""
@@ -41,7 +45,7 @@ class Link:
         self.port: int = self._listener.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
         self._changed = threading.Condition()
-        self._requests_pass = self._answers_pass = True
+        self._held: set[str] = set()
         self._severed = self._closed = False
         self._sockets: set[socket.socket] = set()
         threading.Thread(target=self._accept, name="link", daemon=True).start()
@@ -49,7 +53,7 @@ class Link:
     def cut(self, *, requests: bool = True, answers: bool = True) -> None:
         """From now on nothing gets through, or nothing in one direction; connections stay, and new ones hang."""
         with self._changed:
-            self._requests_pass, self._answers_pass = not requests, not answers
+            self._held = {way for way, held in ((REQUESTS, requests), (ANSWERS, answers)) if held}
 
     def sever(self) -> None:
         """Ends all connections, and until healing every new one."""
@@ -60,7 +64,7 @@ class Link:
     def heal(self) -> None:
         """Everything passes again, what was held first."""
         with self._changed:
-            self._requests_pass = self._answers_pass = True
+            self._held = set()
             self._severed = False
             self._changed.notify_all()
 
@@ -105,7 +109,8 @@ class Link:
     def _connect(self, client: socket.socket) -> None:
         if self._severed:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        if self._severed or not self._wait(to_server=True):
+        # A handshake needs both directions.
+        if self._severed or not self._wait(REQUESTS, ANSWERS):
             client.close()
             return
         try:
@@ -123,29 +128,25 @@ class Link:
             self._end(client, server)
             return
         conversation = self._conversation()
-        ask = conversation.requests(client), server, True, client
-        answer = conversation.answers(server), client, False, server
+        ask = conversation.requests(client), server, REQUESTS, client
+        answer = conversation.answers(server), client, ANSWERS, server
         for arguments in (ask, answer):
             threading.Thread(target=self._pump, args=arguments, daemon=True).start()
 
-    def _pump(
-        self, passing: Iterator[bytes], target: socket.socket, to_server: bool, source: socket.socket
-    ) -> None:
+    def _pump(self, passing: Iterator[bytes], target: socket.socket, way: str, source: socket.socket) -> None:
         with contextlib.suppress(OSError):
             for data in passing:
-                if not self._wait(to_server=to_server):
+                if not self._wait(way):
                     break
                 target.sendall(data)
         # Nor does an end get through a network that is cut.
-        self._wait(to_server=to_server)
+        self._wait(way)
         self._end(source, target)
 
-    def _wait(self, *, to_server: bool) -> bool:
-        """Until what goes that way passes; False: the link has been closed."""
+    def _wait(self, *ways: str) -> bool:
+        """Until what goes those ways passes; False: the link has been closed."""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._closed or (self._requests_pass if to_server else self._answers_pass)
-            )
+            self._changed.wait_for(lambda: self._closed or self._held.isdisjoint(ways))
             return not self._closed
 
     def _end(self, *sockets: socket.socket) -> None:

@@ -1,6 +1,24 @@
-"""A cluster whose processes all run on this machine: how it is started, looked at and stopped."""
+"""A cluster whose processes all run on this machine: how it is started, looked at and stopped.
 
-from .cluster import LocalCluster, Options
-from .record import ClusterRecord, ProcessRecord, read_record
+What is offered here is loaded at first use: every command looks for the record of a cluster, few for the cluster.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .cluster import LocalCluster, Options
+    from .record import ClusterRecord, ProcessRecord, read_record
 
 __all__ = ["ClusterRecord", "LocalCluster", "Options", "ProcessRecord", "read_record"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("LocalCluster", "Options"):
+        from . import cluster
+
+        return getattr(cluster, name)
+    from . import record
+
+    return getattr(record, name)

@@ -20,13 +20,12 @@ from ...configuration.options.blob import BLOB_SERVER_PORT
 from ...configuration.options.cluster import BOOTSTRAP_SERVERS, CLUSTER_ID, HOME
 from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from ...configuration.options.resource_manager import RESOURCE_MANAGER_MODE, ResourceManagerMode
+from ...configuration.options.simulation import SIMULATED as SIMULATION
 from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
-from ...resource_manager.drivers.local_process import worker_records
 from ..errors import ExitCode, Failure
 from .ending import end_by_force, end_in_order, end_soon
-from .names import JOBMANAGER, is_master, masters, taskexecutors
+from .names import JOBMANAGER, SIMULATED, is_master, masters, taskexecutors
 from .process import LocalProcess, Progress
-from .readiness import Readiness
 from .record import ClusterRecord, ProcessRecord, locked, read_record, remove_record, write_record
 from .servers import Servers
 from .zookeeper import LocalZooKeeper
@@ -75,6 +74,8 @@ class LocalCluster:
     @property
     def workers(self) -> Mapping[str, LocalProcess]:
         """The TaskExecutors that run and were started by the jobmanager (active mode), by their resource ids."""
+        from ...resource_manager.drivers.local_process import worker_records
+
         return {
             each.resource_id: LocalProcess(
                 ProcessRecord(pid=each.pid, created=each.created, name=each.resource_id, log=each.log)
@@ -127,6 +128,19 @@ class LocalCluster:
             and all(process.is_running() for process in self._processes.values())
         )
 
+    def task_executors(self, options: Options) -> list[str]:
+        """The names of the processes of TaskExecutors that are to run; of a fork, one for all that it was given."""
+        known = list(self._processes)
+        if options.taskexecutors is not None:
+            return taskexecutors(options.taskexecutors, known)
+        if self._given.get(SIMULATION):
+            from ...simulation.members import read_members
+
+            own = [SIMULATED] if read_members(self.home) else []
+            return list(dict.fromkeys([*own, *taskexecutors(0, known)]))
+        active = self._given.get(RESOURCE_MANAGER_MODE) is ResourceManagerMode.ACTIVE
+        return taskexecutors(0 if active else TASKEXECUTORS, known)
+
     def start(self, options: Options) -> bool:
         """Starts what does not run; returns when it is all ready. False: all of it ran already.
 
@@ -144,7 +158,7 @@ class LocalCluster:
                 self._take_over(record)
             self._servers.zookeeper.check()
             wanted = [
-                *taskexecutors(self._count(options), self._processes),
+                *self.task_executors(options),
                 *self._check_masters(masters(options.masters, self._processes)),
             ]
             if self.is_complete() and all(name in self._processes for name in wanted):
@@ -183,11 +197,6 @@ class LocalCluster:
         self._servers.kill()
         remove_record(self.home)
 
-    def _count(self, options: Options) -> int:
-        if options.taskexecutors is not None:
-            return options.taskexecutors
-        return 0 if self._given.get(RESOURCE_MANAGER_MODE) is ResourceManagerMode.ACTIVE else TASKEXECUTORS
-
     def _recorded(self, record: ClusterRecord) -> dict[str, str]:
         """What its first start said, where nothing else has been said since."""
         elections = _high_availability(record).items()
@@ -225,6 +234,9 @@ class LocalCluster:
         self._servers.take_over(record)
 
     def _start(self, options: Options, wanted: list[str], started: list[str]) -> None:
+        # Kafka, and the history of the cluster, are loaded by who starts or ends one: most commands look for it only.
+        from .readiness import Readiness
+
         begun = time.monotonic()
         self.home.mkdir(parents=True, exist_ok=True)
         self._servers.begin(detached=options.detached)
@@ -244,7 +256,8 @@ class LocalCluster:
             Readiness(self.configuration, fresh, begun, self._progress, standing).wait()
 
     def _spawn(self, name: str, *, detached: bool) -> LocalProcess:
-        arguments = [JOBMANAGER] if is_master(name) else ["taskexecutor", "--resource-id", name]
+        of_worker = [] if name == SIMULATED else ["--resource-id", name]
+        arguments = [JOBMANAGER] if is_master(name) else ["taskexecutor", *of_worker]
         return LocalProcess.start(
             name,
             arguments,

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable
 
 from ....schemas.event import Record
 from ....schemas.everyone import ClusterTerminated
-from ...client import Client
 from ...configuration import Configuration
-from ...log import LogUnavailable
 from ...text import printable
 from .process import LocalProcess, Progress
 
@@ -28,6 +26,9 @@ def end_in_order(
     suspend: bool,
 ) -> None:
     """Asks the cluster to end, and waits until what is alive has left; what goes wrong is told."""
+    from ...client import Client
+    from ...log import LogUnavailable
+
     try:
         with Client(configuration, name="stop", timeout=10.0) as client:
             with client.conversation() as conversation:

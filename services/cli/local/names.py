@@ -11,6 +11,9 @@ from collections.abc import Iterable
 JOBMANAGER = "jobmanager"
 """The name of the jobmanager's process, and the first part of it where there are several."""
 
+SIMULATED = "simulated-taskexecutors"
+"""The name of the process that serves all TaskExecutors of a simulated cluster."""
+
 _MASTER = re.compile(rf"{JOBMANAGER}(-[1-9][0-9]*)?")
 
 

@@ -12,13 +12,15 @@ from ....schemas.event import Record
 from ....schemas.resource_manager import RegisterTaskExecutor
 from ...configuration import Configuration
 from ...connections import admin, event_log
-from ...history import Fold
 from ...history.views import workers
 from ...log.topics import ensure_cluster_topics
 from ...roles import DISPATCHER
+from ...simulation.members import read_members
+from ...snapshots.restoring import restore
 from ...snapshots.store import SnapshotStore
+from ...snapshots.taking import all_roles
 from ..errors import ExitCode, Failure
-from .names import is_master
+from .names import SIMULATED, is_master
 from .process import LocalProcess, Progress
 
 START_TIMEOUT_S = 180.0
@@ -46,7 +48,7 @@ class Readiness:
         self._begun = begun
         self._progress = progress
         self._standing = standing
-        self._fold = Fold()
+        self._replica = all_roles()
 
     def wait(self) -> None:
         """Returns when a jobmanager leads, all others stand by, and every TaskExecutor has reported its slots.
@@ -55,11 +57,12 @@ class Readiness:
         """
         ensure_cluster_topics(admin(self._configuration), self._configuration.cluster_id)
         log = event_log(self._configuration)
-        tail = log.tail(self._fold.begin(log, SnapshotStore.of(self._configuration)))
+        restore(self._replica, log, SnapshotStore.of(self._configuration))
+        tail = log.tail(self._replica.offset + 1)
         try:
             while self._missing:
                 for record in tail.poll(_LOOK_S):
-                    self._fold.tell(record)
+                    self._replica.apply(record)
                     self._announce(record)
                 self._look()
                 for process in self._processes:
@@ -72,13 +75,14 @@ class Readiness:
 
     def _announce(self, record: Record) -> None:
         body = record.body
-        if isinstance(body, RegisterTaskExecutor) and body.address in (p.address for p in self._processes):
+        alone = [each.address for each in self._processes if each.name != SIMULATED]
+        if isinstance(body, RegisterTaskExecutor) and body.address in alone:
             self._progress(f"{body.resource_id} asks for its registration ({self._seconds():.1f} s)")
 
     def _look(self) -> None:
-        replica = self._fold.replica
         self._look_at_masters()
-        for worker in workers(replica):
+        self._look_at_simulated()
+        for worker in workers(self._replica):
             process = self._missing.get(worker.resource_id)
             if process is not None and worker.address == process.address and worker.slots:
                 self._progress(
@@ -86,8 +90,21 @@ class Readiness:
                 )
                 del self._missing[worker.resource_id]
 
+    def _look_at_simulated(self) -> None:
+        """One process, and each of its TaskExecutors registers for itself."""
+        process = self._missing.get(SIMULATED)
+        if process is None:
+            return
+        there = [each for each in workers(self._replica) if each.address == process.address and each.slots]
+        if there and len(there) == len(read_members(self._configuration.home)):
+            slots = sum(each.slots for each in there)
+            self._progress(
+                f"{len(there)} simulated TaskExecutors are registered with {slots} slots ({self._seconds():.1f} s)"
+            )
+            del self._missing[SIMULATED]
+
     def _look_at_masters(self) -> None:
-        leader = self._fold.replica.leadership.leaders.get(DISPATCHER)
+        leader = self._replica.leadership.leaders.get(DISPATCHER)
         missing = [process for name, process in self._missing.items() if is_master(name)]
         if leader is None or not missing:
             return

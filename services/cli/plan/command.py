@@ -21,7 +21,7 @@ from ..options import (
     job_options,
     shipped,
 )
-from ..show import result, tell
+from ..show import result
 
 if TYPE_CHECKING:
     from ....pipelines.graph.stream_graph import StreamGraph
@@ -129,10 +129,7 @@ def _draw(diagrams: Sequence[Diagram]) -> None:
 
 
 def _write_svg(path: Path, diagrams: Sequence[Diagram], name: str) -> None:
+    from ..drawing import write_svg
     from .svg import svg_of
 
-    try:
-        path.write_text(svg_of(diagrams, name), "utf-8")
-    except OSError as error:
-        raise Failure(ExitCode.USAGE, f"{path} cannot be written: {error.strerror or error}") from error
-    tell(f"{path} is written: open it in a browser")
+    write_svg(path, svg_of(diagrams, name))

@@ -72,7 +72,8 @@ ZOOKEEPER_CONNECTION_TIMEOUT = ConfigOption(
     default=3 * SECOND,
     at_least=10 * MILLISECOND,
     at_most=10 * MINUTE,
-    doc="How long one server of ZooKeeper may take to accept a connection before the next is tried.",
+    doc="How long one server of ZooKeeper may take to accept a connection, and to answer on it for the first time,"
+    " before the next is tried.",
     scopes=EVERYONE,
     flink="15 s",
 )

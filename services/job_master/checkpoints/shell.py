@@ -16,18 +16,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-import structlog
-
 from ....pipelines.checkpoint.errors import CheckpointError, StorageError
 from ....schemas import job_master
 from ....schemas.body import Body
 from ....schemas.types import CheckpointFailureReason
+from ...diagnostics import logger
 from ...roles import Instruction, Owed, Say
 from ..instructions import DiscardCheckpoint, FindCheckpoint, RemoveCheckpoints, WriteMetadata
 from .store import CompletedCheckpointStore, Recovered, Unusable
 
 _T = TypeVar("_T")
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 60.0

@@ -16,18 +16,18 @@ from pathlib import Path
 
 import msgspec
 import psutil
-import structlog
 
 from ....infra.interpreter import module_command
 from ....infra.processes import OwnedProcess, ProcessIdentity
 from ...configuration import Configuration
+from ...diagnostics import logger
 from ...liveness.exits import Exits
 from .driver import OnExit, WorkerNotStarted
 
 KILL_AFTER_S = 15.0
 """How long a worker may take to leave in order: it ends its tasks, and Spark."""
 _SUFFIX = ".json"
-_log = structlog.get_logger(__name__)
+_log = logger(__name__)
 
 Command = Callable[[str, int], tuple[Sequence[str], Mapping[str, str]]]
 """(resource id, number of slots) -> the command that runs the worker, and its environment."""

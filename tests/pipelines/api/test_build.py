@@ -6,7 +6,6 @@ import os
 import pickle
 import subprocess
 import sys
-import time
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -252,10 +251,8 @@ def test_a_file_builds_in_a_process_of_its_own(program: Program) -> None:
 
 def test_a_program_that_hangs_is_ended(program: Program) -> None:
     program(ENTRY, "entry.py")
-    start = time.monotonic()
     with pytest.raises(ProgramError, match=r"entry:hang did not build its graph within 2 s"):
         build_in_a_child("entry:hang", timeout_s=2)
-    assert time.monotonic() - start < 30
 
 
 def test_a_graph_that_cannot_be_run_is_refused(program: Program) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from graphs import edge, job_graph, source, stream_graphs, vertex
 from hypothesis import given
@@ -115,14 +113,12 @@ def test_co_located_subtasks_have_one_slot() -> None:
 def test_twenty_thousand_subtasks_all_to_all_are_no_burden() -> None:
     """10,000 x 10,000 connections are 10^8: they are shared, not made."""
     graph = job_graph(vertex("a", parallelism=10_000), vertex("b", parallelism=10_000), edge("a", "b"))
-    start = time.perf_counter()
     execution = ExecutionGraph.attach("job", graph)
     edges = list(execution.execution_edges())
     assert len(list(execution.execution_vertices())) == 20_000
     assert execution.required_slots() == 10_000
     assert len(edges) == 10_000
     assert len({id(e.producer_subtasks) for e in edges}) == 1
-    assert time.perf_counter() - start < 5
 
 
 def test_a_cycle_and_an_unknown_vertex_are_refused() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from services.blobs.conftest import LARGEST, StartServer
 from services.blobs.test_offloading import files
-from services.simulation import header
 
+from services.simulation import header
 from tailrace.schemas.event import EVERYONE, Event
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import EntryPoint

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from immutables import Map
 
-from tailrace.schemas.everyone import ConfigurationChanged
+from tailrace.schemas.everyone import ConfigurationChanged, FeatureLevelRaised
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.dispatcher.state import DispatcherState
+from tailrace.services.feature_level import FEATURE_LEVEL
 from tailrace.services.roles import Owed
 
 OURS = {"slot.idle.timeout": "7 s"}
@@ -44,7 +45,7 @@ def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_t
 ) -> None:
     heard: list[Owed] = []
     submissions: Any = Submissions()
-    shell = DispatcherShell(lambda _, owed: heard.append(owed), submissions, ours)
+    shell = DispatcherShell(lambda _, owed: heard.append(owed), submissions, ours, elected=3)
     try:
         for _ in range(2):
             shell.obey("dispatcher", [], DispatcherState(configuration=logged))
@@ -54,6 +55,10 @@ def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_t
             shell.obey("dispatcher", [], read_back)
     finally:
         shell.close()
-    assert [each.body for each in heard] == [ConfigurationChanged(configuration=each) for each in said]
-    assert [each.recipient for each in heard] == ["*"] * len(said)
+    begins = [FeatureLevelRaised(level=FEATURE_LEVEL)] if said and logged is None else []
+    assert [each.body for each in heard] == [
+        *begins,
+        *(ConfigurationChanged(configuration=each) for each in said),
+    ]
+    assert {(each.recipient, each.cause) for each in heard} == ({("*", 3)} if said else set())
     assert [dict(each) for each in submissions.started] == [{0: 7} if said else {}]

@@ -148,5 +148,5 @@ def test_at_most_one_decides_and_epochs_rise(
 
 def beyond(settings: ZooKeeperSettings, link: Link) -> ZooKeeperSettings:
     return msgspec.structs.replace(
-        settings, quorum=link.address, session_timeout_s=SESSION_S, connection_timeout_s=0.2
+        settings, quorum=link.address, session_timeout_s=SESSION_S, connection_timeout_s=0.5
     )

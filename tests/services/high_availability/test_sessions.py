@@ -6,6 +6,7 @@ granted when its session may be over, without having been told.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -17,7 +18,7 @@ from tailrace.services.high_availability.lease import uptime
 from tailrace.services.high_availability.paths import Paths
 from tailrace.services.high_availability.settings import ZooKeeperSettings
 
-from ...torture.link import Link
+from ...torture.link import Conversation, Link
 from .masters import ROLE, Master, OtherMaster, eventually, onlooker, tree
 
 pytestmark = pytest.mark.integration
@@ -34,8 +35,26 @@ def link(zookeeper: EmbeddedZooKeeper) -> Iterator[Link]:
 
 def through(link: Link, settings: ZooKeeperSettings, session_s: float) -> ZooKeeperSettings:
     return msgspec.structs.replace(
-        settings, quorum=link.address, session_timeout_s=session_s, connection_timeout_s=0.5
+        settings, quorum=link.address, session_timeout_s=session_s, connection_timeout_s=2.0
     )
+
+
+class Forgetful(Link):
+    """Of the connections that come while it `forgets`, nobody ever hears, and none is refused."""
+
+    forgets = 0
+
+    def _conversation(self) -> Conversation:
+        if self.forgets == 0:
+            return super()._conversation()
+        self.forgets -= 1
+        return _Forgotten()
+
+
+class _Forgotten(Conversation):
+    def answers(self, server: socket.socket) -> Iterator[bytes]:
+        for _ in super().answers(server):
+            yield b""
 
 
 def lasting(settings: ZooKeeperSettings, session_s: float) -> ZooKeeperSettings:
@@ -64,6 +83,21 @@ def test_a_master_that_is_back_before_its_session_is_over_goes_on_under_its_epoc
         assert one.epoch() == epoch
         assert not other.granted()
         assert tree(kazoo, settings.cluster_path) == before
+
+
+def test_a_server_that_takes_connections_and_forgets_them_does_not_cost_the_session(
+    settings: ZooKeeperSettings, masters: Make, zookeeper: EmbeddedZooKeeper
+) -> None:
+    with Forgetful(zookeeper.connect_string) as link:
+        one = masters(through(link, settings, 30.0))
+        one.contend(ROLE)
+        granted = one.epoch()
+        link.forgets = 2
+        link.reset()
+        eventually(lambda: link.forgets == 0)
+        eventually(lambda: one.believes())
+        assert one.epoch() == granted
+        one.close()
 
 
 def test_a_node_that_went_while_nobody_looked_ends_the_term(
@@ -211,7 +245,7 @@ def test_masters_that_start_before_zookeeper_wait_for_it(masters: Make, settings
 def test_a_session_that_ends_in_the_middle_of_an_election_leaves_no_contender_behind(
     settings: ZooKeeperSettings, masters: Make, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leader, waiting = masters(settings), masters(through(link, settings, 1.0))
+    leader, waiting = masters(settings), masters(through(link, settings, 4.0))
     latch = Paths.of(settings).latch(ROLE)
     leader.contend(ROLE)
     leader.leads()
@@ -244,7 +278,7 @@ def test_a_node_made_in_a_session_that_nobody_had_heard_of_yet_does_not_hold_up_
     create = Client.create_async
     with onlooker(settings) as kazoo:
         kazoo.ensure_path(Paths.of(settings).latch(ROLE))
-        master = masters(through(link, settings, 1.0))
+        master = masters(through(link, settings, 3.0))
         # Ephemeral, and gone with the session that it is of.
         sign = f"{settings.cluster_path}/sign"
         eventually(lambda: master._session.usable)

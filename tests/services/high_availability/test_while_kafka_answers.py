@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from services.given_mandates import GivenMandates
-from services.simulation import header
 
+from services.simulation import header
 from tailrace.schemas.event import EVERYONE, Event
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.services.high_availability.answers import HeardLog, Silence

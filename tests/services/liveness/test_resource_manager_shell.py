@@ -74,11 +74,13 @@ class Bench:
     def __init__(self) -> None:
         self.driver, self.watch = Driver(), Watch()
         self.said: queue.Queue[Body] = queue.Queue()
+        self.causes: list[int | None] = []
         self.state = ResourceManagerState()
         self.shell = ResourceManagerShell(self._say, self._driver, self._watch)
 
     def _say(self, sender: str, owed: Owed) -> None:
         assert (sender, owed.recipient) == (RESOURCE_MANAGER, RESOURCE_MANAGER)
+        self.causes.append(owed.cause)
         self.said.put(owed.body)
 
     def _driver(self, on_exit: Callable[[str, str], None]) -> Driver:
@@ -179,6 +181,7 @@ def test_a_worker_is_stopped_once_and_its_end_is_said_after_it_has_left(bench: B
     assert bench.driver.stopped.get(timeout=SOON_S) == ("w", "idle")
     bench.driver.exits("w")
     assert bench.next_loss() == ("w", None, "it ended")
+    assert bench.causes[-1] == STOP.cause
     assert bench.driver.stopped.empty()
 
 

@@ -154,6 +154,22 @@ def test_a_report_says_what_the_task_was_begun_or_stopped_because_of() -> None:
     ]
 
 
+def test_a_registration_is_said_because_of_the_claim_that_the_process_made() -> None:
+    said: list[Owed] = []
+    shell = TaskExecutorShell(lambda _, owed: said.append(owed), ADDRESS, "cluster")
+    shell.register(RuntimeThatNotes(), Configuration({}), resource_id="te", process_address="here", cause=3)
+    assert [each.cause for each in said] == [3]
+
+
+def test_an_acknowledgement_names_what_began_the_checkpoint_here_or_what_the_task_runs_by() -> None:
+    """Barriers from elsewhere carry no offset."""
+    shell, _, said = shell_of()
+    shell.obey(ADDRESS, [run(task("a")), TriggerTasks("job", 3, ("a",), 5, OPTIONS, 9)], None)
+    shell.acknowledged("a", 3, SubtaskState(), CheckpointMetrics())
+    shell.declined("a", 4, "because")
+    assert [each.cause for each in said[1:]] == [9, 7]
+
+
 OPTIONS = CheckpointOptions(snapshot_type=SnapshotType.CHECKPOINT, directory="chk-3", shared="shared")
 
 

@@ -1,0 +1,98 @@
+"""Decisions that are decided again and compared per second, beside what folding the same log alone takes.
+
+The log is a conversation of the simulation (`replay.py`), exported to a file and read from there, as `tailrace replay
+--check FILE` does.
+
+REPLAY_CHECK_JOBS: how many jobs, to try it out.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import replay
+from _report import conditions, median, report
+from replay import conversation, timed
+
+from tailrace.schemas.event import Event, Record
+from tailrace.services.history.archive.export import Choice, export
+from tailrace.services.history.archive.file_log import FileLog
+from tailrace.services.history.archive.formats import ArchiveFormat
+from tailrace.services.history.replay import Counts, DecisionCheck
+from tailrace.services.log.event_log import read_to_end
+from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.replica import spare_the_collector
+from tailrace.services.snapshots.taking import all_roles
+
+ROUNDS = 5
+BATCH = 10_000
+
+
+def written(records: list[Record], path: Path) -> FileLog:
+    """The log as a file."""
+    log = MemoryEventLog()
+    events = [Event(record.header, record.body) for record in records]
+    for start in range(0, len(events), BATCH):
+        log.append(events[start : start + BATCH])
+    export(log, "bench", Choice(0, log.end()), path, ArchiveFormat.AVRO)
+    return FileLog.open(path)
+
+
+def folded(log: FileLog) -> None:
+    """The state of all roles."""
+    replica = all_roles()
+    for batch in read_to_end(log):
+        for record in batch:
+            replica.apply(record)
+
+
+def checked(log: FileLog) -> Counts:
+    """The same, with every decision. Raises AssertionError for a difference."""
+    check = DecisionCheck()
+    for batch in read_to_end(log):
+        found = check.tell_all(batch)
+        assert not found, found[0].line()
+    check.finish()
+    return check.counts
+
+
+def main() -> None:
+    replay.JOBS = int(os.environ.get("REPLAY_CHECK_JOBS", "1000"))
+    records = conversation()
+    spare_the_collector()
+    with tempfile.TemporaryDirectory() as folder:
+        log = written(records, Path(folder) / "log.avro")
+        counts: list[Counts] = []
+        runs: dict[str, Any] = {
+            "fold": lambda: folded(log),
+            "check": lambda: counts.append(checked(log)),
+        }
+        # One after the other in each round: the machine is not the same all the time.
+        rounds = [{name: timed(run) for name, run in runs.items()} for _ in range(ROUNDS)]
+        log.close()
+    seconds = {name: median([each[name].clock for each in rounds]) for name in runs}
+    told = counts[0]
+    figures = {
+        "decisions_per_s": told.decided / seconds["check"],
+        "events_per_s": told.events / seconds["fold"],
+        "ratio": median(
+            [told.decided / each["check"].clock / (told.events / each["fold"].clock) for each in rounds]
+        ),
+        "checked_events_per_s": told.events / seconds["check"],
+        "decided_share": told.decided / told.events,
+        "turns": told.turns,
+    }
+    notes = {
+        "decisions_per_s": "events that a role decided, decided again and compared",
+        "events_per_s": "the same log, read and folded alone",
+        "ratio": "aim: a third",
+        "checked_events_per_s": "events read, folded and checked",
+    }
+    report("replay_check", figures, conditions(events=told.events, rounds=ROUNDS), notes)
+
+
+if __name__ == "__main__":
+    main()

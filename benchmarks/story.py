@@ -1,0 +1,89 @@
+"""How many events a second `tailrace story` tells, beside a fold of the same log.
+
+The log is that of `time_travel`, as an exported file. `story_per_s`: the story of a job by its id, as whoever asks for
+it waits for it, from the opening of the file to the lines. `named_per_s`: of the same job, by the beginning of its id.
+`busy_per_s`: of a TaskExecutor, which one of three events concerns. `why_per_s`: the causes of the log's last event, of
+which all others are the past; `why_again_s`: seconds of the same once more. `fold_per_s`: the states of all roles at
+the end, without an index. Decoding the file is part of each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from _report import conditions, median, report
+from time_travel import exported
+
+from tailrace.services.cli import main as tailrace
+from tailrace.services.history.source import open_source
+from tailrace.services.history.time_travel import fold_to
+from tailrace.services.replica import spare_the_collector
+
+
+def timed(run: Callable[[], object]) -> float:
+    """Seconds on the clock."""
+    begun = time.perf_counter()
+    run()
+    return time.perf_counter() - begun
+
+
+def story(file: Path, *arguments: str) -> None:
+    """As somebody asks for it, but for Python's start."""
+    with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(io.StringIO()):
+        code = tailrace(["story", *arguments, "--file", str(file), "-o", "json"])
+    assert code == 0
+    assert said.getvalue()
+
+
+def fold(file: Path) -> None:
+    """The log into the states of all roles."""
+    with open_source(file) as source:
+        fold_to(source.log)
+
+
+def main() -> None:
+    """Measures and reports."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=1)
+    arguments = parser.parse_args()
+    events = arguments.events
+    file = exported(events)
+    spare_the_collector()
+    asked = {
+        "story_per_s": ("job-0000006",),
+        "named_per_s": ("job-000000", "--job", "job-0000006"),
+        "busy_per_s": ("te-1",),
+        "why_per_s": ("--why", str(events - 1)),
+    }
+    taken: dict[str, list[float]] = {}
+    again: list[float] = []
+    for _ in range(arguments.rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            os.environ["TAILRACE_CACHE_DIR"] = cache
+            taken.setdefault("fold_per_s", []).append(timed(lambda: fold(file)))
+            for figure, words in asked.items():
+                taken.setdefault(figure, []).append(timed(lambda words=words: story(file, *words)))  # type: ignore[misc]
+            again.append(timed(lambda: story(file, *asked["why_per_s"])))
+    figures = {figure: events / median(seconds) for figure, seconds in taken.items()}
+    figures["why_again_s"] = median(again)
+    notes = {
+        "fold_per_s": "the states of all roles, no index",
+        "story_per_s": "of a job, by its id; aim: a million in 30 s",
+        "named_per_s": "of a job, by the beginning of its id",
+        "busy_per_s": "of a TaskExecutor that a third of all events concerns",
+        "why_per_s": "the causes of the last event, leaving an index",
+        "why_again_s": "the same, with the index",
+    }
+    report("story", figures, conditions(events=events, rounds=arguments.rounds), notes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""How long `tailrace state --at` takes for random offsets of a log of one million events.
+
+The log is a conversation of the real roles (`_conversation.py`), as a file that `tailrace log export` would write, or,
+with --kafka, in a broker. The first one who asks for its end folds all of it, and leaves a history index (`build_s`,
+beside a fold without one, `fold_s`). `p50_s` and `p99_s` are those of one question, from the opening of the source to
+the JSON of all states, hash included; `replica_p50_s` and `replica_p99_s` of that what it takes to have a replica that
+can be asked; `command_p50_s` and `command_p99_s` are whole processes, Python's start and all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from _conversation import CLUSTER, conversation, read
+from _report import conditions, percentile, report
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas.event import Event
+from tailrace.services.configuration import Configuration
+from tailrace.services.connections import admin, event_log
+from tailrace.services.history.archive.export import Choice, export
+from tailrace.services.history.archive.formats import ArchiveFormat
+from tailrace.services.history.source import Source, open_source
+from tailrace.services.history.time_travel import fold_to, moment, replica_at, state_hash
+from tailrace.services.log import Codec
+from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.log.topics import ensure_cluster_topics
+
+BATCH = 10_000
+
+
+def exported(events: int) -> Path:
+    """The log as a file, made if it is not there."""
+    told = conversation(events)
+    path = told.with_suffix(".avro")
+    if not path.exists():
+        log = MemoryEventLog(Codec(CLUSTER), topic=CLUSTER)
+        log.append([event for event, _ in read(told)])
+        export(log, CLUSTER, Choice(start=0, end=events), path, ArchiveFormat.AVRO)
+    return path
+
+
+@contextlib.contextmanager
+def in_kafka(events: int) -> Iterator[Configuration]:
+    """The log in a broker of its own."""
+    with EmbeddedKafka() as kafka, tempfile.TemporaryDirectory() as home:
+        servers = kafka.bootstrap_servers
+        configuration = Configuration({"cluster.id": CLUSTER, "bootstrap.servers": servers, "home": home})
+        ensure_cluster_topics(admin(configuration), CLUSTER)
+        log = event_log(configuration)
+        batch: list[Event] = []
+        for event, _ in read(conversation(events)):
+            batch.append(event)
+            if len(batch) == BATCH:
+                log.append(batch)
+                batch.clear()
+        log.append(batch)
+        log.close()
+        yield configuration
+
+
+def timed(run: Callable[[], object]) -> float:
+    """Seconds on the clock."""
+    begun = time.perf_counter()
+    run()
+    return time.perf_counter() - begun
+
+
+def ask(of: Configuration | Path, offset: int) -> tuple[float, float]:
+    """Seconds until there is a replica, and until there is the answer."""
+    begun = time.perf_counter()
+    with open_source(of) as source:
+        replica = replica_at(source, offset)
+        there = time.perf_counter() - begun
+        msgspec.json.encode(moment(replica))
+        return there, time.perf_counter() - begun
+
+
+def command(of: Configuration | Path, offset: int) -> None:
+    """As somebody asks who has a terminal."""
+    if isinstance(of, Path):
+        where = ["--file", str(of)]
+    else:
+        where = ["--bootstrap-servers", of.bootstrap_servers, "--cluster-id", of.cluster_id]
+    line = [sys.executable, "-m", "tailrace.services.cli", "state", "--at", str(offset), "-o", "json", *where]
+    subprocess.run(line, stdout=subprocess.DEVNULL, check=True)
+
+
+def built(source: Source) -> tuple[float, float, int]:
+    """Seconds of a fold without an index, and of one that leaves it; the bytes of the index."""
+    hashes: list[str] = []
+    without = timed(lambda: hashes.append(state_hash(fold_to(source.log))))
+    with_one = timed(lambda: hashes.append(state_hash(replica_at(source))))
+    assert hashes[0] == hashes[1]
+    assert source.index.path is not None
+    return without, with_one, source.index.path.stat().st_size
+
+
+def main() -> None:
+    """Measures and reports."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--offsets", type=int, default=200)
+    parser.add_argument("--commands", type=int, default=20, help="of them, as whole processes too")
+    parser.add_argument("--kafka", action="store_true", help="in a broker instead of a file")
+    arguments = parser.parse_args()
+    events = arguments.events
+    drawn = random.Random(8)
+    offsets = [drawn.randrange(events) for _ in range(arguments.offsets)]
+    with contextlib.ExitStack() as stack:
+        of = stack.enter_context(in_kafka(events)) if arguments.kafka else exported(events)
+        os.environ["TAILRACE_CACHE_DIR"] = stack.enter_context(tempfile.TemporaryDirectory())
+        with open_source(of) as source:
+            fold, build, size = built(source)
+        asked = [ask(of, offset) for offset in offsets]
+        commands = [timed(lambda each=offset: command(of, each)) for offset in offsets[: arguments.commands]]  # type: ignore[misc]
+    figures = {
+        "p50_s": percentile([whole for _, whole in asked], 50),
+        "p99_s": percentile([whole for _, whole in asked], 99),
+        "replica_p50_s": percentile([there for there, _ in asked], 50),
+        "replica_p99_s": percentile([there for there, _ in asked], 99),
+        "command_p50_s": percentile(commands, 50),
+        "command_p99_s": percentile(commands, 99),
+        "fold_s": fold,
+        "build_s": build,
+        "index_mib": size / (1 << 20),
+    }
+    notes = {
+        "p99_s": "source opened -> JSON of all states; aim: below 1",
+        "replica_p99_s": "of that, until a replica can be asked",
+        "command_p99_s": "a whole process",
+        "fold_s": "the log from its start, without an index",
+        "build_s": "the same, leaving an index",
+    }
+    under = conditions(events=events, offsets=len(offsets), commands=len(commands), kafka=arguments.kafka)
+    report("time_travel", figures, under, notes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Pictures that commands draw: SVG files, for a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .errors import ExitCode, Failure
+from .show import tell
+
+
+def write_svg(path: Path, svg: str) -> None:
+    """Writes the picture over whatever is there, and tells so. Raises Failure where it can't."""
+    try:
+        path.write_text(svg, "utf-8")
+    except OSError as error:
+        raise Failure(ExitCode.USAGE, f"{path} cannot be written: {error.strerror or error}") from error
+    tell(f"{path} is written: open it in a browser")

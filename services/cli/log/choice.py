@@ -1,0 +1,60 @@
+"""Which events of the log are asked for, as people say it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import ExitCode, Failure
+from ..progress import Progress
+
+if TYPE_CHECKING:
+    from ...history.source import Source
+
+Types = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--type",
+        "-t",
+        metavar="TYPE",
+        help="Only this type, such as RequestSlot or task_executor.RequestSlot.",
+    ),
+]
+Job = Annotated[str | None, typer.Option("--job", "-j", help="Only what belongs to this job.")]
+
+
+def check_types(types: Iterable[str]) -> None:
+    """Raises Failure for what is the name of no event."""
+    from ....schemas.catalog import EVENTS
+
+    full = {name.partition(".")[2].lower() for name in EVENTS}
+    known = full | {name.rpartition(".")[2] for name in full}
+    for each in types:
+        if each.lower() not in known:
+            names = {name.rpartition(".")[2] for name in EVENTS}
+            near = difflib.get_close_matches(each, names, 3, 0.5)
+            hint = f"did you mean {', '.join(near)}?" if near else f"there are {', '.join(sorted(names))}"
+            raise Failure(ExitCode.USAGE, f"there is no event type {each!r}: {hint}")
+
+
+def job_id(source: Source, wanted: str) -> str:
+    """The job whose id is, or alone begins with, what was asked for; rejected jobs have events too. Raises Failure."""
+    from ...history import Fold
+
+    fold, known = Fold(), set()
+    with Progress(f"looks for {wanted!r} in {source.log.topic}", source.log.end()) as progress:
+        for entry in fold.read(source.log, store=source.store):
+            progress(entry.record.offset)
+            if entry.job is not None:
+                known.add(entry.job)
+    found = [wanted] if wanted in known else sorted(each for each in known if each.startswith(wanted))
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise Failure(
+            ExitCode.USAGE, f"{wanted!r} is the beginning of {len(found)} job ids ({', '.join(found[:5])})"
+        )
+    raise Failure(ExitCode.NOT_FOUND, f"the log has no job {wanted!r}: `tailrace list` shows those there are")

@@ -1,0 +1,148 @@
+"""`tailrace log export`: the log, or a selection of it, as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import ExitCode, Failure
+from ..options import BootstrapServers, ClusterId, Format, Home, Output
+from ..progress import Progress
+from ..show import clock, result, size
+from ..source import PLACE, File, From, find_source, stretch
+from .choice import Job, Types, check_types, job_id
+
+if TYPE_CHECKING:
+    from ...history.archive.description import Description
+    from ...history.archive.formats import ArchiveFormat
+
+
+def export(
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Where to: .avro, .jsonl or .parquet says in which format.",
+            show_default=False,
+        ),
+    ] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to",
+            metavar=f"{PLACE}|FILE",
+            help="The last offset, or a time. \\[default: the last one] Or FILE, named this way.",
+        ),
+    ] = None,
+    start: From = None,
+    types: Types = None,
+    job: Job = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--format", metavar="avro|jsonl|parquet", help="Whatever the file is called."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    file: File = None,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Write the log to a file: Avro with its schemas, JSON lines, or Parquet.
+
+    All of it can be imported again, replayed and queried; a selection (--from, --job, --type) can be read and queried.
+    """
+    path, last = _places(path, to or ())
+    form = _format(path, kind)
+    check_types(types or [])
+    if path.is_dir():
+        raise Failure(ExitCode.USAGE, f"{path} is a directory: name the file")
+    if path.exists():
+        if file is not None and file.exists() and path.samefile(file):
+            raise Failure(ExitCode.USAGE, f"{path} can't be exported over itself: name another file")
+        if not overwrite:
+            raise Failure(ExitCode.USAGE, f"{path} is there already: --overwrite replaces it")
+    from ...history.archive.export import Choice
+    from ...history.archive.export import export as write
+
+    with find_source(home, bootstrap_servers, cluster_id, file, selections=True) as source:
+        if job is not None and not source.whole:
+            raise Failure(
+                ExitCode.USAGE,
+                f"{file} is a selection: which job its events belong to can't be told any more",
+            )
+        first, end = stretch(source, start, last)
+        job = job_id(source, job) if job is not None else None
+        choice = Choice(first, end, tuple(types or ()), job, source.whole)
+        with Progress(f"exports to {path}", end - first) as progress:
+            description = write(
+                source.log, source.cluster, choice, path, form, store=source.store, on_progress=progress
+            )
+    _tell(path, form, description, output)
+    return ExitCode.OK
+
+
+def _places(path: Path | None, to: Sequence[str]) -> tuple[Path, str | None]:
+    """The file, and the last place. Raises Failure."""
+    from ...history.positions import BadPosition, Position
+
+    last = None
+    for each in to:
+        try:
+            Position.parse(each)
+        except BadPosition:
+            if path is not None:
+                raise
+            path = Path(each)
+            continue
+        if last is not None:
+            raise Failure(ExitCode.USAGE, f"--to {last} and --to {each} exclude each other")
+        last = each
+    if path is None:
+        raise Failure(ExitCode.USAGE, "no file is named: `tailrace log export history.avro`")
+    return path, last
+
+
+def _format(path: Path, kind: str | None) -> ArchiveFormat:
+    from ...history.archive.formats import ArchiveFormat
+
+    if kind is None:
+        found = ArchiveFormat.of_name(path)
+        if found is None:
+            raise Failure(
+                ExitCode.USAGE,
+                f"the name of {path} says no format: call it .avro, .jsonl or .parquet, or give --format",
+            )
+        return found
+    try:
+        return ArchiveFormat(kind.lower())
+    except ValueError:
+        known = ", ".join(ArchiveFormat)
+        raise Failure(ExitCode.USAGE, f"there is no format {kind!r}: there are {known}") from None
+
+
+def _tell(path: Path, form: ArchiveFormat, description: Description, output: Format) -> None:
+    import msgspec
+
+    written = path.stat().st_size
+    if output is Format.JSON:
+        data = {"file": str(path), "format": form.value, "bytes": written, **msgspec.to_builtins(description)}
+        result(msgspec.json.encode(data).decode())
+        return
+    result(f"{path}: {form.value}, {size(written)}, of cluster {description.cluster}")
+    if description.entries == 0:
+        result("  no entries")
+    else:
+        result(
+            f"  {description.entries:,} entries, offsets {description.first} to {description.last}, "
+            f"{clock(description.first_time)} to {clock(description.last_time)}"
+        )
+    if description.unreadable:
+        result(
+            f"  {description.unreadable:,} of them are no events that this release can read: kept as bytes"
+        )
+    if not description.whole:
+        result(f"  a selection ({description.selected}): it can't be imported or replayed")

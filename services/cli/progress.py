@@ -1,0 +1,62 @@
+"""How far a command has come, on stderr: for what takes longer than a second.
+
+A terminal has one line that changes; elsewhere a line is written now and then.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+_PATIENCE_S = 1.0
+_PATIENCE_ELSEWHERE_S = 3.0
+_TERMINAL_S = 0.2
+_ELSEWHERE_S = 10.0
+
+
+class Progress:
+    """`with Progress("reads", total) as progress: ... progress(done)`; the call costs next to nothing."""
+
+    def __init__(self, doing: str, total: int | None = None, unit: str = "events") -> None:
+        """`doing`: such as "checks FILE"; `total`: how many units there are, if that is known."""
+        self._doing = doing
+        self.total = total
+        self._unit = unit
+        self._start = time.monotonic()
+        self._next = self._start + (_PATIENCE_S if sys.stderr.isatty() else _PATIENCE_ELSEWHERE_S)
+        self._shown = False
+
+    def __call__(self, done: int) -> None:
+        """So many units are done, of all."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        terminal = sys.stderr.isatty()
+        self._next = now + (_TERMINAL_S if terminal else _ELSEWHERE_S)
+        rate = done / max(now - self._start, 1e-9)
+        if self.total:
+            share = f"{min(done, self.total) / self.total:4.0%}, {done:,} of {self.total:,} {self._unit}"
+        else:
+            share = f"{done:,} {self._unit}"
+        line = f"{self._doing}: {share}, {rate:,.0f}/s"
+        if terminal:
+            self._shown = True
+            print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
+        else:
+            print(line, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """Takes the line away."""
+        if self._shown:
+            self._shown = False
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,104 @@
+"""How `tailrace story` reads a log: once, and no more of it than the question needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..text import printable
+from .errors import ExitCode, Failure
+from .show import tell
+
+if TYPE_CHECKING:
+    from ..history.source import Source
+    from ..history.story.entities import Entity
+    from ..history.story.finding import Wanted
+    from ..history.story.teller import Teller, Told
+    from ..history.story.timeline import Timeline
+
+
+def new_teller(*, concerned: bool = True) -> Teller:
+    """One that finds out no more than stories need."""
+    from ..history.fold import Fold
+    from ..history.story.teller import Teller
+
+    return Teller(Fold(past=False), concerned=concerned)
+
+
+def whole(source: Source, teller: Teller, end: int, heard: Callable[[Told], object]) -> None:
+    """Tells the log, up to `end` (exclusive), to who wants to hear it."""
+    from ..log.event_log import read_to_end
+    from ..replica import spare_the_collector
+    from .progress import Progress
+
+    spare_the_collector()
+    start = teller.begin(source.log, source.store)
+    if start > 0:
+        tell(f"the log's head is gone: the story begins with offset {start}, from a snapshot")
+    with Progress("reads", max(0, end - start)) as progress:
+        for batch in read_to_end(source.log, start, end=end):
+            for record in batch:
+                heard(teller.tell(record))
+            progress(batch[-1].offset + 1 - start)
+
+
+def unless_known(
+    source: Source, at_most: int, end: int, heard: Callable[[Teller, Told], object] | None = None
+) -> Teller:
+    """A teller that has told the log up to `end` (exclusive), and does not know whom events concern.
+
+    What comes behind offset `at_most` is told to `heard`; of what comes before, only what the history index does not
+    know is read.
+    """
+    from ..history.story.memory import Memory
+    from ..log.event_log import read_to_end
+    from ..replica import spare_the_collector
+    from .progress import Progress
+
+    teller = new_teller(concerned=False)
+    if teller.begin(source.log, source.store) > 0:
+        # The log's head is gone, and so nothing of it is in an index.
+        teller = new_teller(concerned=False)
+        whole(source, teller, end, lambda told: None if heard is None else heard(teller, told))
+        return teller
+    spare_the_collector()
+    memory = Memory(source.index, at_most)
+    start, teller = memory.start, memory.teller
+    with Progress("reads", max(0, end - start)) as progress:
+        for batch in read_to_end(source.log, start, end=end):
+            memory.tell(batch, None if heard is None else lambda told: heard(teller, told))
+            progress(batch[-1].offset + 1 - start)
+        memory.reached(end)
+    return teller
+
+
+def timeline_of(
+    source: Source, wanted: Wanted, start: int, end: int, *, everything: bool
+) -> tuple[Timeline, Teller]:
+    """The story of who is wanted, from the whole log; it is read again only where it is known too late who that is.
+
+    Raises Failure where nobody is meant, or several are.
+    """
+    from ..history.story.candidates import Candidates
+    from ..history.story.finding import Ambiguous, Unknown
+    from ..history.story.timeline import Timeline
+
+    teller = new_teller()
+
+    def begin(entity: Entity) -> Timeline:
+        return Timeline(entity, teller, everything=everything, start=start)
+
+    candidates = Candidates(wanted, teller, begin)
+    whole(source, teller, end, candidates.add)
+    try:
+        found, timeline = candidates.chosen()
+    except Unknown as error:
+        raise Failure(ExitCode.NOT_FOUND, printable(str(error))) from None
+    except Ambiguous as error:
+        raise Failure(ExitCode.USAGE, printable(str(error))) from None
+    if timeline is not None:
+        return timeline, teller
+    teller = new_teller()
+    timeline = begin(found)
+    whole(source, teller, end, lambda told: timeline.add(told) if found in told.entities else None)
+    return timeline, teller

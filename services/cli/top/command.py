@@ -1,0 +1,180 @@
+"""`tailrace top`: finds the log, and shows it: on a terminal as a screen that lives, elsewhere once."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import ExitCode, Failure
+from ..options import BootstrapServers, ClusterId, Format, Home, Output
+from ..show import result, tell
+from ..source import PLACE, File
+
+if TYPE_CHECKING:
+    from ...configuration import Configuration
+    from ...log.event_log import Unreadable
+    from .canvas import Glyphs
+    from .presence import Presence
+    from .reading import Opened
+    from .watch import Watch
+
+_SLOWEST, _FASTEST = 0.01, 100_000.0
+
+
+def top(
+    replay_from: Annotated[
+        str | None,
+        typer.Option(
+            "--replay-from",
+            metavar=PLACE,
+            help="Play the past from this offset or time on: 2026-11-22T08:30, 08:30:05 (today), -10m (ago).",
+        ),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option("--speed", help="How many times as fast as it happened the past is played.")
+    ] = 1.0,
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="Print one screen as text, and end; also where stdout is no terminal."),
+    ] = False,
+    ascii_only: Annotated[bool, typer.Option("--ascii", help="Draw with ASCII only.")] = False,
+    output: Output = Format.TEXT,
+    file: File = None,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Watch a cluster live, or play its past: masters, TaskExecutors, slots, jobs, checkpoints, the log in words.
+
+    Keys: ? lists them. A file without --replay-from is played from its beginning, and printed (--once) as it is at
+    its end. -o json prints what one screen would be made of.
+    """
+    if not _SLOWEST <= speed <= _FASTEST:
+        raise Failure(ExitCode.USAGE, f"--speed {speed:g} is not between {_SLOWEST:g} and {_FASTEST:g}")
+    from .opening import Opener
+
+    opener = Opener(home, bootstrap_servers, cluster_id, file)
+    opened = opener.open()
+    try:
+        # textual reads from the one and writes to the last.
+        terminal = all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr))
+        if once or output is Format.JSON or not terminal:
+            return _print(opened, opener.configuration, replay_from, speed, output, _glyphs(ascii_only))
+        replay_from = _beginning(opened, replay_from)
+    except BaseException:
+        opened.source.close()
+        raise
+    from .terminal import show
+
+    show(opener, opened, replay_from, speed, _glyphs(ascii_only))
+    return ExitCode.OK
+
+
+def _beginning(opened: Opened, place: str | None) -> str | None:
+    """Where playing begins; None: at the present. What is wrong with a place is told before there is a screen."""
+    from ...history.positions import Extent
+    from ..source import at
+
+    if place is not None:
+        at(opened.source, place)
+        # The thread that reads opens it for itself.
+        opened.source.index.close()
+    elif opened.live:
+        # Whoever asks for a cluster that is not there is told so.
+        opened.source.log.end()
+    else:
+        extent = Extent.of(opened.source.log)
+        place = str(extent.first) if extent.end > extent.first else None
+    return place
+
+
+def _glyphs(ascii_only: bool) -> Glyphs:
+    from .canvas import ASCII, glyphs_of
+
+    return ASCII if ascii_only else glyphs_of(sys.stdout.encoding)
+
+
+def _print(
+    opened: Opened,
+    configuration: Configuration | None,
+    place: str | None,
+    speed: float,
+    output: Format,
+    glyphs: Glyphs,
+) -> int:
+    import time
+
+    from ...diagnostics import log_to_stderr
+    from .look import Look
+    from .player import Mode, Status
+    from .presence import Presence
+    from .screen import draw
+
+    log_to_stderr()
+    with opened.source:
+        watch, end = _read(opened, place)
+    view = watch.view()
+    if output is Format.JSON:
+        import msgspec
+
+        result(msgspec.json.encode(view).decode())
+        return ExitCode.OK
+    live = opened.live and place is None
+    status = Status(
+        mode=Mode.LIVE if live else Mode.PAUSED if view.offset + 1 < end else Mode.END,
+        now=max(time.time_ns() // 1000, view.time or 0) if live else view.time,
+        speed=speed,
+        end=end,
+    )
+    presence = _presence(configuration) if live and configuration is not None else Presence()
+    size = shutil.get_terminal_size((120, 40))
+    lines = draw(view, Look(), status, presence, size.columns, size.lines, glyphs).lines
+    # The last one has the keys.
+    texts = [each.text for each in lines[:-1]]
+    while texts and not texts[-1]:
+        texts.pop()
+    result("\n".join(texts))
+    return ExitCode.OK
+
+
+def _presence(configuration: Configuration) -> Presence:
+    from .presence import ask
+
+    return ask(configuration)
+
+
+def _read(opened: Opened, place: str | None) -> tuple[Watch, int]:
+    """What was told up to a place, or the end; and the log's end."""
+    from ...log.event_log import read_to_end
+    from ...replica import spare_the_collector
+    from ..progress import Progress
+    from ..source import at
+    from .reading import CONTEXT
+    from .watch import Watch
+
+    spare_the_collector()
+    source = opened.source
+    end = source.log.end()
+    target = at(source, place)
+    until = end if target is None else target + 1
+    watch = Watch(source.cluster)
+    start = watch.begin(source.log, source.store, opened.histories, until - 1 - CONTEXT)
+    if watch.offset >= until:
+        raise Failure(
+            ExitCode.NOT_FOUND,
+            f"the head of {source.log.topic} is gone: nothing is known before offset {start}",
+        )
+    unreadable: list[Unreadable] = []
+    with Progress(f"reads {source.log.topic}", max(0, until - start)) as progress:
+        for batch in read_to_end(source.log, start, end=until, on_unreadable=unreadable.append):
+            for record in batch:
+                watch.tell(record)
+            progress(batch[-1].offset + 1 - start)
+    if unreadable:
+        first = unreadable[0]
+        count = f"{len(unreadable)} record{'' if len(unreadable) == 1 else 's'}"
+        tell(f"passes over {count} that can't be read, the first at offset {first.offset}: {first.reason}")
+    return watch, end

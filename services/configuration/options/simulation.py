@@ -1,0 +1,30 @@
+"""Clusters in which only the masters are real."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....pipelines.graph.option_types import BOOL, DURATION
+from ....pipelines.graph.options import ConfigOption
+from .kinds import BOTH
+
+SIMULATED = ConfigOption(
+    key="simulation.enabled",
+    type=BOOL,
+    default=False,
+    doc="Whether tasks, channels and checkpoints are simulated, as in a cluster that `tailrace fork` has made: masters "
+    "decide as ever, TaskExecutors run nothing, and no topic of a job and no file of a checkpoint is touched.",
+    scopes=BOTH,
+    ours=True,
+)
+CLOCK_BEHIND = ConfigOption(
+    key="simulation.clock-behind",
+    type=DURATION,
+    default=0,
+    doc="By how much the clocks of a simulated cluster are behind: one that goes on from a history of yesterday has "
+    "yesterday's time, so that what waited there has not waited since.",
+    scopes=BOTH,
+    ours=True,
+)
+
+OPTIONS: tuple[ConfigOption[Any], ...] = (SIMULATED, CLOCK_BEHIND)

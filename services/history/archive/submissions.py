@@ -1,0 +1,85 @@
+"""How far a log has admitted submissions, and a submissions topic of that length beside a log that was copied.
+
+A log that is imported says that the submissions are admitted up to some offsets. In another Kafka their topic is
+shorter, and what clients send would lie below those offsets, where nobody looks. So the topic is filled up to them,
+with records that nobody reads. What is in it already stays: it counts as admitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+from ...configuration import Configuration
+from ...connections import admin
+from ...dispatcher.state import DispatcherState
+from ...log import LogUnavailable
+from ...log.clients import patiently, reader, writer
+from ...log.topics import submissions_topic
+from ...replica import Replica
+from ...roles import DISPATCHER
+
+_TIMEOUT_S = 30.0
+_NOTHING = b"admitted elsewhere"
+"""The value of a submission that nobody reads."""
+
+
+def positions_of(replica: Replica) -> dict[int, int]:
+    """Partition of the submissions -> the next offset to be admitted."""
+    dispatcher = replica.states.get(DISPATCHER)
+    return dict(dispatcher.positions) if isinstance(dispatcher, DispatcherState) else {}
+
+
+def fill_submissions(configuration: Configuration, positions: Mapping[int, int]) -> int:
+    """Brings the submissions topic, which is there, to these positions; returns how many records that took.
+
+    Raises LogUnavailable.
+    """
+    topic, written = submissions_topic(configuration.cluster_id), 0
+    if not positions:
+        return 0
+    ends = _ends(configuration, topic, max(positions) + 1)
+    producer = Producer(writer(configuration.bootstrap_servers))
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for partition, position in sorted(positions.items()):
+        for _ in range(ends.get(partition, 0), position):
+            while True:
+                try:
+                    producer.produce(topic, _NOTHING, partition=partition, on_delivery=delivered)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            written += 1
+    left = producer.flush(_TIMEOUT_S)
+    if left or failures:
+        why = failures[0].str() if failures else f"{left} records were not taken within {_TIMEOUT_S:.0f} s"
+        raise LogUnavailable(f"{topic} can't be written: {why}; the same command goes on")
+    return written
+
+
+def _ends(configuration: Configuration, topic: str, partitions: int) -> dict[int, int]:
+    kafka: AdminClient = admin(configuration)
+    known = kafka.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
+    if len(known) < partitions:
+        for future in kafka.create_partitions([NewPartitions(topic, partitions)]).values():
+            future.result(_TIMEOUT_S)
+    consumer = Consumer(reader(configuration.bootstrap_servers, auto_offset_reset="error"))
+    try:
+        ends = {}
+        for each in range(max(partitions, len(known))):
+            partition = TopicPartition(topic, each)
+
+            def ask(partition: TopicPartition = partition) -> tuple[int, int]:
+                return consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)
+
+            ends[each] = patiently(ask, _TIMEOUT_S)[1]
+        return ends
+    finally:
+        consumer.close()

@@ -1,0 +1,78 @@
+"""Which job each event of a log belongs to.
+
+The job is named by the event, by the JobMaster that says or hears it, by an id that a job made known, or by the cause:
+what an event makes others say belongs to the job that it belongs to.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from ...schemas.body import Body
+from ...schemas.event import Record
+from ..roles import JOB_MASTER, instance_of, kind_of
+
+_IDS = ("allocation_id", "old_allocation_id", "execution_attempt_id")
+_REMEMBERED = 1 << 16
+
+
+class Jobs:
+    """The jobs of all events so far. To be told of each, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, str] = {}
+        """An id of an allocation or an Execution -> its job."""
+        self._first = 0
+        self._at: list[str | None] = []
+        """The job of each event from the first on, by offset."""
+        self._one: dict[str, str] = {}
+        """One string for each job, whichever record it came with: there may be a million events."""
+
+    def note(self, record: Record) -> str | None:
+        """The next event's job; None where it belongs to none."""
+        header, body, at = record.header, record.body, self._at
+        named, ids = _fields(type(body))
+        job: str | None
+        if named:
+            job = body.job_id  # type: ignore[attr-defined]
+        else:
+            job = _of_address(header.sender) or _of_address(header.recipient)
+        if not at:
+            self._first = record.offset
+        if job is not None:
+            job = self._one.setdefault(job, job)
+        if ids:
+            job = self._by_ids(body, ids, job)
+        if job is None and (cause := header.cause) is not None:
+            place = cause - self._first
+            job = at[place] if 0 <= place < len(at) else None
+            if ids and job is not None:
+                self._by_ids(body, ids, job)
+        gap = record.offset - self._first - len(at)
+        if gap:
+            at.extend([None] * gap)
+        at.append(job)
+        return job
+
+    def _by_ids(self, body: Body, ids: tuple[str, ...], job: str | None) -> str | None:
+        """The job that made one of the ids known, where it is not named; the ids are that job's."""
+        of = self._of
+        if job is None:
+            job = next((of[each] for name in ids if (each := getattr(body, name)) in of), None)
+        if job is not None:
+            for name in ids:
+                if (each := getattr(body, name)) is not None:
+                    of[each] = job
+        return job
+
+
+@functools.cache
+def _fields(kind: type[Body]) -> tuple[bool, tuple[str, ...]]:
+    """Whether events of a type name a job, and which of their fields are ids of what belongs to one."""
+    there = kind.__struct_fields__
+    return "job_id" in there, tuple(each for each in _IDS if each in there)
+
+
+@functools.lru_cache(_REMEMBERED)
+def _of_address(role_address: str) -> str | None:
+    return instance_of(role_address) or None if kind_of(role_address) == JOB_MASTER else None

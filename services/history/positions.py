@@ -1,0 +1,209 @@
+"""Places in a log as people say them: an offset, or a time.
+
+A time stands for the longest beginning of the log whose events all have it or an earlier one in their headers. Clocks
+of senders differ, so times in a log go back and forth by a little; a beginning has one end all the same.
+
+An index knows marks on the way (`Marks`): from the newest mark that is not after the time, the rest is read.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+
+from ...schemas.event import Record
+from ..log import EventLog
+from ..log.event_log import LogTruncated, read_to_end
+from ..text import local_time
+
+_MICROSECOND = timedelta(microseconds=1)
+_AGO = re.compile(r"-\s*(?:\d+(?:\.\d+)?\s*[a-z]+\s*)+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_UNITS = {
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+_SHOWN = 60
+"""Characters of what was said that are repeated."""
+_FORMS = (
+    "an offset (4711), a time (2026-11-22T08:30:00, 08:30, 08:30:05.250), or how long ago "
+    "(-10m, -1h30m, -2d; ms, s, m, h, d)"
+)
+
+
+class BadPosition(ValueError):
+    """What was said is no place in any log; the message says what is."""
+
+
+class OutsideLog(LookupError):
+    """The log does not reach there; the message says from where to where it reaches."""
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """That the events up to `offset` have times of `time` (microseconds since the epoch) at most."""
+
+    offset: int
+    time: int
+
+
+class Marks(Protocol):
+    """What is known of a log's times without reading it."""
+
+    def not_after(self, time: int) -> Mark | None:
+        """The mark with the highest offset whose time is `time` or earlier; None where none is known."""
+        ...
+
+
+class Position(msgspec.Struct, frozen=True):
+    """A place in a log: `offset`, or else `time` in microseconds since the epoch; `text` is how it was said."""
+
+    text: str
+    offset: int | None = None
+    time: int | None = None
+
+    @classmethod
+    def parse(cls, text: str, now: datetime | None = None) -> Position:
+        """OFFSET, or TIME: ISO 8601 (local where it names no zone), HH:MM[:SS] of today, or -10m (ago).
+
+        `now`: with a zone; by default the clock's. Raises BadPosition.
+        """
+        said = text.strip()
+        now = datetime.now().astimezone() if now is None else now
+        try:
+            if re.fullmatch(r"-?\d+", said):
+                return cls(text, offset=int(said))
+            if _AGO.fullmatch(said.lower()):
+                return cls(text, time=_microseconds(now) - _ago(said.lower()))
+            if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2}([.,]\d{1,6})?)?", said):
+                said = f"{now:%Y-%m-%d}T{said if said[2] == ':' else f'0{said}'}"
+            moment = datetime.fromisoformat(said)
+            return cls(text, time=_microseconds(moment))
+        except (ValueError, KeyError, OverflowError, OSError):
+            raise BadPosition(f"{text[:_SHOWN]!r} is no place in a log: say {_FORMS}") from None
+
+    def at(self, log: EventLog, marks: Marks | None = None) -> int:
+        """The offset of the last event of the beginning that it stands for; one less than the first offset: of nothing.
+
+        Raises OutsideLog, LogUnavailable, ArchiveError.
+        """
+        if self.offset is not None:
+            extent = Extent.of(log)
+            if not extent.first - 1 <= self.offset < extent.end:
+                raise OutsideLog(f"offset {self.offset} is outside {extent.told(log)}")
+            return self.offset
+        assert self.time is not None
+        return _last_not_after(log, self.time, marks, self)
+
+    def start(self, log: EventLog, marks: Marks | None = None) -> int:
+        """The offset of the first event of the stretch that begins there: of a time, with the events of just that time.
+
+        Raises as `at`.
+        """
+        if self.offset is not None:
+            extent = Extent.of(log)
+            if not extent.first <= self.offset < max(extent.end, 1):
+                raise OutsideLog(f"offset {self.offset} is outside {extent.told(log)}")
+            return self.offset
+        assert self.time is not None
+        first = _first_event(log)
+        if first is not None and self.time == first.header.time:
+            return Extent.of(log).first
+        return _last_not_after(log, self.time - 1, marks, self) + 1
+
+
+class Extent(msgspec.Struct, frozen=True):
+    """From which offset to which a log reaches: `end` is behind the last."""
+
+    first: int
+    end: int
+
+    @classmethod
+    def of(cls, log: EventLog) -> Extent:
+        """As it is now. Raises LogUnavailable."""
+        return cls(first_offset(log), log.end())
+
+    def told(self, log: EventLog) -> str:
+        """The log with its first and last offset and time, for people."""
+        if self.end <= self.first:
+            return f"{log.topic}, which has no events"
+        first, last = _first_event(log), _last_event(log)
+        return (
+            f"{log.topic}: its first offset is {self.first}{_of(first)}, its last {self.end - 1}{_of(last)}"
+        )
+
+
+def first_offset(log: EventLog) -> int:
+    """The first offset that the log still holds; 0 of one that is empty. Raises LogUnavailable."""
+    try:
+        log.tail(0).close()
+    except LogTruncated as error:
+        return error.first
+    return 0
+
+
+def _last_not_after(log: EventLog, time: int, marks: Marks | None, said: Position) -> int:
+    """The last offset of the longest beginning whose events have `time` at most. Raises OutsideLog."""
+    extent = Extent.of(log)
+    mark = None if marks is None else marks.not_after(time)
+    start = extent.first if mark is None else max(extent.first, mark.offset + 1)
+    for batch in read_to_end(log, start, end=extent.end):
+        for record in batch:
+            if record.header.time > time:
+                if mark is None and _is_first(log, record):
+                    raise OutsideLog(f"{said.text!r} ({_clock(time)}) is before {extent.told(log)}")
+                return record.offset - 1
+    if extent.end <= extent.first:
+        raise OutsideLog(f"there is nothing at {said.text!r} in {extent.told(log)}")
+    return extent.end - 1
+
+
+def _is_first(log: EventLog, record: Record) -> bool:
+    first = _first_event(log)
+    return first is not None and first.offset == record.offset
+
+
+def _first_event(log: EventLog) -> Record | None:
+    for batch in read_to_end(log, first_offset(log)):
+        return batch[0]
+    return None
+
+
+def _last_event(log: EventLog) -> Record | None:
+    """The last one that can be read."""
+    first, end = first_offset(log), log.end()
+    reach = 1
+    while True:
+        start = max(first, end - reach)
+        found = None
+        for batch in read_to_end(log, start, end=end):
+            found = batch[-1]
+        if found is not None or start == first:
+            return found
+        # What is unreadable, or a transaction's marker, lies at the end.
+        reach *= 16
+
+
+def _of(record: Record | None) -> str:
+    return "" if record is None else f" ({_clock(record.header.time)})"
+
+
+def _clock(time: int) -> str:
+    return local_time(time, f"%Y-%m-%d %H:%M:%S.{time // 1000 % 1000:03}")
+
+
+def _microseconds(moment: datetime) -> int:
+    moment = moment.astimezone()
+    epoch = datetime.fromtimestamp(0, moment.tzinfo)
+    return (moment - epoch) // _MICROSECOND
+
+
+def _ago(said: str) -> int:
+    """Microseconds. Raises KeyError for a unit that is none, OverflowError."""
+    return int(sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(said)))

@@ -1,0 +1,50 @@
+"""Questions in SQL, one after another: the views that a statement mentions are made when it comes to it."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from .errors import explained
+from .reader import LogTables
+from .statements import mentioned
+from .tables import table
+
+_SHOW = re.compile(r"\s*show\b", re.IGNORECASE)
+
+_UNREADABLE = "[FAILED_READ_FILE"
+
+
+class Queries:
+    """A session over the tables of one log."""
+
+    def __init__(self, spark: SparkSession, log: LogTables) -> None:
+        self._spark = spark
+        self.log = log
+        """May be set to more of the same log; views made before show what they did."""
+
+    def run(self, statement: str, most: int | None = None) -> pa.Table | None:
+        """What the statement gives, `most` rows of it; None for one that gives nothing, such as CREATE VIEW.
+
+        Raises NoSuchTable, QueryFailed, ArchiveError, LogUnavailable.
+        """
+        names = list(self.log.tables)
+        try:
+            self.log.create_views(names if _SHOW.match(statement) else mentioned(statement, names))
+            found = self._spark.sql(statement)
+            if not found.columns:
+                return None
+            return (found if most is None else found.limit(most)).toArrow()
+        except AnalysisException as error:
+            if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+                table((error.getMessageParameters() or {}).get("relationName", "").strip("`"))
+            raise explained(error) from error
+        except (PySparkException, Py4JError) as error:
+            if _UNREADABLE in str(error):
+                # Spark says that a file can't be read; where it is damaged, our own reader knows.
+                self.log.check()
+            raise explained(error) from error

@@ -1,0 +1,109 @@
+"""A Spark for questions: a JVM of its own on loopback, with nothing of it on the terminal and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ....infra.prerequisites import find_java
+from .errors import SparkUnavailable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTINGS: Final = {
+    # A log is read in ranges of offsets; what comes of them is small.
+    "spark.sql.shuffle.partitions": "4",
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "tailrace.services.history.sql.daemon",
+    # Workers must not import from the working directory, where users may have folders of any name.
+    "spark.executorEnv.PYTHONSAFEPATH": "1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.eventLog.enabled": "false",
+    "spark.sql.catalogImplementation": "in-memory",
+}
+_LOG4J: Final = """\
+status = off
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSS} %c{1}: %m%n%ex
+"""
+
+
+@contextmanager
+def session() -> Iterator[SparkSession]:
+    """The session that this process has, or else one of its own until the end; starting one takes seconds.
+
+    Raises MissingPrerequisite where there is no Java, SparkUnavailable.
+    """
+    find_java()
+    from pyspark.sql import SparkSession
+
+    found = SparkSession.getActiveSession()
+    if found is not None:
+        yield found
+        return
+    scratch = Path(tempfile.mkdtemp(prefix="tailrace-sql-"))
+    try:
+        spark = _start(scratch)
+        try:
+            yield spark
+        finally:
+            spark.stop()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _start(scratch: Path) -> SparkSession:
+    # The workers must be this interpreter, wherever it is installed.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    from pyspark.sql import SparkSession
+
+    log4j = scratch / "log4j2.properties"
+    log4j.write_text(_LOG4J)
+    settings = {
+        **_SETTINGS,
+        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log4j.as_uri()}" -XX:+UseSerialGC',
+        "spark.local.dir": str(scratch / "spark"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+    }
+    builder = SparkSession.builder.master("local[*]").appName("tailrace sql")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    errors = scratch / "spark.log"
+    try:
+        with _standard_error_in(errors):
+            return builder.getOrCreate()
+    except Exception as error:
+        # Whatever PySpark raises, the reason is what the JVM said.
+        said = errors.read_text("utf-8", "replace").strip().splitlines()
+        raise SparkUnavailable(f"Spark did not start: {said[-1] if said else error}") from error
+
+
+@contextmanager
+def _standard_error_in(path: Path) -> Iterator[None]:
+    """What is started meanwhile writes its standard error there for good: a JVM has much to say."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(opened, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(opened)

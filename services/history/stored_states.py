@@ -1,0 +1,55 @@
+"""States by address that are still bytes: each is decoded when it is asked for, and most never are.
+
+A long log has many jobs that have ended. Their bytes are enough to hash them, and nobody looks into most of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, Final
+
+from ..roles import kind_of
+from ..snapshots.encoding import decode
+
+_UNREAD: Final = object()
+
+
+class StoredStates(MutableMapping[str, Any]):
+    """What a replica folds on. Reading a state raises msgspec.MsgspecError where its bytes hold none."""
+
+    def __init__(self, stored: Mapping[str, bytes]) -> None:
+        """`stored`: address -> the state's bytes (snapshots/encoding.py)."""
+        self.stored = stored
+        self._states: dict[str, Any] = dict.fromkeys(stored, _UNREAD)
+        self._changed: set[str] = set()
+
+    def bytes_of(self, role_address: str) -> bytes | None:
+        """The state's bytes where it is as it was stored; None for another."""
+        return None if role_address in self._changed else self.stored.get(role_address)
+
+    def __getitem__(self, role_address: str) -> Any:
+        state = self._states[role_address]
+        if state is _UNREAD:
+            state = self._states[role_address] = decode(kind_of(role_address), self.stored[role_address])
+        return state
+
+    def get(self, role_address: str, default: Any = None) -> Any:
+        # As the one above, without an exception for each address that is new.
+        return self[role_address] if role_address in self._states else default
+
+    def __setitem__(self, role_address: str, state: Any) -> None:
+        self._states[role_address] = state
+        self._changed.add(role_address)
+
+    def __delitem__(self, role_address: str) -> None:
+        del self._states[role_address]
+        self._changed.add(role_address)
+
+    def __contains__(self, role_address: object) -> bool:
+        return role_address in self._states
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._states)
+
+    def __len__(self) -> int:
+        return len(self._states)

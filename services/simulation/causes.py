@@ -1,0 +1,42 @@
+"""Which events simulated TaskExecutors name as the causes of what their tasks say: those that the real shell names.
+
+What a task says of itself is caused by its SubmitTask, or by its CancelTask once that is read. Its part in a checkpoint
+is caused by the TriggerCheckpoint that its TaskExecutor was told last for the job, if that is the one; a task that
+meets the barriers of senders elsewhere knows of no event but the one that it runs by.
+"""
+
+from __future__ import annotations
+
+
+class Causes:
+    """Of any number of TaskExecutors; offsets in the log."""
+
+    def __init__(self) -> None:
+        self._of_attempts: dict[str, int] = {}
+        self._told: dict[str, dict[str, tuple[int, int]]] = {}
+        """TaskExecutor -> job -> (the checkpoint that it was told last, where)."""
+
+    def runs_by(self, execution_attempt_id: str, cause: int) -> None:
+        """It was submitted, or cancelled, at that offset."""
+        self._of_attempts[execution_attempt_id] = cause
+
+    def told(self, role_address: str, job_id: str, checkpoint_id: int, cause: int) -> None:
+        """The TaskExecutor was told at that offset to begin a checkpoint of the job."""
+        self._told.setdefault(role_address, {})[job_id] = checkpoint_id, cause
+
+    def of(self, execution_attempt_id: str) -> int:
+        """Of what it says of itself. Raises KeyError for one that runs by nothing."""
+        return self._of_attempts[execution_attempt_id]
+
+    def of_part(self, role_address: str, job_id: str, execution_attempt_id: str, checkpoint_id: int) -> int:
+        """Of what it says of its part in a checkpoint. Raises KeyError as `of`."""
+        newest, asked_for = self._told.get(role_address, {}).get(job_id, (None, -1))
+        return asked_for if newest == checkpoint_id else self._of_attempts[execution_attempt_id]
+
+    def ended(self, execution_attempt_id: str) -> None:
+        """It says nothing any more."""
+        self._of_attempts.pop(execution_attempt_id, None)
+
+    def process_ended(self, role_address: str) -> None:
+        """The next process under that address was told nothing yet."""
+        self._told.pop(role_address, None)

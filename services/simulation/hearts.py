@@ -1,0 +1,77 @@
+"""The heartbeats of many TaskExecutors in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+from ...schemas.event import EVERYONE, Record
+from .. import connections
+from ..configuration import Configuration
+from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from ..host import Host
+from ..liveness.heartbeats import Heartbeats
+from ..liveness.monitor import HeartbeatMonitor
+from ..liveness.task_executor import Running, TaskExecutorHeartbeats
+from ..liveness.topic import TASK_EXECUTORS
+from ..roles import Owed
+from ..task_executor.contradictions import slot_contradictions
+from .tasks import running
+
+
+class Hearts:
+    """The heartbeats of all TaskExecutors over one connection: each hears what is said to it, as if it had its own.
+
+    The masters are watched by all of them together.
+    """
+
+    def __init__(self, host: Host, own: Sequence[str], running: Running = running) -> None:
+        self._of = {
+            each: TaskExecutorHeartbeats(
+                host.say,
+                each,
+                slot_report=lambda state: state.slots.report(state.resource_id),
+                running=running,
+                slot_contradictions=slot_contradictions,
+            )
+            for each in own
+        }
+
+    def follow(self, role_address: str, state: Any) -> None:
+        """From the host's thread: the TaskExecutor's newest state."""
+        self._of[role_address].follow(state)
+
+    def update(self, monitor: HeartbeatMonitor[Any], now: int) -> None:
+        for each in self._of.values():
+            each.update(monitor, now)
+
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+        for each in self._of.values():
+            yield from each.beats(position)
+
+    def hear(self, record: Record) -> Hashable | None:
+        if record.header.recipient != EVERYONE:
+            own = self._of.get(record.header.recipient)
+            return None if own is None else own.hear(record)
+        heard = [target for each in self._of.values() if (target := each.hear(record)) is not None]
+        return heard[0] if heard else None
+
+    def is_mine(self, target: Hashable) -> bool:
+        return any(each.is_mine(target) for each in self._of.values())
+
+    def timed_out(self, target: Hashable, silence: int) -> None:
+        for each in self._of.values():
+            each.timed_out(target, silence)
+
+
+def beating_of(configuration: Configuration, host: Host, hearts: Hearts) -> Heartbeats:
+    """Their connection, not started yet."""
+    return Heartbeats(
+        lambda: connections.heartbeats(configuration, reads=TASK_EXECUTORS, wanted=lambda _: True),
+        [hearts],
+        interval=configuration.get(HEARTBEAT_INTERVAL),
+        timeout=configuration.get(HEARTBEAT_TIMEOUT),
+        seal=host.sealed,
+        position=lambda: host.position,
+        ready=host.leading.is_set,
+    )

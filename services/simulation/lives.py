@@ -1,0 +1,103 @@
+"""What simulated tasks do with their time: how long they take to start, how long they run, how they end, and when they
+have their parts in checkpoints.
+
+Time that a subtask runs counts over all its attempts: one that has been interrupted goes on where it was, as tasks do
+whose progress is in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from ...schemas.types import ExecutionState
+from ..roles import Time
+from ..task_executor.state import Task
+from .latencies import Latencies, Work
+
+Subtask = tuple[str, str, int]
+"""(job, vertex, index)."""
+IN_STEP: Time = 100_000
+"""Who is no further than this from a time that is known of something is taken to be there at the same time."""
+
+
+def in_step(now: Time, delay: Time, at: Time | None) -> Time:
+    """The delay, or just the one until `at`, where that is about the same: small differences do not add up."""
+    if at is None or abs(now + delay - at) > IN_STEP:
+        return delay
+    return max(0, at - now)
+
+
+class End(msgspec.Struct, frozen=True):
+    """How an attempt ends by itself, once its subtask has run for `after` since it last ended so."""
+
+    after: Time
+    state: ExecutionState = ExecutionState.FINISHED
+    failure: str | None = None
+    accumulators: Mapping[str, float] = {}
+    progress_lost: bool = False
+    at: Time | None = None
+    """When one ended so that is to happen again."""
+
+
+class Start(msgspec.Struct, frozen=True):
+    """How an attempt begins: it runs after a delay, or ends then without ever having run."""
+
+    after: Time
+    instead: End | None = None
+
+
+class Contribution(msgspec.Struct, frozen=True):
+    """A part in a checkpoint: acknowledged after a delay, or declined then, with a reason."""
+
+    after: Time
+    declined: str | None = None
+
+
+class Life(Protocol):
+    """Of all tasks of a world."""
+
+    def start(self, task: Task, now: Time) -> Start:
+        """Of an attempt that begins now."""
+        ...
+
+    def stop(self, task: Task, now: Time) -> Time:
+        """How long it takes to cancel it."""
+        ...
+
+    def end(self, subtask: Subtask, ended: int) -> End | None:
+        """How the subtask's attempts end, which have ended by themselves so often; None: they run for ever."""
+        ...
+
+    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> Contribution:
+        """Its part in a checkpoint that reaches it now."""
+        ...
+
+
+class Alike:
+    """All tasks run for the same time, or for ever."""
+
+    def __init__(self, latencies: Latencies, run: Time | None = None) -> None:
+        self._latencies = latencies
+        self._run = run
+
+    def start(self, task: Task, now: Time) -> Start:
+        del now
+        what = (task.job_id, task.vertex_id, task.subtask_index, task.attempt_number)
+        return Start(self._latencies.take(Work.START_TASK, *what))
+
+    def stop(self, task: Task, now: Time) -> Time:
+        del now
+        what = (task.job_id, task.vertex_id, task.subtask_index, task.attempt_number)
+        return self._latencies.take(Work.STOP_TASK, *what)
+
+    def end(self, subtask: Subtask, ended: int) -> End | None:
+        del subtask, ended
+        return None if self._run is None else End(self._run)
+
+    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> Contribution:
+        del now
+        what = (task.job_id, checkpoint_id, task.job_id, task.vertex_id, task.subtask_index)
+        return Contribution(self._latencies.take(Work.CHECKPOINT, *what))

@@ -1,0 +1,176 @@
+"""Storage of checkpoints as the shells of a simulation have it: directories of named parts, and what JobMasters demand.
+
+A directory can be torn, which nobody notices before it is to be restored; storage may refuse to write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...pipelines.checkpoint.layout import METADATA
+from ...schemas import dispatcher, job_master
+from ...schemas.body import Body
+from ...schemas.types import (
+    CheckpointFailureReason,
+    CompletedCheckpoint,
+    RestoredCheckpoint,
+    SnapshotType,
+)
+from ..dispatcher.checkpoints import DisposeSavepoint
+from ..job_master.instructions import (
+    DiscardCheckpoint,
+    FindCheckpoint,
+    RemoveCheckpoints,
+    WriteMetadata,
+)
+
+OF_CHECKPOINTS = WriteMetadata | DiscardCheckpoint | FindCheckpoint | RemoveCheckpoints | DisposeSavepoint
+DIRECTORIES = {"state.checkpoints.dir": "memory://checkpoints", "state.savepoints.dir": "memory://savepoints"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a subtask has written: how many records it had counted."""
+
+    attempt: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What makes a directory a checkpoint."""
+
+    checkpoint: CompletedCheckpoint
+    parts: frozenset[str]
+    finished: dict[str, tuple[int, ...]]
+
+
+@dataclass
+class SimulatedStorage:
+    """URI of a directory -> its parts by name; `late` are those written into after they had been removed."""
+
+    parts: dict[str, dict[str, Part]] = field(default_factory=dict)
+    metadata: dict[str, Metadata] = field(default_factory=dict)
+    removed: set[str] = field(default_factory=set)
+    late: set[str] = field(default_factory=set)
+    torn: set[str] = field(default_factory=set)
+
+    def write(self, directory: str, name: str, part: Part) -> None:
+        """A subtask's part."""
+        self._touched(directory)
+        self.parts.setdefault(directory, {})[name] = part
+
+    def fault_of(self, directory: str) -> str | None:
+        """Why a directory is no checkpoint that can be restored; None if it is one."""
+        metadata = self.metadata.get(directory)
+        if metadata is None:
+            return f"{directory} has no {METADATA}"
+        if directory in self.torn or not metadata.parts <= set(self.parts.get(directory, ())):
+            return f"a file of {directory} is torn"
+        return None
+
+    def trust(self, instruction: FindCheckpoint) -> None:
+        """What people name, and what was there before the simulation, is whole."""
+        for each in instruction.candidates:
+            self.begin_with(
+                CompletedCheckpoint(
+                    checkpoint_id=max(1, each.checkpoint_id),
+                    snapshot_type=SnapshotType.SAVEPOINT,
+                    uri=each.uri,
+                    generation=each.generation,
+                )
+            )
+
+    def begin_with(self, checkpoint: CompletedCheckpoint) -> None:
+        """It was there before; nothing is known of its parts."""
+        if checkpoint.uri not in self.metadata and checkpoint.uri not in self.removed:
+            self.metadata[checkpoint.uri] = Metadata(checkpoint, frozenset(), {})
+
+    def directories(self) -> set[str]:
+        """All that are there."""
+        return self.parts.keys() | self.metadata.keys()
+
+    def remove(self, directory: str) -> None:
+        """With all that is in it."""
+        self.parts.pop(directory, None)
+        self.metadata.pop(directory, None)
+        self.removed.add(directory)
+
+    def obey(self, instruction: OF_CHECKPOINTS, *, fails: bool = False) -> Body:
+        """What a shell does and says; `fails`: storage refuses to write."""
+        match instruction:
+            case WriteMetadata():
+                return self._write_metadata(instruction, fails=fails)
+            case DiscardCheckpoint(
+                job_id=job_id, checkpoint_id=checkpoint_id, directory=directory, kept=kept
+            ):
+                assert directory not in kept, f"{directory} is to be kept and to be discarded"
+                self.remove(directory)
+                return job_master.CheckpointDiscarded(job_id=job_id, checkpoint_id=checkpoint_id)
+            case FindCheckpoint():
+                return self._find(instruction)
+            case RemoveCheckpoints(job_id=job_id, directory=directory, retained=retained):
+                stay = {each.uri for each in retained}
+                for each in [each for each in self.directories() if each.startswith(f"{directory}/")]:
+                    if each not in stay:
+                        self.remove(each)
+                return job_master.CheckpointsRemoved(job_id=job_id)
+            case DisposeSavepoint(path=path, request=request):
+                failure = None if path in self.metadata else f"{path} is no savepoint"
+                self.remove(path)
+                return dispatcher.SavepointDisposed(path=path, request=request, failure=failure)
+
+    def _write_metadata(self, instruction: WriteMetadata, *, fails: bool) -> Body:
+        pending = instruction.pending
+        directory, job_id = pending.options.directory, instruction.job_id
+        if fails:
+            return job_master.CheckpointAborted(
+                job_id=job_id,
+                checkpoint_id=pending.checkpoint_id,
+                failure=CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
+                reason="the disk is full",
+            )
+        checkpoint = CompletedCheckpoint(
+            checkpoint_id=pending.checkpoint_id,
+            snapshot_type=pending.options.snapshot_type,
+            uri=directory,
+            generation=pending.generation,
+        )
+        named, finished = set(), dict[str, tuple[int, ...]]()
+        for each in pending.subtasks():
+            if each.finished:
+                finished[each.vertex_id] = (*finished.get(each.vertex_id, ()), each.subtask_index)
+            else:
+                named.add(part_name(each.vertex_id, each.subtask_index))
+        self._touched(directory)
+        self.metadata[directory] = Metadata(checkpoint, frozenset(named), finished)
+        return job_master.CheckpointCompleted(job_id=job_id, checkpoint=checkpoint)
+
+    def _find(self, instruction: FindCheckpoint) -> Body:
+        passed_over = {}
+        for candidate in instruction.candidates:
+            fault = self.fault_of(candidate.uri)
+            if fault is not None:
+                passed_over[candidate.uri] = fault
+                continue
+            metadata = self.metadata[candidate.uri]
+            return job_master.CheckpointRestored(
+                job_id=instruction.job_id,
+                checkpoint=RestoredCheckpoint(
+                    checkpoint_id=metadata.checkpoint.checkpoint_id,
+                    uri=candidate.uri,
+                    generation=candidate.generation,
+                ),
+                passed_over=passed_over,
+                finished=metadata.finished if candidate.generation >= 0 else {},
+            )
+        return job_master.RestoreFailed(job_id=instruction.job_id, reason=", ".join(passed_over.values()))
+
+    def _touched(self, directory: str) -> None:
+        if directory in self.removed:
+            self.late.add(directory)
+
+
+def part_name(vertex_id: str, subtask_index: int) -> str:
+    """The file of a subtask's part."""
+    return f"{vertex_id}/{subtask_index}"

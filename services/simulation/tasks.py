@@ -1,0 +1,112 @@
+"""What simulated TaskExecutors and their tasks say: registrations, states of Executions, parts of checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ...schemas import job_master, resource_manager
+from ...schemas.states import EXECUTION_ENDS
+from ...schemas.types import (
+    AccumulatorSnapshot,
+    CheckpointMetrics,
+    ExecutionState,
+    HardwareDescription,
+    ResourceProfile,
+    SubtaskState,
+)
+from ..roles import JOB_MASTER, RESOURCE_MANAGER, Owed, address
+from ..task_executor.state import TaskExecutorState
+
+PROFILE = ResourceProfile(
+    cpu_cores=1.0,
+    heap_memory_mb=256,
+    direct_memory_mb=0,
+    native_memory_mb=0,
+    network_memory_mb=0,
+    managed_memory_mb=0,
+)
+"""Of each slot, where nothing else is said."""
+HARDWARE = HardwareDescription(cpu_cores=2, physical_memory=8 << 30, jvm_heap=512 << 20, managed_memory=0)
+ADDRESS = "simulated"
+
+
+def registration(
+    resource_id: str,
+    slots: int,
+    profile: ResourceProfile = PROFILE,
+    hardware: HardwareDescription = HARDWARE,
+    configuration: Mapping[str, str] | None = None,
+    *,
+    process_address: str = ADDRESS,
+    cause: int | None = None,
+) -> Owed:
+    """RegisterTaskExecutor of a process that has just started; `cause`: the offset of its claim."""
+    body = resource_manager.RegisterTaskExecutor(
+        address=process_address,
+        resource_id=resource_id,
+        data_port=0,
+        hardware=hardware,
+        number_of_slots=slots,
+        default_slot_profile=profile,
+        configuration=dict(configuration or {}),
+    )
+    return Owed(RESOURCE_MANAGER, body, cause)
+
+
+def state_changed(
+    job_id: str,
+    execution_attempt_id: str,
+    state: ExecutionState,
+    failure: str | None = None,
+    accumulators: Mapping[str, float] | None = None,
+    *,
+    progress_lost: bool = False,
+    cause: int | None = None,
+) -> Owed:
+    """UpdateTaskExecutionState of an Execution."""
+    body = job_master.UpdateTaskExecutionState(
+        job_id=job_id,
+        execution_attempt_id=execution_attempt_id,
+        execution_state=state,
+        failure=failure,
+        accumulators=accumulators or {},
+        progress_lost=progress_lost,
+    )
+    return Owed(address(JOB_MASTER, job_id), body, cause)
+
+
+def acknowledgement(
+    job_id: str,
+    execution_attempt_id: str,
+    checkpoint_id: int,
+    accumulators: Mapping[str, float] | None = None,
+    *,
+    stops: bool = False,
+    cause: int | None = None,
+) -> Owed:
+    """AcknowledgeCheckpoint of a part that is in storage. `stops`: the Execution does nothing more behind it."""
+    body = job_master.AcknowledgeCheckpoint(
+        job_id=job_id,
+        execution_attempt_id=execution_attempt_id,
+        checkpoint_id=checkpoint_id,
+        metrics=CheckpointMetrics(),
+        subtask_state=SubtaskState(accumulators=accumulators or {}, stops=stops),
+    )
+    return Owed(address(JOB_MASTER, job_id), body, cause)
+
+
+def refusal(
+    job_id: str, execution_attempt_id: str, checkpoint_id: int, reason: str, *, cause: int | None = None
+) -> Owed:
+    """DeclineCheckpoint of a part that can't be had."""
+    body = job_master.DeclineCheckpoint(
+        job_id=job_id, execution_attempt_id=execution_attempt_id, checkpoint_id=checkpoint_id, reason=reason
+    )
+    return Owed(address(JOB_MASTER, job_id), body, cause)
+
+
+def running(state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
+    """What a runtime that does all that it is asked for has, for heartbeats."""
+    for attempt, task in state.tasks.items():
+        if task.state not in EXECUTION_ENDS:
+            yield AccumulatorSnapshot(job_id=task.job_id, execution_attempt_id=attempt)

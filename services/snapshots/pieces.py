@@ -1,0 +1,107 @@
+"""The bytes of a state in pieces, so that what has changed can be kept without the rest.
+
+A piece is an entry of a large map, a large field, or all small fields together. They are a division of what `encode`
+writes, and nothing else: `join(split(state))` is `encode(state)`, byte for byte, however the state has come to be. So
+what is put together from pieces of several times is the state, and has its hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from immutables import Map
+
+from .encoding import encode_value, written_fields
+
+Key = tuple[str, bytes]
+"""(field, key of an entry in it). Of a field in one piece the key is empty; of all small fields the field, too."""
+SMALL: Key = ("", b"")
+LARGE_MAP = 64
+"""Entries from which on each is a piece."""
+LARGE_FIELD = 1024
+"""Bytes from which on a field is a piece."""
+_PAIR = b"\x92"
+
+
+def split(state: msgspec.Struct) -> dict[Key, bytes]:
+    """All pieces of a state."""
+    return {key: data for key, data in changes(None, state).items() if data is not None}
+
+
+def changes(before: msgspec.Struct | None, after: msgspec.Struct) -> dict[Key, bytes | None]:
+    """The pieces of `after` that are not the same in `before`; None for what was a piece there and is none any more.
+
+    It costs the fields that are not the same objects; of large maps, the entries that are not.
+    """
+    old, new = {} if before is None else _whole(before), _whole(after)
+    found: dict[Key, bytes | None] = {key: None for key in old if key not in new}
+    found.update((key, data) for key, data in new.items() if old.get(key) != data)
+    for name in type(after).__struct_fields__:
+        was: Map[object, object] = _NOTHING if before is None else _large(getattr(before, name))
+        now = _large(getattr(after, name))
+        if was is now:
+            continue
+        found.update(((name, encode_value(key)), None) for key in was if key not in now)
+        for key, value in now.items():
+            held = was.get(key, _NOTHING)
+            if held is not value:
+                data = encode_value(value)
+                if held is _NOTHING or encode_value(held) != data:
+                    found[name, encode_value(key)] = data
+    return found
+
+
+def join(pieces: Mapping[Key, bytes]) -> bytes:
+    """The bytes of the state that was split. Raises msgspec.MsgspecError for what are no pieces, KeyError likewise."""
+    if len(pieces) == 1:
+        return pieces[SMALL]
+    fields: dict[str, msgspec.Raw] = msgspec.msgpack.decode(pieces[SMALL], type=dict[str, msgspec.Raw])
+    maps: dict[str, list[tuple[Any, bytes]]] = {}
+    for (name, key), data in pieces.items():
+        if key:
+            maps.setdefault(name, []).append((_sortable(msgspec.msgpack.decode(key)), _PAIR + key + data))
+        elif name:
+            fields[name] = msgspec.Raw(data)
+    for name, pairs in maps.items():
+        pairs.sort(key=_first)
+        fields[name] = msgspec.Raw(encode_value(_array(len(pairs)) + b"".join(data for _, data in pairs)))
+    return encode_value(fields)
+
+
+def _whole(state: msgspec.Struct) -> dict[Key, bytes]:
+    """The pieces that are not entries of large maps."""
+    small: dict[str, msgspec.Raw] = {}
+    found: dict[Key, bytes] = {}
+    for name, data in written_fields(state, but=_is_large):
+        if len(data) < LARGE_FIELD:
+            small[name] = msgspec.Raw(data)
+        else:
+            found[name, b""] = data
+    found[SMALL] = encode_value(small)
+    return found
+
+
+def _is_large(value: object) -> bool:
+    return type(value) is Map and len(value) >= LARGE_MAP
+
+
+def _large(value: object) -> Map[object, object]:
+    return value if isinstance(value, Map) and len(value) >= LARGE_MAP else _NOTHING
+
+
+def _array(length: int) -> bytes:
+    """The head of a msgpack array."""
+    return encode_value([None] * length)[: -length or None]
+
+
+def _sortable(key: object) -> object:
+    return tuple(map(_sortable, key)) if isinstance(key, list) else key
+
+
+def _first(pair: tuple[Any, bytes]) -> Any:
+    return pair[0]
+
+
+_NOTHING: Map[object, object] = Map()

@@ -1,0 +1,21 @@
+"""Whether a real cluster's log is decided again as it was: `tailrace replay --check`, for logs that tests have made."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from tailrace.services.configuration import Configuration
+from tailrace.services.connections import event_log
+from tailrace.services.history.replay import Counts, DecisionCheck
+from tailrace.services.log.event_log import read_to_end
+
+
+def differences(configuration: Configuration) -> tuple[list[str], Counts]:
+    """Each difference at length, and what was looked at."""
+    check = DecisionCheck()
+    found: list[str] = []
+    with closing(event_log(configuration)) as log:
+        for batch in read_to_end(log):
+            found += ["\n".join(each.told()) for each in check.tell_all(batch)]
+    check.finish()
+    return found, check.counts

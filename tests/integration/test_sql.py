@@ -1,0 +1,325 @@
+"""The log asked with SQL: the same rows from Kafka and from files of every format, and mistakes, by a real Spark."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from prompt import Prompt
+from sql_questions import Log, Questions, Refused, questions
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas.event import Event
+from tailrace.services.cli.errors import ExitCode
+from tailrace.services.history.sql.scan import rows
+from tailrace.services.history.sql.tables import LOG, UNREADABLE, table
+from tailrace.services.log import EventLog
+from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.resource_manager.task_manager_slot import SlotState
+
+from ..services.history.archive.files import Choice, exported, log_of, with_foreign
+from ..services.snapshots.histories import LONG, history, quiet
+from .test_history import log_of as kafka_log_of
+
+pytestmark = pytest.mark.timeout(600)
+"""A Spark that starts on a busy machine takes its time."""
+EXAMPLES = Path(__file__).parents[2] / "examples" / "sql"
+GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
+SPECIAL = "all [of] it {a,b} ü%20*?.parquet"
+"""A name that would mean something to Spark."""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Questions]:
+    with questions() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def said() -> MemoryEventLog:
+    return with_foreign(history(LONG))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, said: MemoryEventLog) -> dict[str, Path]:
+    found = tmp_path_factory.mktemp("files")
+    paths = {
+        kind: found / name for kind, name in (("avro", "h.avro"), ("jsonl", "h.jsonl"), ("parquet", SPECIAL))
+    }
+    for path in paths.values():
+        exported(said, path)
+    return paths
+
+
+def held(log: EventLog, name: str) -> list[dict[str, Any]]:
+    """The rows of a table, read without Spark."""
+    return [row for batch in rows(log, table(name), 0, log.end()) for row in batch.to_pylist()]
+
+
+NESTED = ["dispatcher_SubmitJob", "job_master_OfferSlots", "resource_manager_RegisterTaskExecutor"]
+"""With structs, arrays, maps and bytes."""
+
+
+@pytest.mark.parametrize("kind", ["avro", "jsonl", "parquet"])
+def test_spark_reads_what_a_file_holds(
+    kind: str, files: dict[str, Path], said: MemoryEventLog, spark: Questions
+) -> None:
+    log = Log(files[kind], offsets_a_task=200)
+    for name in (LOG, UNREADABLE, "dispatcher_ShutDownCluster", *NESTED):
+        found = spark.table(log, name)
+        assert found.column_names == table(name).columns.names
+        assert sorted(found.to_pylist(), key=lambda row: row["offset"]) == held(said, name), name
+
+
+def test_spark_reads_what_kafka_holds(kafka: EmbeddedKafka, cluster_id: str, spark: Questions) -> None:
+    live = kafka_log_of(kafka.bootstrap_servers, cluster_id)
+    try:
+        live.append([Event(each.header, each.body) for each in history(LONG)])
+        live.append_all([b"no event", None])
+        where = (("bootstrap.servers", kafka.bootstrap_servers), ("cluster.id", cluster_id))
+        log = Log(settings=where, offsets_a_task=100)
+        for name in (LOG, UNREADABLE, "job_master_StartJob", "task_executor_SubmitTask"):
+            found = spark.table(log, name).to_pylist()
+            assert sorted(found, key=lambda row: row["offset"]) == held(live, name), name
+        some = Log(settings=where, first=100, last=149)
+        assert spark.ask(some, "SELECT min(offset) a, max(offset) b, count(*) n FROM log") == [
+            {"a": 100, "b": 149, "n": 50}
+        ]
+    finally:
+        live.close()
+
+
+SECONDS = timedelta(seconds=1)
+ANSWERS: dict[tuple[str, str], list[dict[str, Any]]] = {
+    ("mean_time_to_recover", "one_task_fails_and_is_restarted_alone"): [
+        {
+            "job_id": "j1",
+            "failures": 1,
+            "recovered": 1,
+            "mean_time_to_recover": 2 * SECONDS,
+            "longest": 2 * SECONDS,
+        }
+    ],
+    ("mean_time_to_recover", "a_task_executor_is_lost_and_lives"): [
+        {
+            "job_id": "j1",
+            "failures": 2,
+            "recovered": 2,
+            "mean_time_to_recover": 2 * SECONDS,
+            "longest": 2 * SECONDS,
+        }
+    ],
+    ("tasks_lost", "a_task_executor_is_lost_and_lives"): [
+        {"resource_id": "te-1", "tasks": 2, "failed": 0, "lost_with_it": 2},
+        {"resource_id": "te-2", "tasks": 2, "failed": 0, "lost_with_it": 0},
+    ],
+    ("tasks_lost", "one_task_fails_and_is_restarted_alone"): [
+        {"resource_id": "te-1", "tasks": 6, "failed": 1, "lost_with_it": 0},
+    ],
+    ("who_cancelled_what", "a_job_is_cancelled_during_its_deployment"): [
+        {
+            "time": datetime.fromtimestamp(1000, UTC),
+            "who": "client/test",
+            "job_id": "j1",
+            "job": "WindowWordCount",
+            "outcome": "CANCELED",
+            "took": 0 * SECONDS,
+        }
+    ],
+    ("checkpoint_durations", "a_savepoint_is_taken"): [
+        {
+            "job_id": "j1",
+            "job": "WindowWordCount",
+            "triggered": 1,
+            "completed": 1,
+            "aborted": 0,
+            "median_ms": 0.0,
+            "longest_ms": 0.0,
+            "largest_bytes": 0,
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(("example", "scenario"), ANSWERS)
+def test_an_example_answers_of_avro_and_parquet_alike(
+    example: str, scenario: str, tmp_path: Path, spark: Questions
+) -> None:
+    query = (EXAMPLES / f"{example}.sql").read_text("utf-8")
+    exported(log_of(scenario), parquet := tmp_path / "h.parquet")
+    assert spark.ask(GOLDEN / f"{scenario}.avro", query) == ANSWERS[example, scenario]
+    assert spark.ask(parquet, query) == ANSWERS[example, scenario]
+
+
+def test_slots_are_used_as_the_resource_manager_knows(tmp_path: Path, spark: Questions) -> None:
+    query = (EXAMPLES / "slot_utilisation.sql").read_text("utf-8")
+    exported(log_of(LONG), path := tmp_path / "h.parquet")
+    told = spark.ask(path, query)
+    replica, known = quiet(), {}
+    for record in history(LONG):
+        replica.apply(record)
+        manager = replica.states.get("resource_manager")
+        workers = () if manager is None else manager.slot_manager.slots.workers.values()
+        slots = [slot for each in workers for slot in each.slots.values()]
+        known[record.offset] = (len(slots), sum(slot.state is SlotState.ALLOCATED for slot in slots))
+    assert {each["offset"]: (each["slots"], each["used"]) for each in told} == {
+        each["offset"]: known[each["offset"]] for each in told
+    }
+
+
+def test_every_example_is_tested() -> None:
+    asked = {example for example, _ in ANSWERS} | {"slot_utilisation"}
+    assert asked == {each.stem for each in EXAMPLES.glob("*.sql")}
+
+
+def test_what_an_older_export_lacks_is_null(files: dict[str, Path], tmp_path: Path, spark: Questions) -> None:
+    older = rewritten(files["parquet"], tmp_path / "older.parquet", _without)
+    assert (
+        spark.ask(older, "SELECT count(*) n, count(traceparent) t, count(event_id) e FROM log")[0]["t"] == 0
+    )
+    both = "SELECT offset, job_id, execution_state FROM job_master_UpdateTaskExecutionState ORDER BY offset"
+    assert spark.ask(older, both) == spark.ask(files["parquet"], both)
+    lacking = "SELECT count(*) n, count(execution_attempt_id) a FROM job_master_UpdateTaskExecutionState"
+    found, whole = spark.ask(older, lacking)[0], spark.ask(files["parquet"], lacking)[0]
+    assert (found["n"], found["a"]) == (whole["n"], 0)
+    assert spark.ask(older, "SELECT count(*) n, count(job_id) j FROM task_executor_SubmitTask")[0]["j"] == 0
+
+
+def _without(table: pa.Table) -> pa.Table:
+    name = "job_master_UpdateTaskExecutionState"
+    column = table.column(name).combine_chunks()
+    kept = [i for i in range(column.type.num_fields) if column.type.field(i).name != "execution_attempt_id"]
+    less = pa.StructArray.from_arrays(
+        [column.field(i) for i in kept], fields=[column.type.field(i) for i in kept], mask=column.is_null()
+    )
+    table = table.set_column(table.column_names.index(name), name, less)
+    return table.drop_columns(["traceparent", "task_executor_SubmitTask"])
+
+
+def test_what_a_later_release_said_can_be_asked(
+    files: dict[str, Path], tmp_path: Path, spark: Questions
+) -> None:
+    later = rewritten(files["parquet"], tmp_path / "later.parquet", _with_more)
+    assert spark.ask(later, "SELECT offset, type, target, body_time FROM task_executor_Teleport") == [
+        {"offset": 0, "type": "task_executor.Teleport", "target": "te-9", "body_time": 1}
+    ]
+    assert spark.ask(later, "SELECT type FROM log WHERE offset = 0") == [{"type": "task_executor.Teleport"}]
+
+
+def _with_more(table: pa.Table) -> pa.Table:
+    size = table.num_rows
+    kind = pa.struct([("target", pa.string()), ("time", pa.int64())])
+    said = pa.array([{"target": "te-9", "time": 1}, *[None] * (size - 1)], kind)
+    types = pa.array(["task_executor.Teleport", *table.column("type").to_pylist()[1:]])
+    table = table.set_column(table.column_names.index("type"), "type", types)
+    return table.append_column("task_executor_Teleport", said)
+
+
+def rewritten(path: Path, into: Path, change: Any) -> Path:
+    """A Parquet file as another release might have written it."""
+    metadata = pq.ParquetFile(path).metadata.metadata
+    kept = {
+        key: value
+        for key, value in metadata.items()
+        if key.startswith(b"tailrace.") and key != b"tailrace.schema"
+    }
+    changed = change(pq.ParquetFile(path).read())
+    pq.write_table(changed.replace_schema_metadata(kept), into)
+    return into
+
+
+@pytest.mark.parametrize("kind", ["avro", "jsonl", "parquet"])
+def test_damage_is_told_with_its_place(
+    kind: str, files: dict[str, Path], tmp_path: Path, spark: Questions
+) -> None:
+    data = bytearray(files[kind].read_bytes())
+    # Behind the head of the one, which has the schemas, and before the foot of the other.
+    at = 4_000 if kind == "parquet" else len(data) - 500
+    data[at] ^= 0xFF
+    (path := tmp_path / f"damaged.{kind}").write_bytes(data)
+    with pytest.raises(Refused, match="damaged") as failure:
+        spark.ask(
+            path, "SELECT sum(length(event_id)), max(value) FROM log FULL JOIN unreadable USING (offset)"
+        )
+    assert failure.value.kind in ("ArchiveError", "DamagedArchive")
+    assert "\n" not in str(failure.value)
+
+
+def test_what_is_wrong_with_a_query_is_told_in_a_line(files: dict[str, Path], spark: Questions) -> None:
+    with pytest.raises(Refused, match="did you mean task_executor_SubmitTask"):
+        spark.ask(files["avro"], "SELECT * FROM task_executor_SubmitTaks")
+    for query, why in {
+        "SELEC 1": "Syntax error at or near 'SELEC'",
+        "SELECT no_such FROM log": "`no_such` cannot be resolved",
+        "SELECT raise_error('so be it') FROM log": "so be it",
+        "SELECT 1 / (offset - offset) FROM log": "Division by zero",
+    }.items():
+        with pytest.raises(Refused, match=why) as failure:
+            spark.ask(files["avro"], query)
+        assert failure.value.kind == "QueryFailed"
+        assert "\n" not in str(failure.value)
+
+
+def test_views_can_be_built_on_the_tables(files: dict[str, Path], spark: Questions) -> None:
+    query = """
+        CREATE TEMPORARY VIEW mine AS SELECT job_id, status FROM client_JobFinished;
+        SHOW VIEWS LIKE 'mine|log';
+        SELECT count(*) AS n FROM mine;
+    """
+    for path in files.values():
+        assert spark.ask(path, query.replace("mine", f"of_{path.suffix[1:]}"))[0]["n"] > 0
+
+
+def test_an_empty_log_has_empty_tables(tmp_path: Path, spark: Questions) -> None:
+    for name in ("empty.avro", "empty.parquet"):
+        exported(log_of_nothing(), path := tmp_path / name, Choice(0, 0))
+        assert spark.ask(path, "SELECT count(*) AS n FROM log") == [{"n": 0}]
+        assert spark.ask(path, "SELECT * FROM client_JobFinished") == []
+
+
+def log_of_nothing() -> MemoryEventLog:
+    return with_foreign([])
+
+
+def test_the_command_answers_what_it_is_asked(files: dict[str, Path], said: MemoryEventLog) -> None:
+    script = "SELECT count(*) AS n, min(time) AS began FROM log; SELECT * FROM unreadable LIMIT 1; SELECT x"
+    done = command("--file", files["parquet"], "-o", "json", stdin=script)
+    assert "starts Spark" in done.stderr
+    assert "WARN" not in done.stderr
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first == {"n": len(held(said, LOG)), "began": "1970-01-01T00:16:40Z"}
+    assert second == {"offset": 7, "value": "bm8gZXZlbnQ="}
+    assert done.returncode == ExitCode.USAGE
+    assert done.stderr.splitlines()[-1].startswith("tailrace: A column")
+
+
+def command(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tailrace.services.cli", "sql", *map(str, arguments)],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_a_prompt_takes_statements_over_lines_and_goes_on_after_mistakes(files: dict[str, Path]) -> None:
+    with Prompt("sql", "--file", str(files["avro"])) as prompt:
+        assert "h.avro, offsets 0 to " in prompt.until("sql> ", silence_s=300)
+        prompt.type("SELECT count(*) AS events\n")
+        prompt.until("...> ")
+        prompt.type("FROM unreadab\t WHERE offset < 10;\n")
+        assert "events" in prompt.until("sql> ")
+        prompt.type("SELECT * FROM logg;\n")
+        assert "there is no table 'logg': did you mean log?" in prompt.until("sql> ")
+        prompt.type("\x04")
+        assert prompt.end() == ExitCode.OK

@@ -1,0 +1,128 @@
+"""`tailrace story` on real Kafka: of the topic as of its file, with values that are no events, and as more is said."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas.event import Event
+from tailrace.services.cli import main
+from tailrace.services.configuration import load
+from tailrace.services.configuration.configuration import Setting
+from tailrace.services.connections import admin, event_log
+from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topics import ensure_cluster_topics
+
+from ..services.snapshots.histories import history
+
+FAILING = "a_task_fails"
+FAILED = 39
+"""The offset at which the task fails."""
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def options(kafka: EmbeddedKafka, cluster_id: str) -> tuple[str, ...]:
+    return ("--bootstrap-servers", kafka.bootstrap_servers, "--cluster-id", cluster_id)
+
+
+@pytest.fixture
+def log(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[KafkaEventLog]:
+    settings = [
+        Setting("bootstrap.servers", kafka.bootstrap_servers, "test"),
+        Setting("cluster.id", cluster_id, "test"),
+    ]
+    configuration = load(settings, ())
+    ensure_cluster_topics(admin(configuration), cluster_id)
+    found = event_log(configuration)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """(exit code, stdout, stderr) of a command."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([str(each) for each in arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def events(name: str) -> list[Event]:
+    return [Event(each.header, each.body) for each in history(name)]
+
+
+def test_the_topic_and_its_file_tell_the_same_stories(
+    log: KafkaEventLog, options: tuple[str, ...], tmp_path: Path, run: Run
+) -> None:
+    log.append(events(FAILING))
+    log.append_all([b"no event", None])
+    path = tmp_path / "log.avro"
+    assert run("log", "export", path, *options)[0] == 0
+    questions = (
+        ["j1"],
+        ["te-1/0", "--all"],
+        ["Source: Socket Stream (1/1)", "-o", "json"],
+        ["j1", "--from", 20, "--to", 50],
+        ["--why", 55],
+        ["--effects", FAILED],
+        [],
+    )
+    for question in questions:
+        code, live, _ = run("story", *question, *options)
+        assert code == 0
+        assert run("story", *question, "--file", path)[:2] == (0, live)
+    code, told, _ = run("story", "j1", "-o", "json", *options)
+    assert json.loads(told)["root_cause"]["offset"] == FAILED
+
+
+def test_what_is_no_event_has_no_why(log: KafkaEventLog, options: tuple[str, ...], run: Run) -> None:
+    some = events(FAILING)
+    log.append(some[:6])
+    log.append_all([b"no event"])
+    code, out, err = run("story", "--why", 6, *options)
+    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert "there is no event at offset 6" in err
+    code, _, err = run("story", "--effects", 6, *options)
+    assert (code, err.count("\n")) == (4, 1)
+    code, _, err = run("story", "--why", 7, *options)
+    assert (code, err.count("\n")) == (4, 1)
+    assert "its last 6" in err
+
+
+def test_a_log_without_events_tells_nothing(log: KafkaEventLog, options: tuple[str, ...], run: Run) -> None:
+    assert log.end() == 0
+    code, out, _ = run("story", *options)
+    assert (code, len(out.splitlines())) == (0, 1)
+    code, _, err = run("story", "j1", *options)
+    assert (code, err.count("\n")) == (4, 1)
+    assert "the log tells nothing of 'j1'; it tells of nothing" in err
+
+
+def test_a_story_goes_on_with_what_is_said(log: KafkaEventLog, options: tuple[str, ...]) -> None:
+    some = events(FAILING)
+    log.append(some[:30])
+    command = [sys.executable, "-m", "tailrace.services.cli", "story", "j1", "--follow", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            lines = iter(process.stdout.readline, "")
+            assert next(lines) == 'job j1 "WindowWordCount"\n'
+            log.append(some[30:])
+            heard = []
+            for line in lines:
+                heard.append(line)
+                if "Dispatcher -> client test" in line and "FAILED" in line:
+                    break
+            assert any(line.startswith("!!") and f" {FAILED} " in line for line in heard)
+        finally:
+            process.terminate()

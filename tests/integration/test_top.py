@@ -1,0 +1,68 @@
+"""`tailrace top` on a real Kafka: what is appended is seen, and a Kafka that dies is waited for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.schemas.event import Event
+from tailrace.services.cli import main
+from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.top.opening import Opener
+from tailrace.services.cli.top.player import Mode
+from tailrace.services.cli.top.reading import Reader
+
+from ..services.cli.top.watched import player_of, seen, until
+from ..services.snapshots.histories import LONG, history
+from .test_history import log_of
+
+CLUSTER = "sim"
+
+
+def test_a_screen_outlives_its_kafka(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    events = [Event(each.header, each.body) for each in history(LONG)]
+    with EmbeddedKafka(tmp_path / "kafka") as kafka:
+        servers = kafka.bootstrap_servers
+        log = log_of(servers, CLUSTER)
+        log.append(events[:60])
+        opener = Opener(None, servers, CLUSTER, None)
+        reader = Reader(opener.open(), opener.open)
+        reader.start()
+        try:
+            player = player_of(reader)
+            player.go(None)
+            until(player, lambda: player.status().mode is Mode.LIVE)
+            assert player.view() == seen(LONG)[59]
+            log.append(events[60:100])
+            until(player, lambda: player.view().offset == 99)
+            log.close()
+
+            kafka.kill()
+            until(player, lambda: player.status().trouble is not None)
+            assert player.status().waits
+            assert player.view() == seen(LONG)[99]
+            assert (
+                main(["top", "--bootstrap-servers", servers, "--cluster-id", CLUSTER]) == ExitCode.UNREACHABLE
+            )
+            # What the reader logs meanwhile may be there as well.
+            said = capsys.readouterr().err
+            assert [line.startswith("tailrace: ") for line in said.splitlines()][-1:] == [True]
+            assert "Traceback" not in said
+
+            kafka.start()
+            again = log_of(kafka.bootstrap_servers, CLUSTER)
+            again.append(events[100:])
+            again.close()
+            until(player, lambda: player.view().offset == len(events) - 1)
+            assert player.view() == seen(LONG)[len(events) - 1]
+            assert player.status().trouble is None
+            player.go("70")
+            until(player, lambda: player.view().offset == 70)
+            assert player.view() == seen(LONG)[70]
+        finally:
+            reader.stop()

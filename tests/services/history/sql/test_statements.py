@@ -1,0 +1,36 @@
+"""Statements end with semicolons, but not with those in quotes and comments."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace.services.history.sql.statements import mentioned, statements
+
+
+@pytest.mark.parametrize(
+    ("text", "ended", "rest"),
+    [
+        ("SELECT 1", [], "SELECT 1"),
+        ("SELECT 1;", ["SELECT 1"], ""),
+        ("SELECT 1; SELECT\n2 ; SELECT", ["SELECT 1", "SELECT\n2"], "SELECT"),
+        ("SELECT ';' ; SELECT \"a;\" ; SELECT `b;`", ["SELECT ';'", 'SELECT "a;"'], "SELECT `b;`"),
+        (r"SELECT 'it\'s;' ;", [r"SELECT 'it\'s;'"], ""),
+        ("SELECT 'it''s;' ;", ["SELECT 'it''s;'"], ""),
+        ("SELECT 1 -- one; and\n+ 1;", ["SELECT 1  \n+ 1"], ""),
+        ("SELECT/* a; b */1;", ["SELECT 1"], ""),
+        ("SELECT /*+ BROADCAST(a) */ 1;", ["SELECT /*+ BROADCAST(a) */ 1"], ""),
+        ("SELECT 3 - 1 / 2;", ["SELECT 3 - 1 / 2"], ""),
+        ("SELECT 1 /* it goes on;", [], "SELECT 1 /* it goes on;"),
+        ("SELECT 'it goes on;", [], "SELECT 'it goes on;"),
+        (";; -- nothing\n;", [], ""),
+        ("", [], ""),
+    ],
+)
+def test_statements_end_with_semicolons(text: str, ended: list[str], rest: str) -> None:
+    assert statements(text) == (ended, rest)
+
+
+def test_tables_are_mentioned_as_words() -> None:
+    names = ["log", "client_JobFinished", "client_Job"]
+    assert mentioned("SELECT * FROM LOG JOIN client_jobfinished f", names) == ["log", "client_JobFinished"]
+    assert mentioned("SELECT catalog, logs FROM my_log", names) == []

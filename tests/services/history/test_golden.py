@@ -1,0 +1,81 @@
+"""Logs that each release has left behind are read, folded and decided again by this one, for ever.
+
+`tests/golden/<version>/` holds the log of each scenario as that version said it, in Avro with the schemas of then.
+`pytest tests/services/history/test_golden.py --record-golden` records those of the version at hand; an earlier
+version's are never written again. Where one fails, a change of logic wants a feature level (services/feature_level.py),
+a change of schemas a default.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tailrace
+from tailrace.services.history.archive.export import Choice, export
+from tailrace.services.history.archive.file_log import FileLog
+from tailrace.services.history.archive.formats import ArchiveFormat
+from tailrace.services.history.replay import DecisionCheck
+from tailrace.services.history.time_travel import state_hash
+from tailrace.services.log.event_log import read_to_end
+from tailrace.services.snapshots.fingerprint import schema_fingerprint
+
+from ..scenarios import SCENARIOS
+from ..snapshots.histories import WALKS, log_of, quiet
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+OURS = GOLDEN / tailrace.__version__
+NAMES = [*SCENARIOS, *(f"walk_{number}" for number in WALKS)]
+FILES = sorted(each.relative_to(GOLDEN).as_posix() for each in GOLDEN.glob("*/*.avro"))
+HASHES = "state_hashes.json"
+
+
+def test_each_scenario_has_its_log_of_this_version(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--record-golden"):
+        record()
+    assert {path.stem for path in OURS.glob("*.avro")} == set(NAMES)
+    assert set(recorded(OURS)["hashes"]) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_was_said_then_is_what_is_owed_today(name: str) -> None:
+    path = GOLDEN / name
+    check = replayed(path)
+    known = recorded(path.parent)
+    if known["states"] == schema_fingerprint():
+        assert state_hash(check.replica) == known["hashes"][path.stem]
+
+
+def replayed(path: Path) -> DecisionCheck:
+    check = DecisionCheck(quiet())
+    log = FileLog.open(path)
+    try:
+        for batch in read_to_end(log):
+            assert [each.line() for each in check.tell_all(batch)] == []
+    finally:
+        log.close()
+    check.finish()
+    assert check.counts.events == log.description.entries
+    assert check.counts.decided > 0
+    return check
+
+
+def recorded(version: Path) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = json.loads((version / HASHES).read_text("utf-8"))
+    return found
+
+
+def record() -> None:
+    OURS.mkdir(parents=True, exist_ok=True)
+    for stale in OURS.glob("*.avro"):
+        stale.unlink()
+    hashes = {}
+    for name in NAMES:
+        log = log_of(int(name.removeprefix("walk_")) if name.startswith("walk_") else name)
+        path = OURS / f"{name}.avro"
+        export(log, "golden", Choice(0, log.end()), path, ArchiveFormat.AVRO)
+        hashes[name] = state_hash(replayed(path).replica)
+    text = json.dumps({"states": schema_fingerprint(), "hashes": hashes}, indent=2)
+    (OURS / HASHES).write_text(f"{text}\n", "utf-8")

@@ -1,0 +1,91 @@
+"""Spark SQL over logs in a process of its own, so that no other test's Spark is in the way; one start serves all."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from tailrace.services.configuration import Configuration
+from tailrace.services.history.sql.queries import Queries
+from tailrace.services.history.sql.reader import OFFSETS_A_TASK, open_log
+from tailrace.services.history.sql.session import session
+from tailrace.services.history.sql.statements import statements
+
+_KEPT = ExitStack()
+
+
+class Log(msgspec.Struct, frozen=True):
+    """Which log is asked: an exported file, or a cluster's; `first` and `last` as people say them."""
+
+    file: Path | None = None
+    settings: tuple[tuple[str, str], ...] = ()
+    first: str | int | None = None
+    last: str | int | None = None
+    offsets_a_task: int | None = None
+
+
+class Refused(Exception):
+    """What was raised in the other process: the name of its class, and its message."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        super().__init__(kind, message)
+
+    def __str__(self) -> str:
+        return str(self.args[1])
+
+
+class Questions:
+    """Asks in the other process. Raises Refused."""
+
+    def __init__(self, pool: ProcessPoolExecutor) -> None:
+        self._pool = pool
+
+    def table(self, log: Log, name: str) -> pa.Table:
+        """All rows of a table."""
+        return self._pool.submit(_table, log, name).result()
+
+    def ask(self, log: Log | Path, query: str) -> list[dict[str, Any]]:
+        """What the last of the statements gives."""
+        log = Log(log) if isinstance(log, Path) else log
+        return self._pool.submit(_ask, log, query).result()
+
+
+@contextmanager
+def questions() -> Iterator[Questions]:
+    """Until the end of the block."""
+    # Not forked: threads of confluent-kafka and pyarrow would not be there.
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            yield Questions(pool)
+        finally:
+            pool.submit(_KEPT.close).result()
+
+
+def _opened(log: Log) -> Queries:
+    spark = _KEPT.enter_context(session())
+    of = Configuration(dict(log.settings)) if log.file is None else log.file
+    step = log.offsets_a_task or OFFSETS_A_TASK
+    return Queries(spark, open_log(spark, of, first=log.first, last=log.last, offsets_a_task=step))
+
+
+def _table(log: Log, name: str) -> pa.Table:
+    return _opened(log).log.table(name).toArrow()
+
+
+def _ask(log: Log, query: str) -> list[dict[str, Any]]:
+    found = None
+    try:
+        asked = _opened(log)
+        for each in statements(f"{query}\n;")[0]:
+            found = asked.run(each)
+    except Exception as error:
+        raise Refused(type(error).__name__, str(error)) from None
+    return [] if found is None else found.to_pylist(maps_as_pydicts="strict")
