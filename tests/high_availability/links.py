@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import socket
 import struct
-import sys
-import termios
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
+
+from tailrace.schemas.primitives import write_long, write_string
 
 from ..torture.link import Conversation, Link
 from ..torture.proxy import KafkaProxy
@@ -18,7 +17,13 @@ from ..torture.proxy import KafkaProxy
 PRODUCE: Final = 0
 """The API key of what appends records."""
 _SIZE_AND_KEY: Final = struct.Struct(">ih")
-_SILENCE_S: Final = 0.5
+_MOST: Final = 1 << 20
+_BETWEEN_LOOKS_S: Final = 0.05
+
+
+def word(sender: str, epoch: int, recipient: str) -> bytes:
+    """Who says it and to whom, as any event's header has it."""
+    return write_string(sender) + write_long(epoch) + write_string(recipient)
 
 
 class KafkaLink(KafkaProxy):
@@ -26,16 +31,17 @@ class KafkaLink(KafkaProxy):
     wanted, as with a network whose packets come late."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._topic = b""
+        self._first = self._last = b""
         self._passing = threading.Event()
         self._passing.set()
         self.held = threading.Event()
-        """Whether something has been kept back since `hold`, and nothing more has followed for a while."""
+        """Whether what `hold` was to wait for has been kept back."""
         super().__init__(bootstrap_servers)
 
-    def hold(self, topic: str) -> None:
-        """What the master appends to a topic from now on is on its way."""
-        self._topic = topic.encode()
+    def hold(self, first: bytes, last: bytes = b"") -> None:
+        """What the master appends from now on is on its way, from the first request on that has the one in it; `held`
+        is set once the other is among it."""
+        self._first, self._last = first, last
         self.held.clear()
         self._passing.clear()
 
@@ -46,10 +52,9 @@ class KafkaLink(KafkaProxy):
     def pass_on(self, request: bytes, client: socket.socket) -> None:
         """Returns when the request may go on its way."""
         _, api_key = _SIZE_AND_KEY.unpack_from(request)
-        if api_key == PRODUCE and not self._passing.is_set() and self._topic in request:
-            waiting = -1
-            while waiting != (waiting := _unread(client)):
-                self._passing.wait(_SILENCE_S)
+        if api_key == PRODUCE and not self._passing.is_set() and self._first in request:
+            while self._last not in request + _unread(client) and not self._passing.wait(_BETWEEN_LOOKS_S):
+                pass
             self.held.set()
             self._passing.wait()
 
@@ -74,9 +79,11 @@ class _Delayed(Conversation):
         return self._inner.answers(server)
 
 
-def _unread(connection: socket.socket) -> int:
-    """So many bytes have come that nobody has read yet (ioctl_tty(2), FIONREAD)."""
-    return int.from_bytes(fcntl.ioctl(connection, termios.FIONREAD, bytes(4)), sys.byteorder)
+def _unread(connection: socket.socket) -> bytes:
+    """What has come and nobody has read yet, which stays there."""
+    with contextlib.suppress(BlockingIOError):
+        return connection.recv(_MOST, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    return b""
 
 
 class Network:
