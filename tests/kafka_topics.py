@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-
-PATIENCE_S = 90.0
+from waiting import PATIENCE_S
 
 
 class Topics:
@@ -83,10 +81,3 @@ class Topics:
                 enough = time.monotonic() + beyond_s
         consumer.close()
         return values
-
-
-def wait_for(there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not there():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from waiting import PATIENCE_S
+
 from tailrace.schemas import client, everyone, job_master, task_executor
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, JobStatus
@@ -14,9 +16,6 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.connections import event_log
 from tailrace.services.leadership import Leadership
 from tailrace.services.roles import DISPATCHER, JOB_MASTER, address
-
-PATIENCE_S = 60.0
-"""A machine that is busy is not a fault."""
 
 
 @dataclass(frozen=True)

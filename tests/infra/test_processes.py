@@ -7,12 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from waiting import eventually
 
 from tailrace.infra.processes import OwnedProcess
 
@@ -32,15 +31,6 @@ def alive(pid: int) -> bool:
     return False
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 10.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
 def owner_and_child(tmp_path: Path, mode: str) -> tuple[subprocess.Popen[str], int]:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path / "log"), mode], stdout=subprocess.PIPE, text=True
@@ -55,7 +45,7 @@ def test_a_child_ends_when_its_owner_is_killed(tmp_path: Path, how: signal.Signa
     assert alive(child)
     owner.send_signal(how)
     owner.communicate()
-    assert eventually(lambda: not alive(child))
+    eventually(lambda: not alive(child))
 
 
 def test_a_detached_child_outlives_its_owner(tmp_path: Path) -> None:
@@ -64,7 +54,8 @@ def test_a_detached_child_outlives_its_owner(tmp_path: Path) -> None:
         owner.kill()
         owner.communicate()
         # What would end it acts at once when its pipe closes; by then the next line has had to wait for it.
-        assert not eventually(lambda: not alive(child), timeout_s=0.5)
+        with pytest.raises(psutil.TimeoutExpired):
+            psutil.Process(child).wait(0.5)
     finally:
         os.kill(child, signal.SIGKILL)
 
@@ -73,7 +64,7 @@ def test_stop_ends_the_child_in_order_and_its_guard_with_it(tmp_path: Path) -> N
     script = "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done"
     before = set(psutil.Process().children())
     child = OwnedProcess(["sh", "-c", script], log=tmp_path / "log")
-    assert eventually(lambda: "up" in (tmp_path / "log").read_text())
+    eventually(lambda: "up" in (tmp_path / "log").read_text())
 
     child.stop(10)
 
@@ -85,12 +76,12 @@ def test_stop_ends_the_child_in_order_and_its_guard_with_it(tmp_path: Path) -> N
 def test_a_child_that_does_not_heed_sigterm_is_killed(tmp_path: Path) -> None:
     script = "trap '' TERM; echo up; while :; do sleep 0.05; done"
     child = OwnedProcess(["sh", "-c", script], log=tmp_path / "log")
-    assert eventually(lambda: "up" in (tmp_path / "log").read_text())
+    eventually(lambda: "up" in (tmp_path / "log").read_text())
     child.stop(0.2)
     assert child.poll() == -signal.SIGKILL
 
 
 def test_the_exit_of_a_child_is_seen(tmp_path: Path) -> None:
     child = OwnedProcess(["sh", "-c", "exit 7"], log=tmp_path / "log")
-    assert eventually(lambda: child.poll() == 7)
+    eventually(lambda: child.poll() == 7)
     child.stop(1)

@@ -8,14 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
 from kazoo.client import KazooClient, KazooState
+from waiting import PATIENCE_S, eventually
 
 from tailrace.infra.ports import ReservedPort
 from tailrace.infra.zookeeper import EmbeddedZooKeeper, ZooKeeperUnavailable
@@ -27,7 +27,6 @@ from ..torture.link import Link
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_S = 30.0
 SESSION_S = 60.0
 """No session is to run out while a server starts again on a busy machine."""
 
@@ -67,13 +66,6 @@ def client(connect_string: str, session_s: float = SESSION_S) -> Iterator[Client
         yield kazoo
     finally:
         kazoo.discard()
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        time.sleep(0.02)
 
 
 def listening(pid: int) -> set[str]:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from services.blobs.until import until
+from waiting import eventually
 
-from .test_cluster import Cluster, alive, eventually, running_tasks
+from .test_cluster import Cluster, alive, running_tasks
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -135,7 +135,7 @@ def test_large_files_and_functions_run_and_never_enter_the_log(
     done = cluster.ok("run", str(program), *ships, "-p", "2", "-o", "json")
     assert records(done.stdout) == {f"{12 * MIB} {model[1]}": 20}
     assert largest_event(cluster) < LARGEST_IN_THE_LOG
-    until(lambda: blobs(cluster) == [], "the job's blobs are gone")
+    eventually(lambda: blobs(cluster) == [], "the job's blobs are gone")
 
 
 def test_an_application_is_built_from_blobs_and_its_graph_may_be_large(
@@ -146,7 +146,7 @@ def test_an_application_is_built_from_blobs_and_its_graph_may_be_large(
     done = cluster.ok("run", *ships, "large:main", "-o", "json", "--job-id", "built-there")
     assert records(done.stdout) == {f"{12 * MIB} {model[1]}": 20}
     assert largest_event(cluster) < LARGEST_IN_THE_LOG
-    until(lambda: blobs(cluster) == [], "the job's blobs are gone")
+    eventually(lambda: blobs(cluster) == [], "the job's blobs are gone")
 
 
 def master(cluster: Cluster) -> str | None:
@@ -177,7 +177,7 @@ def test_a_job_goes_on_from_the_store_when_the_server_that_took_its_blobs_is_gon
         )
         cluster.watch()
         job_id = cluster.ok("run", str(program), "--py-file", str(model[0]), "-d").stdout.strip()
-        eventually(lambda: running_tasks(cluster, job_id) == 2 or None, "running job")
+        eventually(lambda: running_tasks(cluster, job_id) == 2, "running job")
         cluster.watch()
         leader, worker = master(cluster), running_on(cluster)
         assert leader is not None
@@ -185,15 +185,13 @@ def test_a_job_goes_on_from_the_store_when_the_server_that_took_its_blobs_is_gon
         os.kill(cluster.pid(leader), signal.SIGKILL)
         shutil.rmtree(cluster.home / "blobs")
         os.kill(cluster.pid(worker), signal.SIGKILL)
-        eventually(lambda: master(cluster) not in (None, leader) or None, "successor")
-        eventually(
-            lambda: running_on(cluster) not in (None, worker) or None, "other TaskExecutor with the job"
-        )
-        eventually(lambda: running_tasks(cluster, job_id) == 2 or None, "running job")
+        eventually(lambda: master(cluster) not in (None, leader), "successor")
+        eventually(lambda: running_on(cluster) not in (None, worker), "other TaskExecutor with the job")
+        eventually(lambda: running_tasks(cluster, job_id) == 2, "running job")
         stored = cluster.home / "ha" / cluster.record.cluster_id / "blob"
         assert len(list(stored.rglob("blob_*"))) == 2
         cluster.ok("cancel", job_id)
-        until(lambda: not [*stored.rglob("blob_*"), *blobs(cluster)], "the job's blobs are gone")
+        eventually(lambda: not [*stored.rglob("blob_*"), *blobs(cluster)], "the job's blobs are gone")
     finally:
         cluster.run("cluster", "stop")
         for pid, created in cluster.seen:

@@ -23,6 +23,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 from msgspec.structs import replace
+from waiting import PATIENCE_S, eventually
 
 import tailrace
 from tailrace.pipelines.api.build import build
@@ -48,7 +49,6 @@ PROGRAM = Path(tailrace.__file__).parent / "pipelines" / "examples" / "window_wo
 ENTRY_POINT = "tailrace.pipelines.examples.window_word_count:main"
 SLOT_TIMEOUT_S = 3
 WINDOW_PARALLELISM = 3
-PATIENCE_S = 90.0
 T = TypeVar("T")
 
 
@@ -177,7 +177,7 @@ def job(cluster: Cluster, text: TextServer) -> str:
     parallelism = ["--flat-map-parallelism", "4", "--window-parallelism", str(WINDOW_PARALLELISM)]
     submitted = cluster.ok("run", str(PROGRAM), "-d", *options, *parallelism)
     job_id = submitted.stdout.strip()
-    eventually(lambda: running_tasks(cluster, job_id) == 8 or None, "8 tasks RUNNING")
+    eventually(lambda: running_tasks(cluster, job_id) == 8, "8 tasks RUNNING")
     cluster.watch()
     return job_id
 
@@ -194,16 +194,6 @@ def alive(pid: int, created: float) -> bool:
         same = abs(process.create_time() - created) < 0.5
         return same and process.status() != psutil.STATUS_ZOMBIE
     return False
-
-
-def eventually(look: Callable[[], T | None], what: str) -> T:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        found = look()
-        if found is not None:
-            return found
-        time.sleep(0.2)
-    raise AssertionError(f"no {what} within {PATIENCE_S:g} s")
 
 
 def running_tasks(cluster: Cluster, job_id: str) -> int:
@@ -375,7 +365,7 @@ def test_what_can_not_be_read_becomes_a_dead_letter(
         return any(body.source.offset == placed[0] for body in refused)  # type: ignore[attr-defined]
 
     # The letter is written first.
-    eventually(lambda: is_refused() or None, "refusal in the log")
+    eventually(lambda: is_refused(), "refusal in the log")
 
 
 def graph(cluster: Cluster, parallelism: int) -> JobGraph:

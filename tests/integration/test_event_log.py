@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from waiting import PATIENCE_S
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import client, dispatcher
@@ -25,7 +26,6 @@ from tailrace.services.log.topics import ensure_cluster_topics, log_topic
 
 from ..torture.proxy import KafkaProxy
 
-SOON_S = 10.0
 QUIET = {"log_level": 0}
 
 
@@ -119,7 +119,7 @@ def poll_until(tail: Any, count: int) -> list[Record]:
     """As many records as are expected. Raises AssertionError when they don't come."""
     records: list[Record] = []
     give_up = threading.Event()
-    timer = threading.Timer(SOON_S, give_up.set)
+    timer = threading.Timer(PATIENCE_S, give_up.set)
     timer.start()
     while len(records) < count and not give_up.is_set():
         records += tail.poll(0.1)
@@ -134,7 +134,7 @@ def everything(log: EventLog, start: int = 0, **more: Any) -> list[Record]:
 
 def wait_for_end(log: EventLog, end: int) -> None:
     """A coordinator writes the marker of a transaction when it has answered already. Raises AssertionError."""
-    until = time.monotonic() + SOON_S
+    until = time.monotonic() + PATIENCE_S
     while log.end() != end:
         assert time.monotonic() < until, f"the log ends at {log.end()}, not {end}"
 
@@ -196,7 +196,7 @@ def test_a_tail_wakes_up_when_something_is_appended(kept: Kept) -> None:
     reader = threading.Thread(target=lambda: seen.extend(poll_until(tail, 1)))
     reader.start()
     kept.log.append([event("a")])
-    reader.join(SOON_S)
+    reader.join(PATIENCE_S)
     assert jobs(seen) == ["a"]
     tail.close()
 

@@ -19,6 +19,7 @@ from signal import SIGKILL, SIGSTOP, Signals
 import pytest
 from kafka_topics import Topics
 from runtime_jobs import Job, Reports
+from waiting import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.physical_plan import consumer_group
@@ -31,7 +32,6 @@ from ..torture.jobs import Shape, relaying
 from ..torture.lone import Lone, Running
 from ..torture.lone_job import COUNT, SOURCE, LoneJob
 from ..torture.proxy import END_TXN, KafkaProxy
-from .test_cluster import eventually
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -16,6 +16,7 @@ from pipelines.examples.cases import CASES, DATA, LATE_READING, Case, In, progra
 from pipelines.model.drawing import programs
 from pipelines.model.interpreter import interpret
 from pipelines.model.programs import Program, decoded, topics, write
+from waiting import PATIENCE_S
 
 from tailrace.pipelines.api.build import build_file
 from tailrace.schemas.types import JobGraph, JobStatus
@@ -29,7 +30,6 @@ from .test_cluster import Cluster
 
 pytestmark = pytest.mark.timeout(300)
 
-PATIENCE_S = 60.0
 MODEL_SEEDS = (1, 2, *(pytest.param(number, marks=pytest.mark.soak) for number in range(3, 9)))
 Logs = Mapping[str, Sequence[Sequence[tuple[int, bytes]]]]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+from waiting import PATIENCE_S, eventually
 
 from tailrace.schemas import dispatcher
 from tailrace.schemas.job_master import UpdateTaskExecutionState
@@ -25,7 +26,6 @@ from ..services.what_if.studio import MemoryHistory, Studio, write
 from .test_cluster import Cluster, alive
 
 pytestmark = pytest.mark.timeout(240)
-PATIENCE_S = 60.0
 
 
 def history() -> MemoryHistory:
@@ -110,12 +110,9 @@ def test_it_takes_requests_and_tells_more_than_the_history_did(forked: tuple[Clu
     assert found["j2"]["status"] in ("CANCELLING", "CANCELED")
     assert job_id in found
     # With the slots of j2 both others run.
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        found = listed(cluster)
-        if found["j3"]["status"] == found[job_id]["status"] == "RUNNING":
-            return
-    raise AssertionError(found)
+    eventually(
+        lambda: {listed(cluster)[each]["status"] for each in ("j3", job_id)} == {"RUNNING"}, "both RUNNING"
+    )
 
 
 def test_nothing_of_what_the_history_tells_is_touched(forked: tuple[Cluster, MemoryHistory]) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from waiting import PATIENCE_S, eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import task_executor
@@ -20,7 +21,6 @@ from tailrace.services.log import Codec, LogUnavailable
 from tailrace.services.log.topics import ensure_cluster_topics, heartbeats_topic
 from tailrace.services.roles import Owed, seal
 
-SOON_S = 15.0
 Wanted = Callable[[str], bool]
 
 
@@ -71,7 +71,7 @@ def recipients(records: Sequence[Record]) -> list[str]:
 
 
 def read(topic: HeartbeatTopic, count: int) -> list[Record]:
-    deadline = time.monotonic() + SOON_S
+    deadline = time.monotonic() + PATIENCE_S
     found: list[Record] = []
     while len(found) < count:
         assert time.monotonic() < deadline, found
@@ -84,10 +84,7 @@ def test_each_side_reads_what_the_other_wrote_since_it_came(ends: Ends) -> None:
     master.send(beats("*"))
     assert not master.interrupted()
     before = ends(TASK_EXECUTORS)
-    deadline = time.monotonic() + SOON_S
-    while before.end() < 1:
-        # What was sent before may still be on its way.
-        assert time.monotonic() < deadline
+    eventually(lambda: before.end() == 1, "arrival of what was sent before")
     worker = ends(TASK_EXECUTORS)
     master.send(beats("task_executor/a", "task_executor/b"))
     worker.send(beats("resource_manager", sender="task_executor/a"))
@@ -103,11 +100,13 @@ def test_what_is_for_others_is_passed_over_and_counts_as_seen(ends: Ends) -> Non
     worker = ends(TASK_EXECUTORS, {"*", "task_executor/a"}.__contains__)
     master.send(beats("task_executor/b", "task_executor/a", "*", "task_executor/b"))
     assert recipients(read(worker, 2)) == ["task_executor/a", "*"]
-    deadline = time.monotonic() + SOON_S
-    while worker.position < worker.end():
+
+    def over() -> bool:
         assert worker.poll(0.1) == []
-        assert time.monotonic() < deadline
-    assert worker.position == worker.end() == 4
+        return worker.position == worker.end()
+
+    eventually(over, "end of the topic")
+    assert worker.position == 4
 
 
 def test_what_is_no_heartbeat_is_passed_over(kafka: EmbeddedKafka, cluster_id: str) -> None:
@@ -157,10 +156,3 @@ def test_a_kafka_that_goes_away_is_an_interruption_until_it_is_back(cluster_id: 
         finally:
             master.close()
             worker.close()
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 4 * SOON_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

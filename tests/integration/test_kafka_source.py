@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import fastavro
 import pytest
-from kafka_topics import Topics, wait_for
+from kafka_topics import Topics
 from runtime_jobs import Job
+from waiting import eventually
 
 from tailrace import StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
@@ -140,7 +141,7 @@ def test_a_job_begins_where_it_is_told_to(
     job.reports.wait(attempts, ExecutionState.RUNNING)
     on_kafka.write(source, texts(5, 10))
     assert on_kafka.read(sink, 15 - first, beyond_s=0.3) == texts(15 - first, first)
-    wait_for(lambda: on_kafka.committed(group, source) == 15)
+    eventually(lambda: on_kafka.committed(group, source) == 15)
 
 
 def test_a_backlog_then_live_records_through_a_killed_stream_task(
@@ -176,7 +177,7 @@ def test_a_backlog_then_live_records_through_a_killed_stream_task(
     writer.start()
     try:
         on_kafka.read(sink, 3 * backlog + 500)
-        wait_for(lambda: "is read on in real-time mode" in caplog.text)
+        eventually(lambda: "is read on in real-time mode" in caplog.text)
         os.kill(runtime.process_ids()[again[0]], signal.SIGKILL)
         job.reports.wait(again, ExecutionState.FAILED)
         job.reports.wait(job.deploy(0, [1], 2), ExecutionState.RUNNING)

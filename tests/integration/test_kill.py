@@ -17,6 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
+from waiting import PATIENCE_S
 
 from tailrace.schemas import client, everyone, job_master, task_executor
 from tailrace.schemas.event import Record
@@ -30,7 +31,7 @@ from tailrace.services.log.topics import log_topic
 from ..checker import check
 from ..checker.reading import read_topic
 from ..decided_again import differences
-from .test_cluster import PATIENCE_S, PROGRAM, Cluster, alive
+from .test_cluster import PROGRAM, Cluster, alive
 
 pytestmark = pytest.mark.timeout(300)
 

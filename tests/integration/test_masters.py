@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from waiting import PATIENCE_S, eventually
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.cli.errors import ExitCode
@@ -21,7 +21,6 @@ from tailrace.services.cli.local import ClusterRecord, read_record
 
 pytestmark = pytest.mark.timeout(300)
 
-PATIENCE_S = 60.0
 ELECTIONS = ("-D", "high-availability.type=zookeeper")
 SESSION = ("-D", "high-availability.zookeeper.client.session-timeout=4 s")
 
@@ -90,13 +89,6 @@ def home(tmp_path: Path) -> Iterator[Home]:
     yield made
     if read_record(made.path) is not None:
         assert made.run("cluster", "stop").returncode == 0
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass in time"
-        time.sleep(0.2)
 
 
 def test_of_three_masters_one_leads_and_when_it_is_killed_another(home: Home) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from waiting import PATIENCE_S
 
 from tailrace.services.cli.errors import ExitCode
 
-from .test_cluster import PATIENCE_S, Cluster
+from .test_cluster import Cluster
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from runtime_jobs import PATIENCE_S, Job, Reports
+from runtime_jobs import Job, Reports
+from waiting import PATIENCE_S
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api import StreamExecutionEnvironment, TumblingProcessingTimeWindows

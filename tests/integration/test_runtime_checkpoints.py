@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from kafka_topics import Topics, wait_for
-from runtime_jobs import PATIENCE_S, Job
+from kafka_topics import Topics
+from runtime_jobs import Job
+from waiting import PATIENCE_S, eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api import (
@@ -187,7 +188,7 @@ def last_counts(on_kafka: Topics, sink: str, total: Counter[str]) -> dict[str, i
         return found == dict(total)
 
     try:
-        wait_for(there)
+        eventually(there)
     except AssertionError:
         assert found == dict(total)
     return found

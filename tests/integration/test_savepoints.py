@@ -9,10 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 from tailrace.services.cli.errors import ExitCode
 
-from .test_cluster import PATIENCE_S, Cluster
+from .test_cluster import Cluster
 
 pytestmark = pytest.mark.timeout(400)
 

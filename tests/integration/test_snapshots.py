@@ -18,6 +18,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
+from waiting import PATIENCE_S
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import client, dispatcher
@@ -42,7 +43,6 @@ from tailrace.services.snapshots.taking import Taken, all_roles, take
 
 from ..services.snapshots.histories import LONG, history
 
-SOON_S = 60.0
 JOBMANAGER = """
 from tailrace.services.configuration import load
 from tailrace.services.diagnostics import log_to_stderr
@@ -120,7 +120,7 @@ class Cluster:
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         """Raises AssertionError with the jobmanager's log."""
-        deadline = time.monotonic() + SOON_S
+        deadline = time.monotonic() + PATIENCE_S
         pause = threading.Event()
         while not condition():
             log = self.home / "jobmanager.log"

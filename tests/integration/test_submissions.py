@@ -19,6 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
+from waiting import PATIENCE_S
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api.build import build
@@ -42,7 +43,6 @@ from tailrace.services.log.topics import (
     submissions_topic,
 )
 
-SOON_S = 40.0
 SLOT_REQUEST_TIMEOUT = "1 s"
 WORD_COUNT = "tailrace.pipelines.examples.window_word_count:main"
 ME = "client/test"
@@ -157,7 +157,7 @@ class Cluster:
         return letter
 
     def _wait(self, ask: Callable[[], list[Any]], what: str) -> list[Any]:
-        until = time.monotonic() + SOON_S
+        until = time.monotonic() + PATIENCE_S
         while not (found := ask()):
             running = self.process is not None and self.process.poll() is None
             assert running and time.monotonic() < until, (  # noqa: PT018
@@ -385,7 +385,7 @@ def test_a_jobmanager_that_is_killed_admits_each_submission_exactly_once(
         assert epochs == [1, 2, 3, 4]
         assert cluster.process is not None
         cluster.process.send_signal(signal.SIGTERM)
-        assert cluster.process.wait(SOON_S) == 0
+        assert cluster.process.wait(PATIENCE_S) == 0
     finally:
         cluster.kill()
         cluster.log.close()

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
+from waiting import PATIENCE_S
 
 from tailrace.schemas.client import JobAccepted
 from tailrace.services.afresh import Afresh, OneTerm
 from tailrace.services.roles import Instruction, Owed, Say
 
-SOON_S = 20.0
 OWED = Owed("client", JobAccepted(job_id="j", name="j"), None)
 
 
@@ -28,7 +28,7 @@ class Slow:
         self.obeyed.append(state)
 
     def close(self) -> None:
-        assert self.may_end.wait(SOON_S)
+        assert self.may_end.wait(PATIENCE_S)
         self.ended.set()
 
 
@@ -95,5 +95,5 @@ def test_a_shell_can_wait_for_the_end_of_those_before_it(afresh: Afresh, shells:
     waiting.start()
     assert not settled.wait(0.05)
     shells[0].may_end.set()
-    assert settled.wait(SOON_S)
+    assert settled.wait(PATIENCE_S)
     waiting.join()

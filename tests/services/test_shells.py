@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from graphs import edge, job_graph, source, vertex
 from msgspec.structs import replace
+from waiting import PATIENCE_S
 
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.types import EntryPoint, JobGraph, PythonFile
@@ -29,7 +30,6 @@ from tailrace.services.job_master.shell import JobMasterShell
 from tailrace.services.roles import Owed
 
 GRAPH = job_graph(source(), vertex("map"), edge("source", "map"))
-SOON_S = 20.0
 
 
 class Broker:
@@ -83,7 +83,7 @@ def test_channels_that_can_not_be_created_fail_the_job(
     channels: JobMasterShell, said: queue.Queue[Owed]
 ) -> None:
     channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
-    assert said.get(timeout=SOON_S).body == job_master.ChannelsFailed(job_id="j", reason="unheard of")
+    assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsFailed(job_id="j", reason="unheard of")
 
 
 PASSING = KafkaException(KafkaError(KafkaError._TRANSPORT))
@@ -94,7 +94,7 @@ def test_a_kafka_that_can_not_be_reached_for_a_moment_fails_no_job(
 ) -> None:
     broker.failures = [PASSING] * 3
     channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
-    assert said.get(timeout=SOON_S).body == job_master.ChannelsCreated(job_id="j")
+    assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsCreated(job_id="j")
 
 
 @pytest.mark.parametrize("how", ["not demanded", "retired", "closed"])
@@ -118,7 +118,7 @@ def test_channels_are_deleted_in_the_end(
     channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker
 ) -> None:
     channels.obey("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
-    assert said.get(timeout=SOON_S).body == job_master.ChannelsDeleted(job_id="j")
+    assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsDeleted(job_id="j")
     assert broker.failures == []
 
 
@@ -140,7 +140,7 @@ def test_what_has_been_done_is_forgotten_once_it_is_not_demanded_any_more(
         channels.obey("job_master/j", demanded, None)
         channels.obey("job_master/other", [], None)
     for _ in range(2):
-        assert said.get(timeout=SOON_S).body == job_master.ChannelsDeleted(job_id="j")
+        assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsDeleted(job_id="j")
     channels.close()
     assert said.empty()
 
@@ -160,7 +160,7 @@ def test_a_job_that_is_led_elsewhere_is_left_alone_and_begun_afresh_when_it_is_b
     assert said.empty()
     broker.failures.clear()
     channels.obey("job_master/j", [demand], None)
-    assert said.get(timeout=SOON_S).body == job_master.ChannelsDeleted(job_id="j")
+    assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsDeleted(job_id="j")
     channels.close()
     assert said.empty()
 
@@ -175,7 +175,7 @@ def test_a_program_that_can_not_even_be_begun_is_answered(
     shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions())  # type: ignore[arg-type]
     try:
         shell.obey("dispatcher", [BuildJobGraph("j", EntryPoint(target="a:b", arguments=()), None, 3)], None)
-        body = said.get(timeout=SOON_S).body
+        body = said.get(timeout=PATIENCE_S).body
     finally:
         shell.close()
     assert isinstance(body, dispatcher.JobGraphFailed)
@@ -204,7 +204,7 @@ def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_become
     program = EntryPoint(target="a:b", arguments=(), python_files=files)
     try:
         shell.obey("dispatcher", [BuildJobGraph("j", program, None, 3)], None)
-        built = said.get(timeout=SOON_S).body
+        built = said.get(timeout=PATIENCE_S).body
     finally:
         shell.close()
     assert isinstance(built, dispatcher.JobGraphBuilt)
@@ -221,7 +221,7 @@ def test_a_program_whose_blobs_are_gone_is_answered(said: queue.Queue[Owed], tmp
     program = EntryPoint(target="a:b", arguments=(), python_files=files)
     try:
         shell.obey("dispatcher", [BuildJobGraph("j", program, None, 3)], None)
-        failed = said.get(timeout=SOON_S).body
+        failed = said.get(timeout=PATIENCE_S).body
     finally:
         shell.close()
     assert isinstance(failed, dispatcher.JobGraphFailed)
@@ -238,7 +238,7 @@ def test_a_program_is_built_once_for_as_long_as_that_is_demanded(
         for demanded in ([demand], [demand], [], [demand]):
             shell.obey("dispatcher", demanded, None)
         for _ in range(2):
-            assert isinstance(said.get(timeout=SOON_S).body, dispatcher.JobGraphBuilt)
+            assert isinstance(said.get(timeout=PATIENCE_S).body, dispatcher.JobGraphBuilt)
     finally:
         shell.close()
     assert said.empty()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from waiting import PATIENCE_S, eventually
 
 from tailrace.schemas import dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
@@ -25,7 +25,7 @@ from tailrace.services.roles import Instruction, Owed, kind_of
 
 from .given_mandates import GivenMandates
 from .simulation import folded, graph, header
-from .test_host import SOON_S, WORKER, everything, is_answer, registers, wait_for
+from .test_host import WORKER, everything, is_answer, registers, wait_for
 
 ROLES = ("dispatcher", "resource_manager")
 WORD = LeaderElected(role="nobody", epoch=1, address="nobody", session="nobody")
@@ -110,17 +110,9 @@ def start(log: MemoryEventLog) -> Iterator[Callable[..., Master]]:
     for master in started:
         master.stop.set()
     for master in started:
-        master.thread.join(SOON_S)
+        master.thread.join(PATIENCE_S)
         assert not master.thread.is_alive(), "the host does not stop"
         master.host.close()
-
-
-def until(what: Callable[[], bool]) -> None:
-    """Waits until it is so. Raises AssertionError when it does not come to it."""
-    deadline = time.monotonic() + SOON_S
-    while not what():
-        assert time.monotonic() < deadline, "it does not come to it"
-        time.sleep(0.005)
 
 
 def submits(log: MemoryEventLog, job_id: str = "j1") -> None:
@@ -140,9 +132,9 @@ def claims(log: MemoryEventLog, role: str) -> list[tuple[int, str]]:
 def passed(log: MemoryEventLog, master: Master) -> None:
     """Waits until the master has read all that there is, and gone round once more."""
     end = log.end() - 1
-    until(lambda: master.replica.offset >= end)
+    eventually(lambda: master.replica.offset >= end)
     begun = master.rounds
-    until(lambda: master.rounds > begun + 1)
+    eventually(lambda: master.rounds > begun + 1)
 
 
 def test_a_standby_reads_and_says_nothing(log: MemoryEventLog, start: Callable[..., Master]) -> None:
@@ -174,7 +166,7 @@ def test_a_mandate_is_claimed_under_its_epoch_then_its_owner_decides_and_is_conf
     assert master.mandates.confirmed == {"resource_manager": 17}
     assert not master.host.leading.is_set()
     master.mandates.give("dispatcher", epoch=18)
-    assert master.host.leading.wait(SOON_S)
+    assert master.host.leading.wait(PATIENCE_S)
 
 
 def test_who_loses_a_mandate_says_nothing_more_of_that_role_and_may_be_given_it_again(
@@ -182,11 +174,11 @@ def test_who_loses_a_mandate_says_nothing_more_of_that_role_and_may_be_given_it_
 ) -> None:
     first, second = start("a"), start("b")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(SOON_S)
+    assert first.host.leading.wait(PATIENCE_S)
     registers(log)
     wait_for(log, is_answer)
     first.mandates.take("resource_manager")
-    until(lambda: ("retire", "resource_manager") in first.shells.told)
+    eventually(lambda: ("retire", "resource_manager") in first.shells.told)
     assert first.leads("dispatcher")
     first.host.say("resource_manager", Owed(EVERYONE, WORD, None))
     assert first.host.sealed("resource_manager", [Owed(EVERYONE, WORD, None)]) == []
@@ -195,7 +187,7 @@ def test_who_loses_a_mandate_says_nothing_more_of_that_role_and_may_be_given_it_
     answers = wait_for(log, is_answer, 2)
     assert [each.header.sender_epoch for each in answers] == [1, 5]
     second.mandates.take()
-    until(lambda: not second.host.leads_any())
+    eventually(lambda: not second.host.leads_any())
     first.mandates.give("resource_manager", epoch=9)
     registers(log)
     answers = wait_for(log, is_answer, 3)
@@ -214,12 +206,12 @@ def test_of_two_that_were_given_the_same_the_one_with_the_later_election_leads(
 ) -> None:
     first, second = start("a"), start("b")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(SOON_S)
+    assert first.host.leading.wait(PATIENCE_S)
     second.mandates.give(*ROLES, epoch=2)
-    assert second.host.leading.wait(SOON_S)
-    until(lambda: not first.host.leads_any())
+    assert second.host.leading.wait(PATIENCE_S)
+    eventually(lambda: not first.host.leads_any())
     # It goes on as a standby, and stands anew.
-    until(lambda: set(first.mandates.stands.values()) == {2})
+    eventually(lambda: set(first.mandates.stands.values()) == {2})
     assert claims(log, "dispatcher") == [(1, "a"), (2, "b")]
     registers(log)
     wait_for(log, is_answer)
@@ -231,16 +223,16 @@ def test_a_mandate_that_came_too_late_is_not_claimed(
     log: MemoryEventLog, start: Callable[..., Master]
 ) -> None:
     late = start("a")
-    until(lambda: late.mandates.stands.keys() == set(ROLES))
+    eventually(lambda: late.mandates.stands.keys() == set(ROLES))
     leader = start("b")
     leader.mandates.give(*ROLES, epoch=9)
-    assert leader.host.leading.wait(SOON_S)
+    assert leader.host.leading.wait(PATIENCE_S)
     passed(log, late)
     late.mandates.give(*ROLES, epoch=8)
-    until(lambda: set(late.mandates.stands.values()) == {2})
+    eventually(lambda: set(late.mandates.stands.values()) == {2})
     assert claims(log, "dispatcher") == [(9, "b")]
     late.mandates.give(*ROLES, epoch=10)
-    assert late.host.leading.wait(SOON_S)
+    assert late.host.leading.wait(PATIENCE_S)
 
 
 def test_a_mandate_below_what_the_log_had_when_it_was_stood_for_is_of_another_time(
@@ -248,12 +240,12 @@ def test_a_mandate_below_what_the_log_had_when_it_was_stood_for_is_of_another_ti
 ) -> None:
     before = start("a")
     before.mandates.give(*ROLES, epoch=4711)
-    assert before.host.leading.wait(SOON_S)
+    assert before.host.leading.wait(PATIENCE_S)
     before.stop.set()
-    before.thread.join(SOON_S)
+    before.thread.join(PATIENCE_S)
     after = start("b")
     after.mandates.give(*ROLES, epoch=3)
-    after.thread.join(SOON_S)
+    after.thread.join(PATIENCE_S)
     (error,) = after.errors
     assert isinstance(error, MandateFromAnotherTime)
     assert "high-availability.zookeeper.base-epoch to 4711 or more" in str(error)
@@ -265,7 +257,7 @@ def test_while_mandates_are_suspended_nothing_is_decided_and_everything_kept(
 ) -> None:
     master = start("a")
     master.mandates.give(*ROLES, epoch=1)
-    assert master.host.leading.wait(SOON_S)
+    assert master.host.leading.wait(PATIENCE_S)
     master.mandates.suspended = True
     master.mandates.give("rest_server", epoch=2)
     registers(log)
@@ -286,7 +278,7 @@ def test_who_leads_jobs_alone_knows_for_whom_the_resource_manager_waits(
 ) -> None:
     first, second = start("a"), start("b")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(SOON_S)
+    assert first.host.leading.wait(PATIENCE_S)
     grace = ConfigurationChanged(configuration={"taskmanager.restart-grace": "1 h"})
     log.append([Event(header("client/x", EVERYONE), grace)])
     registers(log)
@@ -296,10 +288,10 @@ def test_who_leads_jobs_alone_knows_for_whom_the_resource_manager_waits(
         resource_id="te-1", instance_id=answer.body.instance_id, exited=True, reason="killed"
     )
     first.host.say("resource_manager", Owed("resource_manager", ended, None))
-    until(lambda: [waited_for(each) for each in (first, second)] == [{"te-1"}] * 2)
+    eventually(lambda: [waited_for(each) for each in (first, second)] == [{"te-1"}] * 2)
     registers(log)
     wait_for(log, is_answer, 2)
-    until(lambda: [waited_for(each) for each in (first, second)] == [set()] * 2)
+    eventually(lambda: [waited_for(each) for each in (first, second)] == [set()] * 2)
 
 
 def waited_for(master: Master) -> frozenset[str]:
@@ -311,27 +303,27 @@ def test_a_job_is_led_by_whoever_leads_the_dispatcher_until_it_is_claimed(
 ) -> None:
     first, second = start("a"), start("b")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(SOON_S)
+    assert first.host.leading.wait(PATIENCE_S)
     submits(log)
     wait_for(log, said_by(JOB, 1))
     # The latch is for the leader alone, for as long as it leads the Dispatcher, and not at once.
-    until(lambda: JOB in first.mandates.stands)
+    eventually(lambda: JOB in first.mandates.stands)
     passed(log, second)
     assert JOB not in second.mandates.stands
     assert claims(log, JOB) == []
     first.mandates.give(JOB, epoch=2)
-    until(lambda: first.mandates.confirmed.get(JOB) == 1)
+    eventually(lambda: first.mandates.confirmed.get(JOB) == 1)
     second.mandates.give("dispatcher", epoch=3)
-    until(lambda: second.leads(JOB))
-    until(lambda: ("retire", JOB) in first.shells.told)
-    until(lambda: JOB in second.mandates.stands)
+    eventually(lambda: second.leads(JOB))
+    eventually(lambda: ("retire", JOB) in first.shells.told)
+    eventually(lambda: JOB in second.mandates.stands)
     assert not first.leads(JOB)
     assert claims(log, JOB) == []
     # Its mandate for the job is of before that: it stands anew, and takes the job with a later one.
-    until(lambda: first.mandates.stands.get(JOB) == 2)
+    eventually(lambda: first.mandates.stands.get(JOB) == 2)
     first.mandates.give(JOB, epoch=4)
-    until(lambda: first.leads(JOB))
-    until(lambda: ("retire", JOB) in second.shells.told)
+    eventually(lambda: first.leads(JOB))
+    eventually(lambda: ("retire", JOB) in second.shells.told)
     assert claims(log, JOB) == [(4, "a")]
     assert second.leads("dispatcher")
     assert not second.leads(JOB)
@@ -342,15 +334,15 @@ def test_all_jobs_are_taken_over_with_the_dispatcher_and_no_word_more(
 ) -> None:
     first, second = start("a"), start("b")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(SOON_S)
+    assert first.host.leading.wait(PATIENCE_S)
     for number in range(20):
         submits(log, f"j{number}")
     wait_for(log, lambda record: isinstance(record.body, StartJob), 20)
     first.stop.set()
-    first.thread.join(SOON_S)
+    first.thread.join(PATIENCE_S)
     second.mandates.give(*ROLES, epoch=5)
-    until(lambda: all(second.leads(f"job_master/j{number}") for number in range(20)))
-    until(lambda: len({each for _, each in second.shells.told if kind_of(each) == "job_master"}) == 20)
+    eventually(lambda: all(second.leads(f"job_master/j{number}") for number in range(20)))
+    eventually(lambda: len({each for _, each in second.shells.told if kind_of(each) == "job_master"}) == 20)
     assert [each.body.role for each in everything(log) if isinstance(each.body, LeaderElected)] == [
         *ROLES,
         *ROLES,
@@ -360,16 +352,16 @@ def test_all_jobs_are_taken_over_with_the_dispatcher_and_no_word_more(
 def test_a_job_that_has_ended_is_stood_for_no_more(log: MemoryEventLog, start: Callable[..., Master]) -> None:
     leader, other = start("a"), start("b")
     leader.mandates.give(*ROLES, epoch=1)
-    assert leader.host.leading.wait(SOON_S)
+    assert leader.host.leading.wait(PATIENCE_S)
     submits(log)
-    until(lambda: JOB in leader.mandates.stands)
+    eventually(lambda: JOB in leader.mandates.stands)
     other.mandates.give(JOB, epoch=2)
     passed(log, other)
     # It does not stand for it: the job is the leader's.
     assert not other.leads(JOB)
     leader.mandates.give(JOB, epoch=2)
     ends(log, leader)
-    until(lambda: leader.mandates.for_ever == [JOB])
+    eventually(lambda: leader.mandates.for_ever == [JOB])
     assert JOB not in leader.mandates.stands
     assert other.mandates.for_ever == []
 
@@ -379,11 +371,11 @@ def test_what_a_deposed_leader_still_says_is_ignored_by_all(
 ) -> None:
     first = start("a")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(SOON_S)
+    assert first.host.leading.wait(PATIENCE_S)
     (late,) = first.host.sealed("resource_manager", [Owed(EVERYONE, WORD, None)])
     second = start("b")
     second.mandates.give(*ROLES, epoch=2)
-    assert second.host.leading.wait(SOON_S)
+    assert second.host.leading.wait(PATIENCE_S)
     log.append([late])
     records = everything(log)
     assert folded(records).states == folded(records[:-1]).states
@@ -400,7 +392,7 @@ def test_all_end_with_the_cluster_and_who_starts_behind_its_end_waits_for_a_lead
     over[0] = False
     passed(log, old)
     over[0] = True
-    old.thread.join(SOON_S)
+    old.thread.join(PATIENCE_S)
     assert not old.thread.is_alive()
     assert old.errors == []
 
@@ -415,7 +407,7 @@ def ends(log: MemoryEventLog, master: Master) -> None:
     master.host.say(JOB, Owed(JOB, job_master.ChannelsCreated(job_id="j1"), None))
     wait_for(log, lambda record: isinstance(record.body, dispatcher.JobReachedTerminalState))
     master.host.say(JOB, Owed(JOB, job_master.ChannelsDeleted(job_id="j1"), None))
-    until(lambda: not master.replica.is_awake(JOB))
+    eventually(lambda: not master.replica.is_awake(JOB))
 
 
 def comes_late(log: MemoryEventLog) -> None:
@@ -433,12 +425,12 @@ def test_whoever_asks_a_job_at_rest_is_answered_by_the_leader_of_the_dispatcher(
 ) -> None:
     first = start("a")
     first.mandates.give(*ROLES, epoch=1)
-    assert first.host.leading.wait(SOON_S)
+    assert first.host.leading.wait(PATIENCE_S)
     submits(log)
     wait_for(log, said_by(JOB, 1))
     ends(log, first)
     first.stop.set()
-    first.thread.join(SOON_S)
+    first.thread.join(PATIENCE_S)
     second = start("b")
     second.mandates.give(*ROLES, epoch=5)
     comes_late(log)
@@ -451,23 +443,23 @@ def test_a_job_at_rest_that_was_claimed_is_claimed_again_when_it_is_asked(
 ) -> None:
     leader, other = start("a"), start("b")
     leader.mandates.give(*ROLES, epoch=1)
-    assert leader.host.leading.wait(SOON_S)
+    assert leader.host.leading.wait(PATIENCE_S)
     submits(log)
-    until(lambda: JOB in leader.mandates.stands)
+    eventually(lambda: JOB in leader.mandates.stands)
     log.append([claim_of(JOB, 2)])
-    until(lambda: other.mandates.stands.get(JOB) == 1)
+    eventually(lambda: other.mandates.stands.get(JOB) == 1)
     leader.mandates.give(JOB, epoch=3)
-    until(lambda: leader.leads(JOB))
+    eventually(lambda: leader.leads(JOB))
     ends(log, leader)
-    until(lambda: leader.mandates.for_ever == [JOB])
+    eventually(lambda: leader.mandates.for_ever == [JOB])
     assert not leader.leads(JOB)
-    until(lambda: JOB not in other.mandates.stands)
+    eventually(lambda: JOB not in other.mandates.stands)
     comes_late(log)
-    until(lambda: JOB in other.mandates.stands)
+    eventually(lambda: JOB in other.mandates.stands)
     other.mandates.give(JOB, epoch=7)
     (farewell,) = wait_for(log, is_farewell)
     assert farewell.header.sender_epoch == 7
-    until(lambda: other.mandates.for_ever == [JOB])
+    eventually(lambda: other.mandates.for_ever == [JOB])
     assert not other.host.leads_any()
 
 

@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from waiting import PATIENCE_S
 
 from tailrace.pipelines.runtime.deployment import VertexDeployment
-
-PATIENCE_S = 60.0
 
 
 class Attempt(msgspec.Struct, frozen=True):

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from waiting import PATIENCE_S
 
 from .link import Link
 
-PATIENCE_S = 30.0
 SILENCE_S = 0.2
 
 

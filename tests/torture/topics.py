@@ -9,8 +9,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-
-PATIENCE_S = 90.0
+from waiting import PATIENCE_S
 
 
 def make(bootstrap_servers: str, name: str, partitions: int) -> str:

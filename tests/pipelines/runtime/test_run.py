@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 from tailrace.pipelines.api import (
     FileSink,
@@ -37,7 +38,6 @@ from tailrace.schemas.types import JobGraph
 from ..memory_cluster import CLUSTER, JOB, MemoryKafka, MemoryTransaction
 
 pytestmark = pytest.mark.timeout(60)
-PATIENCE_S = 30.0
 
 
 class Waiting(MemoryTransaction):

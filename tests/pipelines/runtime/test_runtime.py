@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waiting import PATIENCE_S
 
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
@@ -16,7 +17,6 @@ from tailrace.schemas.types import ExecutionState
 
 pytestmark = pytest.mark.timeout(60)
 
-PATIENCE_S = 30.0
 Reported = tuple[str, ExecutionState, str | None]
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from services.blobs.until import until
 from services.blobs.wire import Wire, files_below
+from waiting import eventually
 
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.keys import BlobKey, digest_of
@@ -37,7 +37,7 @@ def test_a_kill_in_the_middle_of_an_upload_leaves_nothing_for_the_next_server(tm
             wire.put(content)
             assert wire.answer().status is Status.SEND
             wire.frame(content[:CHUNK])
-            until(lambda: _size(directory) > CHUNK, "the upload is on disk, in part")
+            eventually(lambda: _size(directory) > CHUNK, "the upload is on disk, in part")
             process.kill()
             process.wait()
     assert len(files_below(directory / "incoming")) == 1

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from services.blobs.conftest import LARGEST, QUICK
-from services.blobs.until import until
 from services.blobs.wire import Wire, files_below
+from waiting import eventually
 
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobRefused
@@ -62,7 +62,7 @@ def test_a_server_survives_whatever_is_sent(server: BlobServer, stream: bytes) -
         wire.socket.sendall(stream)
     with BlobClient(server.address) as client:
         assert client.get_bytes(client.put(b"alive", "me")) == b"alive"
-    until(lambda: not server._active, "the connections are over")
+    eventually(lambda: not server._active, "the connections are over")
     for each in files_below(server.depot.files.directory):
         name = each.rpartition("blob_p-")[2]
         content = (server.depot.files.directory / each).read_bytes()

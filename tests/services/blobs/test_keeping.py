@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from services.blobs.until import until
+from waiting import eventually
 
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobUnavailable
@@ -132,7 +132,7 @@ def test_it_is_done_while_it_runs_and_at_its_end(keeper: BlobKeeper, jobs: Jobs)
     put(keeper, "first", "second")
     keeper.start()
     jobs.fates = {"first": Fate.OVER, "second": Fate.LIVE}
-    until(lambda: sorted(keeper.depot.files.jobs()) == ["second"], "the ended job's blobs are gone")
+    eventually(lambda: sorted(keeper.depot.files.jobs()) == ["second"], "the ended job's blobs are gone")
     jobs.fates = {"second": Fate.OVER}
     keeper.close()
     assert keeper.depot.files.jobs() == {}

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from services.blobs.conftest import LARGEST, QUICK, StartServer
-from services.blobs.until import until
 from services.blobs.wire import Wire, files_below
+from waiting import eventually
 
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobNotFound, BlobRefused, BlobUnavailable
@@ -105,7 +105,7 @@ def test_a_truncated_upload_leaves_nothing_behind(start: StartServer) -> None:
         wire.put(b"x" * 1000)
         assert wire.answer().status is Status.SEND
         wire.frame(b"x" * 500)
-    until(lambda: files_below(server.depot.files.directory) == [], "the upload is forgotten")
+    eventually(lambda: files_below(server.depot.files.directory) == [], "the upload is forgotten")
 
 
 def test_an_upload_that_ends_too_early_is_refused(start: StartServer) -> None:
@@ -231,7 +231,7 @@ def test_an_upload_that_trickles_is_given_up_and_leaves_nothing_behind(start: St
         finally:
             stopped.set()
             slowly.join()
-    until(lambda: files_below(server.depot.files.directory) == [], "the upload is forgotten")
+    eventually(lambda: files_below(server.depot.files.directory) == [], "the upload is forgotten")
 
 
 def test_a_reader_that_takes_nothing_is_given_up(start: StartServer) -> None:
@@ -241,7 +241,7 @@ def test_a_reader_that_takes_nothing_is_given_up(start: StartServer) -> None:
     with Wire(server.address) as wire:
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         wire.get(str(key))
-        until(lambda: not server._active, "the connection is given up")
+        eventually(lambda: not server._active, "the connection is given up")
 
 
 def test_idle_connections_give_way_to_those_that_want_something(start: StartServer) -> None:
@@ -264,7 +264,7 @@ def test_two_hundred_connections_at_once(start: StartServer) -> None:
     with ThreadPoolExecutor(200) as pool:
         for number, found in enumerate(pool.map(run, range(200))):
             assert found == contents[number % len(contents)]
-    until(lambda: not server._active, "no connection is left")
+    eventually(lambda: not server._active, "no connection is left")
     assert not [each for each in files_below(server.depot.files.directory) if each.startswith("incoming")]
 
 
@@ -315,7 +315,7 @@ def test_a_closed_server_leaves_nobody_waiting(start: StartServer) -> None:
     with Wire(server.address) as idle, Wire(server.address) as busy:
         busy.put(b"content")
         assert busy.answer().status is Status.SEND
-        until(lambda: len(server._active) == 2, "both are served")
+        eventually(lambda: len(server._active) == 2, "both are served")
         server.close()
         assert idle.is_over()
         assert busy.is_over()
@@ -328,7 +328,7 @@ def test_two_servers_may_share_a_directory(start: StartServer, tmp_path: Path) -
     with Wire(first.address) as wire:
         wire.put(b"content")
         assert wire.answer().status is Status.SEND
-        until(lambda: len(files_below(tmp_path / "blobs")) == 1, "the upload has begun")
+        eventually(lambda: len(files_below(tmp_path / "blobs")) == 1, "the upload has begun")
         second = start(tmp_path / "blobs")
         wire.frame(b"content")
         wire.frame(b"")

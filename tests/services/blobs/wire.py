@@ -8,10 +8,9 @@ import struct
 from pathlib import Path
 
 import msgspec
+from waiting import PATIENCE_S
 
 from tailrace.services.blobs.protocol import Answer, Get, Put, decode_answer
-
-PATIENCE_S = 60.0
 
 
 class Wire:

@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,13 +18,13 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from waiting import PATIENCE_S, eventually
 
 from tailrace.services.high_availability.information import LeaderInformation
 from tailrace.services.high_availability.lease import uptime
 from tailrace.services.high_availability.settings import ZooKeeperSettings
 from tailrace.services.high_availability.zookeeper_mandates import ZooKeeperMandates
 
-PATIENCE_S = 30.0
 ROLE = "dispatcher"
 
 
@@ -33,14 +32,6 @@ def logged(capsys: pytest.CaptureFixture[str]) -> str:
     """What was logged since, on whichever stream: by default structlog takes stdout, our processes take stderr."""
     captured = capsys.readouterr()
     return captured.out + captured.err
-
-
-def eventually(condition: Callable[[], Any], what: str = "") -> None:
-    """Returns when the condition holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"it did not come to pass in time: {what}"
-        time.sleep(0.005)
 
 
 class Master(ZooKeeperMandates):

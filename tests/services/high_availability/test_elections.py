@@ -11,6 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
+from waiting import eventually
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.configuration.options.zookeeper import ZooKeeperAcl
@@ -20,7 +21,7 @@ from tailrace.services.high_availability.latch import Latch
 from tailrace.services.high_availability.paths import Paths, in_order
 from tailrace.services.high_availability.settings import Secret, ZooKeeperSettings
 
-from .masters import ROLE, Master, eventually, logged, onlooker, tree
+from .masters import ROLE, Master, logged, onlooker, tree
 
 pytestmark = pytest.mark.integration
 

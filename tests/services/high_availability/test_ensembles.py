@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
+from waiting import eventually
 
 from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
 from tailrace.services.high_availability.paths import Paths
 from tailrace.services.high_availability.settings import ZooKeeperSettings
 
-from .masters import ROLE, Master, eventually, onlooker, tree
+from .masters import ROLE, Master, onlooker, tree
 
 pytestmark = pytest.mark.integration
 

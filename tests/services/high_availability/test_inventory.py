@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from waiting import eventually
 
 from tailrace.services.high_availability.inventory import (
     Orphan,
@@ -18,7 +19,7 @@ from tailrace.services.high_availability.paths import Paths
 from tailrace.services.high_availability.settings import ZooKeeperSettings
 
 from ...torture.link import Link
-from .masters import Master, eventually, onlooker, tree
+from .masters import Master, onlooker, tree
 
 pytestmark = pytest.mark.integration
 

@@ -15,13 +15,14 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
+from waiting import eventually
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.high_availability.paths import Paths, in_order
 from tailrace.services.high_availability.settings import ZooKeeperSettings
 
 from ...torture.link import Link
-from .masters import ROLE, Master, eventually, onlooker
+from .masters import ROLE, Master, onlooker
 
 pytestmark = pytest.mark.integration
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from waiting import PATIENCE_S, eventually
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.high_availability.information import LeaderInformation
@@ -15,7 +16,7 @@ from tailrace.services.high_availability.retrieval import LeaderRetriever, NoLea
 from tailrace.services.high_availability.settings import ZooKeeperSettings
 
 from ...torture.link import Link
-from .masters import PATIENCE_S, ROLE, Master, eventually, onlooker
+from .masters import ROLE, Master, onlooker
 
 pytestmark = pytest.mark.integration
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from tailrace.infra.ports import ReservedPort
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
@@ -15,7 +16,7 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.high_availability.paths import Paths
 from tailrace.services.high_availability.settings import ZooKeeperSettings
 
-from .masters import ROLE, Master, eventually, logged, onlooker, tree
+from .masters import ROLE, Master, logged, onlooker, tree
 
 pytestmark = pytest.mark.integration
 

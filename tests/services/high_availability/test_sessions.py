@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
+from waiting import eventually
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.high_availability.client import Client
@@ -19,7 +20,7 @@ from tailrace.services.high_availability.paths import Paths
 from tailrace.services.high_availability.settings import ZooKeeperSettings
 
 from ...torture.link import Conversation, Link
-from .masters import ROLE, Master, OtherMaster, eventually, onlooker, tree
+from .masters import ROLE, Master, OtherMaster, onlooker, tree
 
 pytestmark = pytest.mark.integration
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from services.given_mandates import GivenMandates
+from waiting import PATIENCE_S
 
 from services.simulation import header
 from tailrace.schemas.event import EVERYONE, Event
@@ -22,7 +23,6 @@ from tailrace.services.log.memory import MemoryEventLog
 TIMEOUT_S = 12.0
 LOOK_S = 1.0
 """It is looked twelve times within the timeout."""
-SOON_S = 20.0
 WORD = Event(
     header("dispatcher", EVERYONE), LeaderElected(role="dispatcher", epoch=1, address="a", session="a")
 )
@@ -41,7 +41,7 @@ class FarLog(MemoryEventLog):
 
     def append(self, events: Sequence[Event]) -> list[int]:
         self.asked.release()
-        assert self.takes.wait(SOON_S)
+        assert self.takes.wait(PATIENCE_S)
         return super().append(events)
 
     def ask_end(self, timeout: float) -> Future[int]:
@@ -100,12 +100,12 @@ def append(leader: Leader) -> Iterator[Callable[[], None]]:
     def begin() -> None:
         threads.append(threading.Thread(target=leader.heard.append, args=([WORD],)))
         threads[-1].start()
-        assert leader.log.asked.acquire(timeout=SOON_S)
+        assert leader.log.asked.acquire(timeout=PATIENCE_S)
 
     yield begin
     leader.log.takes.set()
     for each in threads:
-        each.join(SOON_S)
+        each.join(PATIENCE_S)
 
 
 def test_who_has_nothing_to_say_keeps_its_mandates(leader: Leader) -> None:

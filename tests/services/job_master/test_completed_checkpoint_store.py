@@ -12,6 +12,7 @@ import pytest
 from checkpoint_files import pipeline, plain
 from immutables import Map
 from msgspec.structs import replace
+from waiting import PATIENCE_S
 
 from tailrace.pipelines.checkpoint import local_files
 from tailrace.pipelines.checkpoint.errors import StorageError, TornFile
@@ -43,7 +44,6 @@ from tailrace.services.job_master.instructions import (
 from tailrace.services.roles import Owed
 
 GRAPH = pipeline(1, 1)
-SOON_S = 20.0
 
 
 @pytest.fixture
@@ -283,7 +283,7 @@ def shell(said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 def answer(shell: CheckpointShell, said: queue.Queue[Owed], demand: Demand) -> Any:
     shell.obey("job_master/job", demand)
-    owed = said.get(timeout=SOON_S)
+    owed = said.get(timeout=PATIENCE_S)
     assert (owed.recipient, owed.cause) == ("job_master/job", 7)
     return owed.body
 
@@ -331,7 +331,7 @@ def test_who_leads_a_job_no_more_deletes_nothing_more_of_it_and_says_nothing(
     shell.obey(
         "job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (f"{job}/chk-2",), 7), gone
     )
-    assert gone.wait(SOON_S)
+    assert gone.wait(PATIENCE_S)
     shell.close()
     assert said.empty()
     assert Storage.open(job).sizes("shared").keys() == {"b", "c", "d"}
@@ -413,7 +413,7 @@ def test_a_search_ends_with_its_demand_and_nothing_is_said(
     first, second = (FindCheckpoint("job", GRAPH, (candidate,), False, cause) for cause in (7, 8))
     shell.still_demanded("job_master/job", [first])
     shell.obey("job_master/job", first)
-    assert asked.wait(SOON_S)
+    assert asked.wait(PATIENCE_S)
     shell.still_demanded("job_master/job", [first])
     shell.still_demanded("job_master/other", [])
     (_, over) = shell._searches["job_master/job"]
@@ -441,7 +441,7 @@ def test_a_job_that_has_not_begun_is_told_that_its_savepoint_can_not_be_reached(
 def test_a_shell_that_is_closed_leaves_the_rest_to_its_successor(
     shell: CheckpointShell, said: queue.Queue[Owed], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_FIRST_PAUSE_S", SOON_S)
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", PATIENCE_S)
     monkeypatch.setattr(CompletedCheckpointStore, "discard", unreachable)
     shell.obey("job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (), 7))
     shell.close()

@@ -7,20 +7,19 @@ import queue
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 
 import msgspec
 import psutil
 import pytest
 from msgspec.structs import replace
+from waiting import PATIENCE_S, eventually
 
 from tailrace.infra.process_mark import is_from_here, living, mark_of
 from tailrace.infra.processes import ProcessIdentity
 from tailrace.services.liveness.exits import Exits
 from tailrace.services.liveness.process_watch import ProcessWatch
 
-SOON_S = 10.0
 Start = Callable[..., subprocess.Popen[bytes]]
 
 
@@ -70,10 +69,10 @@ def test_an_end_by_signal_and_one_by_exit_are_told_once(exits: Watching, start: 
     assert watch.watch("killed", ProcessIdentity.of(killed.pid))
     assert watch.watch("leaving", ProcessIdentity.of(leaving.pid))
     killed.send_signal(signal.SIGKILL)
-    assert told.get(timeout=SOON_S) == "killed"
+    assert told.get(timeout=PATIENCE_S) == "killed"
     assert leaving.stdin is not None
     leaving.stdin.close()
-    assert told.get(timeout=SOON_S) == "leaving"
+    assert told.get(timeout=PATIENCE_S) == "leaving"
     assert told.empty()
 
 
@@ -82,7 +81,7 @@ def test_a_process_that_nobody_waits_for_has_ended_all_the_same(exits: Watching,
     process = start()
     watch.watch("a", ProcessIdentity.of(process.pid))
     process.kill()
-    assert told.get(timeout=SOON_S) == "a"
+    assert told.get(timeout=PATIENCE_S) == "a"
     assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
 
 
@@ -95,7 +94,7 @@ def test_what_is_dropped_is_not_told(exits: Watching, start: Start) -> None:
     first.kill()
     first.wait()
     second.kill()
-    assert told.get(timeout=SOON_S) == "second"
+    assert told.get(timeout=PATIENCE_S) == "second"
     assert told.empty()
 
 
@@ -143,7 +142,7 @@ def test_the_end_of_a_registered_process_is_told_of_its_registration(watched: Fo
     watch.follow(registered("te", process.pid, "new"))
     eventually(lambda: [worker.instance_id for worker in watch.watched] == ["new"])
     process.kill()
-    resource_id, instance_id, reason = told.get(timeout=SOON_S)
+    resource_id, instance_id, reason = told.get(timeout=PATIENCE_S)
     assert (resource_id, instance_id) == ("te", "new")
     assert f"here:{process.pid} has ended" in reason
     assert told.empty()
@@ -160,7 +159,7 @@ def test_a_registration_that_is_gone_is_not_told_of(watched: Followed, start: St
     gone.kill()
     gone.wait()
     stays.kill()
-    assert told.get(timeout=SOON_S)[0] == "stays"
+    assert told.get(timeout=PATIENCE_S)[0] == "stays"
     assert told.empty()
 
 
@@ -173,7 +172,7 @@ def test_a_process_that_ended_while_nobody_watched_is_told_of_at_once(
     process.kill()
     process.wait()
     watch.follow(workers)
-    assert told.get(timeout=SOON_S)[0] == "te"
+    assert told.get(timeout=PATIENCE_S)[0] == "te"
 
 
 def test_a_zombie_has_ended(watched: Followed, start: Start) -> None:
@@ -183,7 +182,7 @@ def test_a_zombie_has_ended(watched: Followed, start: Start) -> None:
     process.kill()
     eventually(lambda: psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE)
     watch.follow(workers)
-    assert told.get(timeout=SOON_S)[0] == "te"
+    assert told.get(timeout=PATIENCE_S)[0] == "te"
     assert mark_of(process.pid) == ""
 
 
@@ -200,7 +199,7 @@ def test_what_runs_on_another_machine_or_in_another_container_is_left_to_heartbe
     process.wait()
     watch.follow(registered("elsewhere", process.pid, mark=":".join(parts)) | registered("te", own.pid))
     own.kill()
-    assert told.get(timeout=SOON_S)[0] == "te"
+    assert told.get(timeout=PATIENCE_S)[0] == "te"
     assert told.empty()
 
 
@@ -209,7 +208,7 @@ def test_a_registration_without_a_mark_is_left_to_heartbeats(watched: Followed, 
     process = start()
     watch.follow(registered("te", process.pid, mark="") | registered("other", process.pid))
     process.kill()
-    assert told.get(timeout=SOON_S)[0] == "other"
+    assert told.get(timeout=PATIENCE_S)[0] == "other"
     assert told.empty()
 
 
@@ -220,10 +219,3 @@ def test_another_process_with_the_pid_is_not_taken_for_it(start: Start) -> None:
     assert living(mark) == ProcessIdentity.of(process.pid)
     earlier = mark.rpartition(":")
     assert living(f"{earlier[0]}:{int(earlier[2]) - 1}") is None
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

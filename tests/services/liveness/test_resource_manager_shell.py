@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 from immutables import Map
 from msgspec.structs import replace
+from waiting import PATIENCE_S
 
 from tailrace.schemas import resource_manager
 from tailrace.schemas.body import Body
@@ -20,7 +21,6 @@ from tailrace.services.resource_manager.state import ResourceManagerState, Worke
 from tailrace.services.resource_manager.worker_pool import Worker, WorkerPool, WorkerState
 from tailrace.services.roles import RESOURCE_MANAGER, Instruction, Owed
 
-SOON_S = 10.0
 HARDWARE = HardwareDescription(cpu_cores=1, physical_memory=1, jvm_heap=1, managed_memory=0)
 
 
@@ -108,7 +108,7 @@ class Bench:
         self.shell.obey(RESOURCE_MANAGER, instructions, self.state)
 
     def next(self) -> Body:
-        return self.said.get(timeout=SOON_S)
+        return self.said.get(timeout=PATIENCE_S)
 
     def next_loss(self) -> tuple[str, str | None, str]:
         body = self.next()
@@ -178,7 +178,7 @@ def test_a_worker_is_stopped_once_and_its_end_is_said_after_it_has_left(bench: B
     bench.obey(STOP)
     bench.leaves("w")
     bench.obey(STOP)
-    assert bench.driver.stopped.get(timeout=SOON_S) == ("w", "idle")
+    assert bench.driver.stopped.get(timeout=PATIENCE_S) == ("w", "idle")
     bench.driver.exits("w")
     assert bench.next_loss() == ("w", None, "it ended")
     assert bench.causes[-1] == STOP.cause
@@ -196,7 +196,7 @@ def test_a_survivor_that_nobody_knows_is_stopped_and_one_that_is_known_is_left_a
     bench.driver.running = {"known": "h:known", "stranger": "h:stranger"}
     bench.knows("known", WorkerState.REGISTERED)
     bench.obey()
-    name, _ = bench.driver.stopped.get(timeout=SOON_S)
+    name, _ = bench.driver.stopped.get(timeout=PATIENCE_S)
     assert name == "stranger"
     bench.driver.exits("known")
     assert bench.next_loss() == ("known", None, "it ended")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from waiting import PATIENCE_S
 
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.event import Event, Record
@@ -48,7 +49,6 @@ from tailrace.services.task_executor import TaskExecutor
 from ..simulation import graph
 from ..what_if.studio import MemoryHistory, Studio
 
-PATIENCE_S = 20.0
 CONFIGURATION = {
     "slot.request.timeout": "20 s",
     "cluster.evenly-spread-out-slots": "false",

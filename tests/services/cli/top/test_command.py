@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from prompt import Prompt
+from waiting import PATIENCE_S
 
 from tailrace.services.cli import main
 from tailrace.services.cli.errors import ExitCode
@@ -19,7 +20,7 @@ from tailrace.services.history.archive.export import Choice, export
 from tailrace.services.history.archive.formats import ArchiveFormat
 
 from ...snapshots.histories import history, log_of
-from .watched import PATIENCE_S, seen
+from .watched import seen
 
 SEED = 3
 LAST = history(SEED)[-1].offset

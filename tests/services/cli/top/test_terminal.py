@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from textual.pilot import Pilot
+from waiting import PATIENCE_S
 
 from tailrace.services.cli.top.canvas import UNICODE
 from tailrace.services.cli.top.player import Mode, Player
@@ -14,7 +15,7 @@ from tailrace.services.cli.top.presence import Presence
 from tailrace.services.cli.top.reading import Reader
 from tailrace.services.cli.top.terminal import TopApp
 
-from .watched import PATIENCE_S, opened, player_of, seen
+from .watched import opened, player_of, seen
 
 SEED = 3
 Session = Callable[[Callable[[TopApp, Pilot[None]], Awaitable[None]]], None]

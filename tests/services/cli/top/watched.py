@@ -6,6 +6,8 @@ import functools
 import time
 from collections.abc import Callable
 
+from waiting import PATIENCE_S
+
 from tailrace.services.cli.top.player import Player
 from tailrace.services.cli.top.reading import Opened, Reader
 from tailrace.services.cli.top.view import View
@@ -16,7 +18,6 @@ from tailrace.services.log.memory import MemoryEventLog
 from ...snapshots.histories import history, log_of
 
 SEEDS = (1, 3, 5)
-PATIENCE_S = 60.0
 
 
 def watched(name: str | int, offset: int | None = None) -> Watch:
