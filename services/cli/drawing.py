@@ -7,9 +7,13 @@ from pathlib import Path
 from .errors import ExitCode, Failure
 from .show import tell
 
+_ENDING = ".svg"
+
 
 def write_svg(path: Path, svg: str) -> None:
-    """Writes the picture over whatever is there, and tells so. Raises Failure where it can't."""
+    """Writes the picture, over an older one at most, and tells so. Raises Failure where it can't."""
+    if path.exists() and path.suffix.lower() != _ENDING:
+        raise Failure(ExitCode.USAGE, f"{path} is there already, and is no picture: call it {_ENDING}")
     try:
         path.write_text(svg, "utf-8")
     except OSError as error:

@@ -9,12 +9,14 @@ import typer
 
 from ..text import printable
 from .errors import ExitCode, Failure
+from .log.destination import Overwrite, check_free, format_of
 from .options import BootstrapServers, ClusterId, Format, Home, Output
 from .progress import Progress
 from .show import clock, result, table, tell
 from .source import At, File, at, find_source
 
 if TYPE_CHECKING:
+    from ..history.archive.formats import ArchiveFormat
     from ..history.source import Source
     from ..what_if.run import WhatIf
     from ..what_if.scenario import Scenario
@@ -37,6 +39,7 @@ def what_if(
             help="Keep the log that would have been, as `tailrace log export` does: story, state and diff read it.",
         ),
     ] = None,
+    overwrite: Overwrite = False,
     output: Output = Format.TEXT,
     file: File = None,
     home: Home = None,
@@ -51,14 +54,18 @@ def what_if(
     from ..what_if.reading import read_scenario
     from ..what_if.scenario import ScenarioError
 
+    kind = None
+    if log is not None:
+        kind = format_of(log)
+        check_free(log, file, overwrite=overwrite)
     try:
         wanted = read_scenario(scenario)
         with find_source(home, bootstrap_servers, cluster_id, file) as source:
             _check_whole(source)
             offset = at(source, place)
             found = _simulated(source, source.log.end() - 1 if offset is None else offset, wanted)
-            if log is not None:
-                _export(source, found, log)
+            if log is not None and kind is not None:
+                _export(source, found, log, kind)
     except ScenarioError as error:
         raise Failure(ExitCode.USAGE, str(error)) from error
     if svg is not None:
@@ -91,16 +98,10 @@ def _simulated(source: Source, offset: int, scenario: Scenario) -> WhatIf:
         return run(SourceHistory(source, offset, reading), scenario, simulating)
 
 
-def _export(source: Source, found: WhatIf, path: Path) -> None:
+def _export(source: Source, found: WhatIf, path: Path, kind: ArchiveFormat) -> None:
     from ..history.archive.export import Choice, export
-    from ..history.archive.formats import ArchiveFormat
     from ..what_if.history import ContinuedLog
 
-    kind = ArchiveFormat.of_name(path)
-    if kind is None:
-        raise Failure(
-            ExitCode.USAGE, f"{path} ends with none of {', '.join(f'.{each}' for each in ArchiveFormat)}"
-        )
     continued = ContinuedLog(source.log, found.offset, found.log)
     export(continued, found.cluster, Choice(0, continued.end()), path, kind)
     tell(f"{path} is written: what would have been said begins behind offset {found.offset}")

@@ -14,6 +14,7 @@ from ..progress import Progress
 from ..show import clock, result, size
 from ..source import PLACE, File, From, find_source, stretch
 from .choice import Job, Types, check_types, job_id
+from .destination import Overwrite, check_free, format_of
 
 if TYPE_CHECKING:
     from ...history.archive.description import Description
@@ -44,7 +45,7 @@ def export(
         str | None,
         typer.Option("--format", metavar="avro|jsonl|parquet", help="Whatever the file is called."),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    overwrite: Overwrite = False,
     file: File = None,
     output: Output = Format.TEXT,
     home: Home = None,
@@ -56,15 +57,9 @@ def export(
     All of it can be imported again, replayed and queried; a selection (--from, --job, --type) can be read and queried.
     """
     path, last = _places(path, to or ())
-    form = _format(path, kind)
+    form = format_of(path, kind)
     check_types(types or [])
-    if path.is_dir():
-        raise Failure(ExitCode.USAGE, f"{path} is a directory: name the file")
-    if path.exists():
-        if file is not None and file.exists() and path.samefile(file):
-            raise Failure(ExitCode.USAGE, f"{path} can't be exported over itself: name another file")
-        if not overwrite:
-            raise Failure(ExitCode.USAGE, f"{path} is there already: --overwrite replaces it")
+    check_free(path, file, overwrite=overwrite)
     from ...history.archive.export import Choice
     from ...history.archive.export import export as write
 
@@ -104,24 +99,6 @@ def _places(path: Path | None, to: Sequence[str]) -> tuple[Path, str | None]:
     if path is None:
         raise Failure(ExitCode.USAGE, "no file is named: `tailrace log export history.avro`")
     return path, last
-
-
-def _format(path: Path, kind: str | None) -> ArchiveFormat:
-    from ...history.archive.formats import ArchiveFormat
-
-    if kind is None:
-        found = ArchiveFormat.of_name(path)
-        if found is None:
-            raise Failure(
-                ExitCode.USAGE,
-                f"the name of {path} says no format: call it .avro, .jsonl or .parquet, or give --format",
-            )
-        return found
-    try:
-        return ArchiveFormat(kind.lower())
-    except ValueError:
-        known = ", ".join(ArchiveFormat)
-        raise Failure(ExitCode.USAGE, f"there is no format {kind!r}: there are {known}") from None
 
 
 def _tell(path: Path, form: ArchiveFormat, description: Description, output: Format) -> None:

@@ -144,7 +144,7 @@ def test_a_selection_is_told_to_be_one(whole: Path, tmp_path: Path, run: Run) ->
         ((), "no file is named"),
         (
             ("history",),
-            "the name of history says no format: call it .avro, .jsonl or .parquet, or give --format",
+            "the name of history says no format: end it with one of .avro, .jsonl, .parquet",
         ),
         (("/tmp", "--format", "avro", "--overwrite"), "/tmp is a directory: name the file"),
         (("history.csv", "--format", "csv"), "there is no format 'csv': there are avro, jsonl, parquet"),
@@ -170,7 +170,7 @@ def test_a_file_that_is_there_is_replaced_only_on_purpose(whole: Path, tmp_path:
 
 def test_a_file_is_not_exported_over_itself(whole: Path, run: Run) -> None:
     before = whole.read_bytes()
-    assert "can't be exported over itself" in refused(
+    assert "can't be written over itself" in refused(
         run, 2, "log", "export", whole, "--file", whole, "--overwrite", "--to", 5
     )
     assert whole.read_bytes() == before

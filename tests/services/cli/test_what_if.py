@@ -121,6 +121,27 @@ def test_the_log_that_would_have_been_is_a_history_like_any_other(
     assert "more" in capsys.readouterr().out
 
 
+def test_nothing_that_is_there_is_written_over_unasked(run: Any, tmp_path: Path) -> None:
+    log, picture, letter = (tmp_path / name for name in ("would.avro", "slots.svg", "letter.txt"))
+    for each in (log, picture, letter):
+        each.write_text("dear")
+    usage = ExitCode.USAGE
+    assert "is there already: --overwrite replaces it" in run("--at", "40", "--log", str(log), code=usage)
+    assert "is no picture" in run("--at", "40", "--svg", str(letter), code=usage)
+    assert log.read_text() == letter.read_text() == "dear"
+    run("--at", "40", "--log", str(log), "--overwrite", "--svg", str(picture))
+    assert picture.read_text("utf-8").startswith("<svg")
+    with FileLog.open(log) as found:
+        assert found.end() > 40
+
+
+def test_a_history_is_not_written_over_by_what_would_have_been(run: Any, file: Path) -> None:
+    before = file.read_bytes()
+    said = run("--at", "40", "--log", str(file), "--overwrite", code=ExitCode.USAGE)
+    assert "can't be written over itself" in said
+    assert file.read_bytes() == before
+
+
 def test_without_a_place_it_goes_on_from_the_end(run: Any, history: MemoryHistory) -> None:
     said = run(scenario="events: [{at: 1 s, submit: {like: j1, as: more}}]")
     assert f"from offset {len(history.records) - 1}" in said
@@ -148,7 +169,12 @@ def test_without_a_place_it_goes_on_from_the_end(run: Any, history: MemoryHistor
         ),
         (["--svg", "/nowhere/x.svg"], "", ExitCode.USAGE, "/nowhere/x.svg cannot be written"),
         (["--log", "/nowhere/x.avro"], "", ExitCode.ARCHIVE, "/nowhere/x.avro can't be written"),
-        (["--log", "x.txt"], "", ExitCode.USAGE, "x.txt ends with none of .avro, .jsonl, .parquet"),
+        (
+            ["--log", "x.txt"],
+            "",
+            ExitCode.USAGE,
+            "the name of x.txt says no format: end it with one of .avro",
+        ),
         (["--cluster-id", "x"], "", ExitCode.USAGE, "--file and --cluster-id exclude each other"),
     ],
 )
