@@ -29,6 +29,8 @@ from waiting import PATIENCE_S
 
 from tailrace.pipelines.runtime.deployment import VertexDeployment
 
+_TESTS = Path(__file__).parents[1]
+
 
 class Attempt(msgspec.Struct, frozen=True):
     """What is to run, and where it is to halt."""
@@ -60,7 +62,11 @@ class Lone:
         self._pids: set[int] = set()
         self._asking = threading.Lock()
         self._server = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=scratch
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=scratch,
+            env={**os.environ, "PYTHONPATH": str(_TESTS)},
         )
 
     def __enter__(self) -> Lone:
