@@ -139,18 +139,6 @@ class CheckpointsSummary(msgspec.Struct, frozen=True):
     restored: RestoreView | None = None
 
 
-def summary(view: CheckpointsView) -> CheckpointsSummary:
-    """In short."""
-    complete = [each for each in view.checkpoints if each.status is CheckpointStatus.COMPLETED]
-    return CheckpointsSummary(
-        completed=view.completed,
-        failed=view.failed,
-        in_progress=sum(each.status is CheckpointStatus.IN_PROGRESS for each in view.checkpoints),
-        last=replace(complete[-1], subtasks=()) if complete else None,
-        restored=view.restored,
-    )
-
-
 class _Known:
     """A checkpoint while it may still change: `subtasks` by their Executions."""
 
@@ -202,7 +190,7 @@ class Checkpoints:
         )
 
     def summary(self, job_id: str) -> CheckpointsSummary:
-        """As `summary` of what is known, without looking at more than what came after the last complete one."""
+        """In short, without looking at more than what came after the last complete one."""
         known = reversed(self._of.get(job_id, {}).values())
         last = next((each.view for each in known if each.view.status is CheckpointStatus.COMPLETED), None)
         return CheckpointsSummary(

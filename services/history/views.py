@@ -13,7 +13,7 @@ from ..job_master.state import JobMasterState
 from ..replica import Replica
 from ..resource_manager.state import ResourceManagerState
 from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
-from .checkpoints import CheckpointsSummary, CheckpointsView
+from .checkpoints import CheckpointsSummary, CheckpointsView, CheckpointView
 from .fold import Fold
 from .restarts import RestartView
 
@@ -82,10 +82,7 @@ def job_view(fold: Fold, job: Job) -> JobView:
 
 def _summary(fold: Fold, state: JobMasterState) -> CheckpointsSummary:
     found = fold.checkpoints.summary(state.job_id)
-    if found.last is None or state.ended is None or found.last.snapshot_type is SnapshotType.SAVEPOINT:
-        return found
-    kept = any(each.checkpoint_id == found.last.checkpoint_id for each in state.ended.checkpoints)
-    return found if kept else replace(found, last=replace(found.last, discarded=True))
+    return found if found.last is None else replace(found, last=_in_the_end(found.last, state))
 
 
 def statuses(replica: Replica) -> dict[str, JobStatus]:
@@ -114,18 +111,16 @@ def _failures(state: JobMasterState) -> tuple[TaskException, ...]:
 def checkpoints(fold: Fold, job_id: str) -> CheckpointsView:
     """The checkpoints and savepoints of a job."""
     found = fold.checkpoints.of(job_id)
-    master = fold.replica.states.get(address(JOB_MASTER, job_id))
-    if not isinstance(master, JobMasterState) or master.ended is None:
-        return found
-    # What the end of a job removes is not told of one by one.
-    kept = {each.checkpoint_id for each in master.ended.checkpoints}
-    seen = tuple(
-        each
-        if each.snapshot_type is SnapshotType.SAVEPOINT or each.checkpoint_id in kept
-        else replace(each, discarded=True)
-        for each in found.checkpoints
-    )
-    return replace(found, checkpoints=seen)
+    state = _master_of(fold.replica, job_id)
+    return replace(found, checkpoints=tuple(_in_the_end(each, state) for each in found.checkpoints))
+
+
+def _in_the_end(view: CheckpointView, state: JobMasterState) -> CheckpointView:
+    """What the end of a job removes is not told of one by one."""
+    if state.ended is None or view.snapshot_type is SnapshotType.SAVEPOINT:
+        return view
+    kept = any(each.checkpoint_id == view.checkpoint_id for each in state.ended.checkpoints)
+    return view if kept else replace(view, discarded=True)
 
 
 def workers(replica: Replica) -> list[WorkerView]:

@@ -20,7 +20,7 @@ from tailrace.schemas.types import (
     SubtaskState,
 )
 from tailrace.services.history import Fold
-from tailrace.services.history.checkpoints import Checkpoints, CheckpointStatus, CheckpointView, summary
+from tailrace.services.history.checkpoints import Checkpoints, CheckpointStatus, CheckpointView
 from tailrace.services.history.views import checkpoints
 from tailrace.services.job_master.state import JobMasterState
 
@@ -107,7 +107,7 @@ def test_a_checkpoint_from_its_trigger_to_its_end() -> None:
     view = story.only()
     assert (view.status, view.ended, view.size) == (CheckpointStatus.COMPLETED, 5_000, 99)
     assert not view.discarded
-    assert summary(story.checkpoints.of("j")).last == CheckpointView(
+    assert story.checkpoints.summary("j").last == CheckpointView(
         1, SnapshotType.CHECKPOINT, CheckpointStatus.COMPLETED, "file:///j/chk-1", 1_000, 5_000, size=99
     )
     story.hear(job_master.CheckpointDiscarded(job_id="j", checkpoint_id=1))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tailrace.services.cli.top.job_lines import natural
 from tailrace.services.cli.top.watch import Watch
-from tailrace.services.history.checkpoints import summary
+from tailrace.services.history.checkpoints import CheckpointsSummary, CheckpointStatus, CheckpointsView
 from tailrace.services.history.fold import Fold
 from tailrace.services.history.views import jobs, workers
 
@@ -33,6 +34,18 @@ def test_a_view_says_of_jobs_and_slots_what_other_commands_say(name: str | int) 
     assert [(each.resource_id, each.slots, each.slots - each.used - each.pending) for each in there] == [
         (each.resource_id, each.slots, each.free_slots) for each in workers(fold.replica)
     ]
+
+
+def summary(view: CheckpointsView) -> CheckpointsSummary:
+    """By a look at all of them."""
+    complete = [each for each in view.checkpoints if each.status is CheckpointStatus.COMPLETED]
+    return CheckpointsSummary(
+        completed=view.completed,
+        failed=view.failed,
+        in_progress=sum(each.status is CheckpointStatus.IN_PROGRESS for each in view.checkpoints),
+        last=replace(complete[-1], subtasks=()) if complete else None,
+        restored=view.restored,
+    )
 
 
 @pytest.mark.parametrize("name", HISTORIES)
