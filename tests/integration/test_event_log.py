@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import client, dispatcher
@@ -134,9 +133,7 @@ def everything(log: EventLog, start: int = 0, **more: Any) -> list[Record]:
 
 def wait_for_end(log: EventLog, end: int) -> None:
     """A coordinator writes the marker of a transaction when it has answered already. Raises AssertionError."""
-    until = time.monotonic() + PATIENCE_S
-    while log.end() != end:
-        assert time.monotonic() < until, f"the log ends at {log.end()}, not {end}"
+    eventually(lambda: log.end() == end, f"end {end} of the log")
 
 
 # The contract

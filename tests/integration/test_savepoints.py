@@ -4,12 +4,11 @@ it at another parallelism, and what both have printed is what one job that was n
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S
+from waiting import eventually
 
 from tailrace.services.cli.errors import ExitCode
 
@@ -74,14 +73,12 @@ def printed(cluster: Cluster, job_id: str) -> Counter[str]:
 
 def last_of(cluster: Cluster, job_id: str) -> dict[str, object]:
     """What `checkpoints` says of the newest that is complete, once there is one."""
-    until = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until:
+
+    def complete() -> list[dict[str, object]]:
         told = cluster.ok("checkpoints", job_id, "-o", "json").stdout.splitlines()
-        complete = [each for each in map(json.loads, told) if each["status"] == "COMPLETED"]
-        if complete:
-            found: dict[str, object] = complete[-1]
-            return found
-    raise AssertionError("no checkpoint was completed")
+        return [each for each in map(json.loads, told) if each["status"] == "COMPLETED"]
+
+    return eventually(complete, "completed checkpoint")[-1]
 
 
 @pytest.fixture(scope="module")
