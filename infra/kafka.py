@@ -80,25 +80,6 @@ _SESSION_AFTER_A_CRASH_MS: Final = 3_000
 # What Kafka leaves in its data when it ends in order.
 _ENDED_IN_ORDER: Final = ".kafka_cleanshutdown"
 
-# As Kafka itself would make them: name, the setting with the number of partitions, topic configuration.
-_INTERNAL_TOPICS: Final = (
-    (
-        "__consumer_offsets",
-        "offsets.topic.num.partitions",
-        {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
-    ),
-    (
-        "__transaction_state",
-        "transaction.state.log.num.partitions",
-        {
-            "cleanup.policy": "compact",
-            "compression.type": "uncompressed",
-            "segment.bytes": "104857600",
-            "unclean.leader.election.enable": "false",
-        },
-    ),
-)
-
 _LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -325,7 +306,8 @@ class EmbeddedKafka:
     def _wait_until_it_answers(self, deadline: float) -> None:
         from confluent_kafka import KafkaException, Producer
         from confluent_kafka.admin import AdminClient
-        from confluent_kafka.cimpl import NewTopic
+
+        from .internal_topics import ensure_internal_topics
 
         host, _, port = self.bootstrap_servers.partition(":")
         while not _accepts(host, int(port)):
@@ -336,22 +318,14 @@ class EmbeddedKafka:
             "bootstrap.servers": self.bootstrap_servers,
             "log_level": 0,
         }
-        # A broker has no producer ids until the first producer asks, who is told to come back a second
-        # later; and it makes its internal topics at first use. This producer and these topics are that first.
+        # A broker has no producer ids until the first producer asks, who is told to come back a second later.
         producer, admin = Producer({**client, "enable.idempotence": True}), AdminClient(client)
         while True:
             self._must_live(deadline)
             with contextlib.suppress(KafkaException):
-                topics = producer.list_topics(timeout=1.0)
-                if topics.brokers:
+                if producer.list_topics(timeout=1.0).brokers:
                     break
-        wanted = [
-            NewTopic(name, int(_SETTINGS[partitions]), 1, config=config)
-            for name, partitions, config in _INTERNAL_TOPICS
-            if name not in topics.topics
-        ]
-        for created in admin.create_topics(wanted).values() if wanted else ():
-            created.result()
+        ensure_internal_topics(admin, _SETTINGS, lambda: self._must_live(deadline))
 
     def _must_live(self, deadline: float) -> None:
         if self._owned is not None and (code := self._owned.poll()) is not None:

@@ -1,0 +1,71 @@
+"""The topics that Kafka makes for itself at first use, made before anybody has a use for them.
+
+A first consumer of a group, or a first transaction, waits for the topic of its coordinator, and is told to come back
+meanwhile. Clients that know the address of a broker which is only starting may come first all the same, and the
+broker makes the topic for them: a topic that exists by now is what was wanted, whoever made it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+_LOOK_S: Final = 0.02
+_TIMEOUT_S: Final = 5.0
+
+# As Kafka itself would make them: name, the setting with the number of partitions, topic configuration.
+_INTERNAL: Final = (
+    (
+        "__consumer_offsets",
+        "offsets.topic.num.partitions",
+        {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
+    ),
+    (
+        "__transaction_state",
+        "transaction.state.log.num.partitions",
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "segment.bytes": "104857600",
+            "unclean.leader.election.enable": "false",
+        },
+    ),
+)
+
+
+def ensure_internal_topics(admin: AdminClient, settings: Mapping[str, str], look: Callable[[], None]) -> None:
+    """Creates those that are missing, with as many partitions as the broker's settings say; see `ensure`."""
+    ensure(
+        admin, [NewTopic(name, int(settings[count]), 1, config=own) for name, count, own in _INTERNAL], look
+    )
+
+
+def ensure(admin: AdminClient, topics: Sequence[NewTopic], look: Callable[[], None]) -> None:
+    """Returns when the broker lists all of `topics`, which it is asked to create where it does not.
+
+    `look` is called before each attempt; what it raises ends them.
+    """
+    while True:
+        look()
+        missing = _missing(admin, topics)
+        if not missing:
+            return
+        for created in admin.create_topics(missing, request_timeout=_TIMEOUT_S).values():
+            try:
+                created.result()
+            except KafkaException:
+                # It exists by now, or the broker is not ready for it yet: the list tells.
+                time.sleep(_LOOK_S)
+
+
+def _missing(admin: AdminClient, topics: Sequence[NewTopic]) -> list[NewTopic]:
+    try:
+        listed = admin.list_topics(timeout=_TIMEOUT_S).topics
+    except KafkaException:
+        return list(topics)
+    return [each for each in topics if each.topic not in listed]
