@@ -46,6 +46,7 @@ class KafkaEventLog:
         self._appending = threading.Lock()
         self._admin = AdminClient(client(bootstrap_servers))
         self._outdated = False
+        self._connected = False
         milliseconds = int(timeout * 1000)
         self._producer = Producer(
             writer(
@@ -118,19 +119,31 @@ class KafkaEventLog:
 
     def end(self) -> int:
         try:
-            return patiently(lambda: self.ask_end(self._timeout).result(), self._timeout)
+            return patiently(self._asked_end, self._timeout)
         except KafkaException as error:
             raise LogUnavailable(
                 f"the end of {self._topic} can't be read from Kafka at {self._servers}: {error.args[0].str()}"
             ) from error
+
+    def _asked_end(self) -> int:
+        admin = self._client()
+        if not self._connected:
+            # A client that is asked before it has a connection may look for the partition's leader 3 s later only.
+            admin.list_topics(timeout=self._timeout)
+            self._connected = True
+        return self.ask_end(self._timeout).result()
+
+    def _client(self) -> AdminClient:
+        if self._outdated:
+            self._admin = AdminClient(client(self._servers))
+            self._outdated = self._connected = False
+        return self._admin
 
     def ask_end(self, timeout: float) -> Future[int]:
         """`end` of the log, once it is known; a KafkaException where it is not within `timeout` seconds, or it is only
         just being found out who leads the partition."""
         wanted = {TopicPartition(self._topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
         told: Future[int] = Future()
-        if self._outdated:
-            self._admin, self._outdated = AdminClient(client(self._servers)), False
 
         def on_answer(answer: Future[ListOffsetsResultInfo]) -> None:
             error = answer.exception()
@@ -145,7 +158,7 @@ class KafkaEventLog:
             else:
                 told.set_result(offset)
 
-        futures = self._admin.list_offsets(
+        futures = self._client().list_offsets(
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
         )
         next(iter(futures.values())).add_done_callback(on_answer)
