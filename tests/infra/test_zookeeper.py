@@ -313,7 +313,7 @@ def test_it_ends_with_its_owner_unless_it_was_detached(tmp_path: Path, detached:
             with pytest.raises(psutil.TimeoutExpired):
                 server.wait(1.0)
         else:
-            server.wait(15.0)
+            server.wait(PATIENCE_S)
     finally:
         with contextlib.suppress(psutil.NoSuchProcess):
             server.kill()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from waiting import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.runtime.failures import ProgressLost
@@ -92,9 +92,6 @@ def test_the_newest_offset_is_trimmed_to_in_time_and_nobody_waits_for_it(
             for offset in (2, 4, 6):
                 trimming(offset)
             partition = TopicPartition(changelog, 1)
-            deadline = time.monotonic() + 30
-            while made.get_watermark_offsets(partition)[0] < 6:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            eventually(lambda: made.get_watermark_offsets(partition)[0] >= 6)
     finally:
         trimming.close()

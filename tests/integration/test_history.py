@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka_topics import Topics
+from waiting import PATIENCE_S, eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.dispatcher import SubmitJob
@@ -181,9 +181,9 @@ def ends(servers: str, topic: str) -> dict[int, int]:
     """Partition -> the offset that comes next."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "looks"})
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
         return {
-            each: consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=10)[1]
+            each: consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=PATIENCE_S)[1]
             for each in partitions
         }
     finally:
@@ -215,9 +215,7 @@ def test_a_transactions_marker_is_a_gap_that_can_not_be_imported(
     values = [log.codec.encode(Event(each.header, each.body)) for each in records[3:5]]
     Topics(recorded.servers).write_transaction(log.topic, values, commit=True)
     # Kafka writes the marker when it has told that the transaction is committed.
-    deadline = time.monotonic() + 30
-    while log.end() < 6 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    eventually(lambda: log.end() >= 6)
     log.append([Event(each.header, each.body) for each in records[5:9]])
     path = tmp_path / "gap.avro"
     options = ("--bootstrap-servers", recorded.servers, "--cluster-id", cluster_id)

@@ -265,7 +265,7 @@ def test_nothing_outlives_a_task_executor_that_is_killed(kafka: EmbeddedKafka, t
             assert {"java"} <= {child.name() for child in children}
         finally:
             executor.kill()
-    _, alive = psutil.wait_procs(children, timeout=20)
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     for orphan in alive:
         orphan.kill()
     assert not alive

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from waiting import PATIENCE_S
+
 from services.simulation import HARDWARE, PROFILE, header
 from tailrace.schemas.event import Event
 from tailrace.schemas.resource_manager import RegisterTaskExecutor
@@ -30,7 +32,7 @@ def test_all_is_appended_in_order_while_the_log_is_slow() -> None:
     open_gate = threading.Event()
 
     def append(events: Sequence[Event]) -> None:
-        open_gate.wait(10)
+        assert open_gate.wait(PATIENCE_S)
         appended.extend(events)
         batches.append(len(events))
 
