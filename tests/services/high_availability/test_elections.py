@@ -196,6 +196,9 @@ def test_the_end_of_one_wakes_one_other_and_not_all(
     standing = [masters(settings) for _ in range(5)]
     enter(settings, *standing)
     standing[0].leads()
+    with onlooker(settings) as kazoo:
+        # To publish itself it pursues its latch once more.
+        eventually(lambda: kazoo.exists(Paths.of(settings).leader(ROLE)))
     woken: list[Latch] = []
     pursue = Latch.pursue
 
