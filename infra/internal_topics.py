@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 _LOOK_S: Final = 0.02
-_TIMEOUT_S: Final = 5.0
+_LIST_TIMEOUT_S: Final = 1.0
+_CREATE_TIMEOUT_S: Final = 5.0
 
 # As Kafka itself would make them: name, the setting with the number of partitions, topic configuration.
 _INTERNAL: Final = (
@@ -38,34 +39,33 @@ _INTERNAL: Final = (
 )
 
 
-def ensure_internal_topics(admin: AdminClient, settings: Mapping[str, str], look: Callable[[], None]) -> None:
+def ensure_internal_topics(
+    producer: Producer, admin: AdminClient, settings: Mapping[str, str], look: Callable[[], None]
+) -> None:
     """Creates those that are missing, with as many partitions as the broker's settings say; see `ensure`."""
-    ensure(
-        admin, [NewTopic(name, int(settings[count]), 1, config=own) for name, count, own in _INTERNAL], look
-    )
+    topics = [NewTopic(name, int(settings[count]), 1, config=own) for name, count, own in _INTERNAL]
+    ensure(producer, admin, topics, look)
 
 
-def ensure(admin: AdminClient, topics: Sequence[NewTopic], look: Callable[[], None]) -> None:
-    """Returns when the broker lists all of `topics`, which it is asked to create where it does not.
+def ensure(
+    producer: Producer, admin: AdminClient, topics: Sequence[NewTopic], look: Callable[[], None]
+) -> None:
+    """Returns when the broker lists all of `topics` to the producer; `admin` creates those that it does not list.
 
     `look` is called before each attempt; what it raises ends them.
     """
     while True:
         look()
-        missing = _missing(admin, topics)
+        try:
+            listed = producer.list_topics(timeout=_LIST_TIMEOUT_S).topics
+        except KafkaException:
+            continue
+        missing = [each for each in topics if each.topic not in listed]
         if not missing:
             return
-        for created in admin.create_topics(missing, request_timeout=_TIMEOUT_S).values():
+        for created in admin.create_topics(missing, request_timeout=_CREATE_TIMEOUT_S).values():
             try:
                 created.result()
             except KafkaException:
                 # It exists by now, or the broker is not ready for it yet: the list tells.
                 time.sleep(_LOOK_S)
-
-
-def _missing(admin: AdminClient, topics: Sequence[NewTopic]) -> list[NewTopic]:
-    try:
-        listed = admin.list_topics(timeout=_TIMEOUT_S).topics
-    except KafkaException:
-        return list(topics)
-    return [each for each in topics if each.topic not in listed]

@@ -9,7 +9,6 @@ earlier port again where it is still free: clients that know the address find th
 from __future__ import annotations
 
 import base64
-import contextlib
 import os
 import shutil
 import signal
@@ -304,7 +303,7 @@ class EmbeddedKafka:
         return [java, *sizes, "-Djava.awt.headless=true", *_LOGGING, "-cp", classpath]
 
     def _wait_until_it_answers(self, deadline: float) -> None:
-        from confluent_kafka import KafkaException, Producer
+        from confluent_kafka import Producer
         from confluent_kafka.admin import AdminClient
 
         from .internal_topics import ensure_internal_topics
@@ -320,12 +319,7 @@ class EmbeddedKafka:
         }
         # A broker has no producer ids until the first producer asks, who is told to come back a second later.
         producer, admin = Producer({**client, "enable.idempotence": True}), AdminClient(client)
-        while True:
-            self._must_live(deadline)
-            with contextlib.suppress(KafkaException):
-                if producer.list_topics(timeout=1.0).brokers:
-                    break
-        ensure_internal_topics(admin, _SETTINGS, lambda: self._must_live(deadline))
+        ensure_internal_topics(producer, admin, _SETTINGS, lambda: self._must_live(deadline))
 
     def _must_live(self, deadline: float) -> None:
         if self._owned is not None and (code := self._owned.poll()) is not None:
