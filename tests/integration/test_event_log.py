@@ -50,12 +50,12 @@ class InMemory:
 
 
 class InKafka:
-    def __init__(self, servers: str, cluster: str, timeout: float = 30.0) -> None:
+    def __init__(self, servers: str, cluster: str) -> None:
         self.topic = log_topic(cluster)
         self.servers = servers
         self.admin = AdminClient({"bootstrap.servers": servers, **QUIET})
         ensure_cluster_topics(self.admin, cluster)
-        self.log = KafkaEventLog(servers, self.topic, Codec(self.topic), timeout=timeout)
+        self.log = KafkaEventLog(servers, self.topic, Codec(self.topic))
 
     def append_foreign(self, *values: bytes) -> None:
         producer = Producer({"bootstrap.servers": self.servers, **QUIET})
