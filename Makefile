@@ -9,6 +9,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 PACKAGES := infra schemas services pipelines
+# What else mypy checks. pytest and the interpreter find its modules by other names: .links has a path for each.
+CHECKED := benchmarks
 BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 SOAK_MINUTES ?= 10
 # How many processes `make soak` kills or stops under a running job, in each round
@@ -39,6 +41,7 @@ lint: .make/venv  ## ruff, ruff format, mypy --strict, and that what is generate
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(addprefix -p tailrace.,$(PACKAGES))
+	cd .links && ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache $(addprefix -p ,$(CHECKED))
 	$(BIN)/python -m tailrace.schemas.generate --check
 	$(BIN)/python -m tailrace.services.configuration.document --check
 
@@ -120,7 +123,8 @@ prerequisites:
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.lock
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
-	mkdir -p .links .make && ln -sfn .. .links/tailrace
+	mkdir -p .links/modules .make && ln -sfn .. .links/tailrace
+	for each in benchmarks tests; do ln -sfn ../$$each .links/$$each; ln -sfn ../../$$each .links/modules/$$each; done
 	@touch $@
 
 # Looks each time, since the cache is not ours alone; a quarter of a second when all is there.

@@ -10,16 +10,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from tailrace.infra.class_archives import reading, spark_archive
 from tailrace.infra.jars import spark_jars
 from tailrace.infra.prerequisites import find_java
+from tailrace.pipelines.runtime.channel_hand_over import ChannelPlan
 from tailrace.pipelines.runtime.hand_over import HandOver
 from tailrace.pipelines.runtime.lobby import Lobby
-from tailrace.pipelines.runtime.query import start_query
+from tailrace.pipelines.runtime.query import Pace, start_query
 from tailrace.pipelines.runtime.session import start_session
-from tailrace.pipelines.runtime.settings import ExecutionMode
 from tailrace.pipelines.runtime.stream_task.kafka import admin_client
 from tailrace.services.log.topics import create_topics
 
@@ -50,15 +50,7 @@ def _once(
     spark: object, bootstrap_servers: str, lobby: Lobby, scratch: Path, subtasks: int, number: int
 ) -> float:
     topic = f"{TOPIC}-{subtasks}"
-    hand_over = HandOver(
-        deployment=number,
-        lobby=lobby.path,
-        inputs={topic: 0},
-        input_types=(),
-        prefix=(),
-        output_type=None,
-        stream_tasks={},
-    )
+    hand_over = HandOver(number, lobby.path, ChannelPlan({}))
     begin = {topic: dict.fromkeys(range(subtasks), 0)}
     start = time.perf_counter()
     query = start_query(
@@ -66,7 +58,7 @@ def _once(
         bootstrap_servers,
         begin,
         hand_over,
-        ExecutionMode.REAL_TIME,
+        Pace.REAL_TIME,
         scratch / f"query-{number}",
     )
     greeted = 0

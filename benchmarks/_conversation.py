@@ -103,6 +103,8 @@ def _told(events: int) -> Iterator[Event]:
             case 3 | 4:
                 for job in (f"job-{number:07}", f"job-{number + 1:07}"):
                     _checkpoint(cluster, job)
+            case _:
+                pass
         cluster.settle()
         cluster.tick(2)
         cluster.finish_all()

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import accumulate
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from tailrace.pipelines.runtime.stream_task.kafka import admin_client
 from tailrace.services.log.topics import create_topics
@@ -98,7 +98,7 @@ def last_counts(bootstrap_servers: str, topic: str) -> dict[str, int]:
                 if message.error():
                     open_ones.discard(message.partition())
                 else:
-                    counts[message.key().decode()] = _count(message.value())
+                    counts[(message.key() or b"").decode()] = _count(message.value() or b"")
     finally:
         consumer.close()
     return counts

@@ -17,6 +17,7 @@ import time
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, count, explode, split
 from pyspark.sql.functions import max as latest
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace.infra.jars import spark_jars
 
@@ -77,7 +78,9 @@ def mapped(records: DataFrame) -> DataFrame:
     return records.selectExpr("concat(value, ',1') AS value")
 
 
-def start(rows: DataFrame, servers: str, topic: str, checkpoint: str, *, backlog: bool = False):
+def start(
+    rows: DataFrame, servers: str, topic: str, checkpoint: str, *, backlog: bool = False
+) -> StreamingQuery:
     """The query; with `backlog` it ends when it has caught up."""
     writer = (
         rows.writeStream.format("kafka")

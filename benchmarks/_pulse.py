@@ -54,7 +54,7 @@ class Pulse:
             # One by one: consume() waits for its timeout unless as many came as were asked for.
             message = consumer.poll(0.1)
             if message is not None and not message.error():
-                found.append((time.time_ns() - int(message.value().split(b",")[1])) / 1e6)
+                found.append((time.time_ns() - int((message.value() or b"").split(b",")[1])) / 1e6)
         sending.join()
         consumer.close()
         return found

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from _scale import SCALE
 from rich.console import Console
 from rich.table import Table
 
@@ -51,7 +52,10 @@ def report(
     under: Mapping[str, object],
     notes: Mapping[str, str] | None = None,
 ) -> None:
-    """Prints the table and writes the file; `notes` say, by figure, what it means or is held against."""
+    """Prints the table and, of a run in full size, writes the file.
+
+    `notes` say, by figure, what it means or is held against.
+    """
     table = Table("figure", "value", "what it is", title=name, title_justify="left")
     table.columns[1].justify = "right"
     for key, value in figures.items():
@@ -61,6 +65,8 @@ def report(
     console = Console(width=None if Console().is_terminal else 120)
     console.print(table)
     console.print(", ".join(f"{key} {value}" for key, value in under.items()), style="dim", highlight=False)
+    if SCALE != 1:
+        return
     OUT.mkdir(exist_ok=True)
     text = json.dumps({"name": name, "conditions": dict(under), "figures": dict(figures)}, indent=2)
     (OUT / f"{name}.json").write_text(text + "\n", "utf-8")

@@ -18,14 +18,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from _report import conditions, median, report
+from _scale import scaled
 
 from tailrace.services.blobs.cache import BlobCache
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.keys import BlobKey, digest_of_file
 
 MIB = 1 << 20
-ROUNDS = 5
-CONNECTIONS = 200
+ROUNDS = scaled(5)
+CONNECTIONS = scaled(200)
 SMALL = 256 << 10
 
 _SERVER = """
@@ -114,7 +115,7 @@ def _crowd(directory: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    size_mib = int(sys.argv[1]) if len(sys.argv) > 1 else 64
+    size_mib = int(sys.argv[1]) if len(sys.argv) > 1 else scaled(64)
     with tempfile.TemporaryDirectory(prefix="tailrace-blob-") as directory:
         figures = _transfers(size_mib, Path(directory)) | _crowd(Path(directory))
     report(

@@ -19,6 +19,7 @@ from _lines import check, create_topic, load
 from _processes import new_log
 from _pulse import Pulse
 from _report import conditions, median, percentile, report
+from _scale import scaled, scaled_s
 from _simulated import SLOTS
 from msgspec.structs import replace
 from wordcount_throughput import vectorised
@@ -31,13 +32,13 @@ from tailrace.services.log import EventLog, Tail
 
 INTERVAL = {"execution.checkpointing.interval": "1 s"}
 RATE = 1_000
-WARM_UP_S = 20.0
-MEASURED_S = 60.0
-CONTROL = (100, 1_000)
-CONTROL_CHECKPOINTS = 15
-LINES = 8_000_000
-WARM_UP_LINES = 200_000
-ROUNDS = 3
+WARM_UP_S = scaled_s(20.0)
+MEASURED_S = scaled_s(60.0, least=5.0)
+CONTROL = (scaled(100, least=10), scaled(1_000, least=20))
+CONTROL_CHECKPOINTS = scaled(15, least=3)
+LINES = scaled(8_000_000)
+WARM_UP_LINES = scaled(200_000)
+ROUNDS = scaled(3)
 PATIENCE_POLLS = 300
 
 

@@ -11,6 +11,7 @@ import timeit
 from collections.abc import Sequence
 
 from _report import conditions, report
+from _scale import scaled
 from _simulated import HARDWARE, SLOTS, all_to_all
 
 from tailrace.schemas import dispatcher
@@ -36,8 +37,8 @@ from tailrace.services.simulation.hosted import JobMastersWithoutTopics, TasksTh
 from tailrace.services.simulation.tasks import registration
 from tailrace.services.task_executor import TaskExecutor
 
-SIZES = {"1k": 1_000, "10k": 10_000, "100k": 100_000}
-LARGEST_JOB = 20_000
+SIZES = {"1k": scaled(1_000, least=500), "10k": scaled(10_000, least=500), "100k": scaled(100_000, least=500)}
+LARGEST_JOB = scaled(20_000)
 REPEAT, NUMBER = 7, 200
 NOW = 1_700_000_000_000_000
 JOB = address(JOB_MASTER, "job")

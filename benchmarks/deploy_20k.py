@@ -14,12 +14,13 @@ from typing import Any
 from _deployment import Deployment
 from _raw_log import raw_s
 from _report import conditions, median, report
+from _scale import scaled
 from _simulated import SLOTS
 
 from tailrace.infra.kafka import EmbeddedKafka
 
-ROUNDS = 3
-SUBTASKS = {"200": 200, "1k": 1_000, "20k": 20_000}
+ROUNDS = scaled(3)
+SUBTASKS = {"200": scaled(200, least=4), "1k": scaled(1_000, least=20), "20k": scaled(20_000)}
 READERS = 2
 
 

@@ -17,6 +17,7 @@ import fastavro
 from _conversation import conversation, read
 from _raw_log import messages
 from _report import conditions, median, report
+from _scale import scaled
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import avro
@@ -32,8 +33,8 @@ from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 from tailrace.services.replica import spare_the_collector
 
-EVENTS = 200_000
-ROUNDS = 3
+EVENTS = scaled(200_000)
+ROUNDS = scaled(3)
 BATCH = 10_000
 HEAD = 10
 

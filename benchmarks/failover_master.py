@@ -16,6 +16,7 @@ import time
 import psutil
 from _masters import Follower, one_task, options, running_masters
 from _report import conditions, median, percentile, report
+from _scale import scaled
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import client, everyone, job_master, task_executor
@@ -25,7 +26,7 @@ from tailrace.services.cli.local.cluster import LocalCluster
 from tailrace.services.client import Client
 from tailrace.services.roles import DISPATCHER
 
-ROUNDS = int(os.environ.get("ROUNDS", "30"))
+ROUNDS = int(os.environ.get("ROUNDS", scaled(30)))
 MASTERS = 3
 JOBS = 5
 SESSION_S = 2.0

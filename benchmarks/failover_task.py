@@ -20,8 +20,9 @@ from contextlib import contextmanager, suppress
 import msgspec
 import psutil
 from _report import conditions, median, report
+from _scale import scaled, scaled_s
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from tailrace.pipelines.api import Formats, KafkaSink, StreamExecutionEnvironment
 from tailrace.pipelines.functions import MapFunction, RuntimeContext
@@ -37,11 +38,11 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.connections import event_log
 from tailrace.services.log import Tail
 
-ROUNDS = 5
+ROUNDS = scaled(5)
 RATE = 1_000
 PATIENCE_S = 120.0
-BEFORE_S = 3.0
-AFTER_S = 3.0
+BEFORE_S = scaled_s(3.0, least=1.0)
+AFTER_S = scaled_s(3.0, least=1.0)
 CONFIGURATION = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "1000000",

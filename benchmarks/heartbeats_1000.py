@@ -12,6 +12,7 @@ import time
 from _deployment import Deployment
 from _raw_log import messages
 from _report import conditions, report
+from _scale import scaled, scaled_s
 from confluent_kafka import Consumer, TopicPartition
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -20,9 +21,9 @@ from tailrace.services.log import Codec
 from tailrace.services.log.clients import reader
 from tailrace.services.log.topics import heartbeats_topic
 
-TASK_EXECUTORS = 1_000
+TASK_EXECUTORS = scaled(1_000)
 SLOTS = 10
-SECONDS = 60.0
+SECONDS = scaled_s(60.0, least=12.0)
 
 
 def sent(bootstrap_servers: str, topic: str) -> int:

@@ -16,6 +16,7 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 from _report import conditions, median, report
+from _scale import scaled
 
 from tailrace.pipelines.functions import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from tailrace.pipelines.functions.process import KeyedContext
@@ -28,10 +29,10 @@ from tailrace.schemas.types import OperatorConfig
 
 PAIR = Types.TUPLE([str, int])
 BATCH = 5_000
-COMMIT = 50_000
-RECORDS = 500_000
-ROUNDS = 7
-KEYS = 20_000
+COMMIT = scaled(50_000)
+RECORDS = scaled(500_000)
+ROUNDS = scaled(7)
+KEYS = scaled(20_000)
 TUMBLING = {"kind": "tumbling", "size_ms": 1_000, "time": "event"}
 SESSION = {"kind": "session", "gap_ms": 50, "time": "event"}
 

@@ -18,6 +18,7 @@ from _jobs import Cluster, running_cluster
 from _lines import create_topic
 from _pulse import Pulse
 from _report import conditions, median, percentile, report
+from _scale import scaled_s
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tailrace import Formats, KafkaSink, KafkaSource, StreamExecutionEnvironment
@@ -25,8 +26,8 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.types import JobGraph
 
 RATES = (50, 1_000)
-WARM_UP_S = 20.0
-MEASURED_S = 15.0
+WARM_UP_S = scaled_s(20.0, least=2.0)
+MEASURED_S = scaled_s(15.0, least=2.0)
 SPARK = Path(__file__).with_name("_peer_spark.py")
 
 
@@ -128,7 +129,7 @@ def relay(servers: str, source: str, sink: str) -> Iterator[None]:
             if messages:
                 producer.begin_transaction()
                 for message in messages:
-                    producer.produce(sink, message.value() + b",1")
+                    producer.produce(sink, (message.value() or b"") + b",1")
                 producer.commit_transaction(30)
         consumer.close()
 

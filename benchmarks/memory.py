@@ -6,9 +6,10 @@ as `ps` adds them up (resident, shared pages once for each process), and with sh
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import psutil
 from _cluster import SLOTS, TASK_EXECUTORS, TextServer, running_cluster, word_count
@@ -33,14 +34,31 @@ def family(pid: int) -> list[psutil.Process]:
     return [process, *process.children(recursive=True)]
 
 
+def is_jvm(process: psutil.Process) -> bool:
+    """Whether it is a JVM; a process that has ended is none."""
+    try:
+        return process.name() == "java"
+    except psutil.NoSuchProcess:
+        return False
+
+
 def rss_mib(processes: Iterable[psutil.Process]) -> float:
-    """Resident set size of all of them, MiB."""
-    return sum(process.memory_info().rss for process in processes) / MIB
+    """Resident set size of all of them that are still alive, MiB."""
+    return _sum_mib(lambda process: process.memory_info().rss, processes)
 
 
 def pss_mib(processes: Iterable[psutil.Process]) -> float:
-    """Proportional set size of all of them, MiB: what they would give back together."""
-    return sum(process.memory_full_info().pss for process in processes) / MIB
+    """Proportional set size of all of them that are still alive, MiB: what they would give back together."""
+    return _sum_mib(lambda process: process.memory_full_info().pss, processes)
+
+
+def _sum_mib(read_bytes: Callable[[psutil.Process], int], processes: Iterable[psutil.Process]) -> float:
+    """A TaskExecutor starts and ends processes at any time, also between the list of them and the reading of one."""
+    total = 0
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += read_bytes(process)
+    return total / MIB
 
 
 def bare_spark_mib() -> float:
@@ -70,7 +88,7 @@ def main() -> None:
         if kafka is None:
             raise RuntimeError("the cluster has no Kafka of its own")
         executors = [family(pid) for name, pid in pids.items() if name.startswith("taskexecutor")]
-        jvms = [each for processes in executors for each in processes if each.name() == "java"]
+        jvms = [each for processes in executors for each in processes if is_jvm(each)]
         figures = {
             "kafka_mib": rss_mib(family(kafka.pid)),
             "jobmanager_mib": rss_mib(family(pids["jobmanager"])),

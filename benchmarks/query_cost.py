@@ -18,6 +18,7 @@ from _jobs import Cluster, Job, running_cluster
 from _lines import create_topic
 from _pulse import Pulse
 from _report import conditions, median, report
+from _scale import scaled, scaled_s
 from memory import family, pss_mib
 
 from tailrace import Formats, KafkaSink, KafkaSource, StreamExecutionEnvironment
@@ -26,13 +27,13 @@ from tailrace.schemas.types import JobGraph
 
 SLOTS = 32
 STARTS = (1, 4, 20)
-ROUNDS = 3
+ROUNDS = scaled(3)
 IDLE_SUBTASKS = 20
-IDLE_S = 10.0
+IDLE_S = scaled_s(10.0, least=2.0)
 BUSY_PER_S = 2_000
 RATE = 20
 LADDER = (1, 2, 4, 8, 16, 24, 32)
-PULSE_S = 8.0
+PULSE_S = scaled_s(8.0, least=3.0)
 _numbers = count()
 
 

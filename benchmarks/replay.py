@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import fastavro
 from _report import conditions, median, report
+from _scale import scaled
 from confluent_kafka import Consumer, TopicPartition
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -36,9 +37,9 @@ from tailrace.services.task_executor import TaskExecutor
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from services.simulation import Cluster, graph
 
-JOBS = 1_500
+JOBS = scaled(1_500)
 PARALLELISM = 4
-ROUNDS = 3
+ROUNDS = scaled(3)
 BATCH = 10_000
 HEAD = 10
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import replay
 from _report import conditions, median, report
+from _scale import scaled
 from replay import conversation, timed
 
 from tailrace.schemas.event import Event, Record
@@ -27,7 +28,7 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.replica import spare_the_collector
 from tailrace.services.snapshots.taking import all_roles
 
-ROUNDS = 5
+ROUNDS = scaled(5)
 BATCH = 10_000
 
 

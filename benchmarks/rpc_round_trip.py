@@ -12,6 +12,7 @@ import sys
 import time
 
 from _report import conditions, median, percentile, report
+from _scale import scaled
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import everyone, resource_manager, task_executor
@@ -24,8 +25,8 @@ from tailrace.services.log import EventLog, Tail
 from tailrace.services.log.topics import ensure_cluster_topics
 from tailrace.services.roles import Owed, seal
 
-ROUNDS = 1_000
-WARM_UP = 200
+ROUNDS = scaled(1_000)
+WARM_UP = scaled(200)
 ADDRESS = "task_executor/bench"
 PROFILE = ResourceProfile(
     cpu_cores=1.0,

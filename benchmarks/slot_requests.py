@@ -15,6 +15,7 @@ from _deployment import Deployment
 from _members import Member, say
 from _processes import new_log
 from _report import conditions, median, report
+from _scale import scaled
 from _simulated import SLOTS
 from confluent_kafka.admin import AdminClient
 
@@ -36,8 +37,8 @@ from tailrace.services.roles import (
 )
 from tailrace.services.simulation.tasks import PROFILE
 
-ROUNDS = 3
-REQUESTS = 10_000
+ROUNDS = scaled(3)
+REQUESTS = scaled(10_000)
 JOB = address(JOB_MASTER, "raw")
 WORKER = address(TASK_EXECUTOR, "raw")
 
@@ -105,7 +106,7 @@ def raw_per_s(bootstrap_servers: str, cluster: str) -> float:
         log = new_log(bootstrap_servers, cluster)
         start = time.time()
         log.append(sealed(JOB, (Owed(RESOURCE_MANAGER, each, None) for each in requests), 0))
-        ends = [member.hear()["ended"] for member in members]
+        ends: list[float] = [member.hear()["ended"] for member in members]
         return REQUESTS / (max(ends) - start)
     finally:
         for member in members:

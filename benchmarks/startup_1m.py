@@ -16,6 +16,7 @@ from typing import Any
 
 from _conversation import CLUSTER, conversation, read
 from _report import conditions, median, report
+from _scale import scaled
 from replay import consume, decoder, timed
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -33,9 +34,9 @@ from tailrace.services.snapshots.restoring import restore
 from tailrace.services.snapshots.store import SnapshotStore
 from tailrace.services.snapshots.taking import take
 
-EVENTS = int(os.environ.get("STARTUP_EVENTS", "1000000"))
-ROUNDS = 3
-TAIL_BYTES = 20 << 20
+EVENTS = int(os.environ.get("STARTUP_EVENTS", scaled(1_000_000)))
+ROUNDS = scaled(3)
+TAIL_BYTES = scaled(20 << 20)
 BATCH = 10_000
 
 

@@ -23,6 +23,7 @@ import cloudpickle
 import numpy as np
 import pyarrow as pa
 from _report import conditions, median, report
+from _scale import scaled
 
 from tailrace.pipelines.checkpoint.redistribution import Piece
 from tailrace.pipelines.checkpoint.storage import Storage
@@ -38,10 +39,10 @@ from tailrace.schemas.types import CheckpointOptions, OperatorConfig, OperatorSt
 PAIR = Types.TUPLE([str, int])
 OPERATOR = "a" * 32
 GROUPS = 128
-CHANGES = 10_000
-UPDATED_KEYS = 100_000
+CHANGES = scaled(10_000)
+UPDATED_KEYS = scaled(100_000)
 BATCH = 5_000
-COMMIT = 50_000
+COMMIT = scaled(50_000)
 
 
 class Leaving:
@@ -167,9 +168,11 @@ def dict_updates(records: int) -> float:
 def main() -> None:
     """Measures and reports."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, nargs="*", default=[1_000, 100_000, 1_000_000])
-    parser.add_argument("--records", type=int, default=1_000_000, help="of the updates")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--keys", type=int, nargs="*", default=[scaled(count) for count in (1_000, 100_000, 1_000_000)]
+    )
+    parser.add_argument("--records", type=int, default=scaled(1_000_000), help="of the updates")
+    parser.add_argument("--rounds", type=int, default=scaled(5))
     arguments = parser.parse_args()
     measured: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="state-growth-") as made:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from _report import conditions, median, report
+from _scale import scaled
 from time_travel import exported
 
 from tailrace.services.cli import main as tailrace
@@ -51,7 +52,7 @@ def fold(file: Path) -> None:
 def main() -> None:
     """Measures and reports."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--events", type=int, default=scaled(1_000_000))
     parser.add_argument("--rounds", type=int, default=1)
     arguments = parser.parse_args()
     events = arguments.events

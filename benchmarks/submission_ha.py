@@ -24,6 +24,7 @@ from typing import NamedTuple
 import psutil
 from _masters import SLOTS, Follower, one_task, running_masters
 from _report import conditions, median, report
+from _scale import scaled
 from confluent_kafka import Producer
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -37,9 +38,9 @@ from tailrace.services.log.clients import writer
 from tailrace.services.log.topics import submissions_topic
 from tailrace.services.roles import DISPATCHER
 
-ROUNDS = int(os.environ.get("ROUNDS", "9"))
-JOBS = int(os.environ.get("JOBS", "500"))
-WARM_UP = 100
+ROUNDS = int(os.environ.get("ROUNDS", scaled(9)))
+JOBS = int(os.environ.get("JOBS", scaled(500)))
+WARM_UP = scaled(100)
 ZOOKEEPER: Mapping[str, str] = {"high-availability.type": "zookeeper"}
 KINDS: Mapping[str, tuple[Mapping[str, str], int]] = {
     "none": ({}, 1),

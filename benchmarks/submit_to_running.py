@@ -13,6 +13,7 @@ import psutil
 from _bare_spark import query_starts
 from _cluster import SLOTS, TASK_EXECUTORS, TextServer, running_cluster, word_count
 from _report import conditions, median, report
+from _scale import scaled
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.client import JobFinished
@@ -24,9 +25,9 @@ from tailrace.services.client import Client
 from tailrace.services.connections import event_log
 from tailrace.services.log import EventLog, Tail
 
-ROUNDS = 7
-WARM_UP = 3
-BARE_WARM_UP = 5
+ROUNDS = scaled(7)
+WARM_UP = scaled(3)
+BARE_WARM_UP = scaled(5)
 PATIENCE_S = 60.0
 IDLE_PATIENCE_S = 10.0
 IDLE_PERCENT = 15.0

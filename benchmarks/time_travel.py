@@ -23,6 +23,7 @@ from pathlib import Path
 import msgspec
 from _conversation import CLUSTER, conversation, read
 from _report import conditions, percentile, report
+from _scale import scaled
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
@@ -109,9 +110,9 @@ def built(source: Source) -> tuple[float, float, int]:
 def main() -> None:
     """Measures and reports."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--offsets", type=int, default=200)
-    parser.add_argument("--commands", type=int, default=20, help="of them, as whole processes too")
+    parser.add_argument("--events", type=int, default=scaled(1_000_000))
+    parser.add_argument("--offsets", type=int, default=scaled(200))
+    parser.add_argument("--commands", type=int, default=scaled(20), help="of them, as whole processes too")
     parser.add_argument("--kafka", action="store_true", help="in a broker instead of a file")
     arguments = parser.parse_args()
     events = arguments.events

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 
 import psutil
 from _report import conditions, report
+from _scale import scaled
 
 from tailrace import StreamExecutionEnvironment
 from tailrace.pipelines.graph.execution_graph import ExecutionEdge, ExecutionGraph, ExecutionVertex
 from tailrace.pipelines.graph.job_graph import job_graph_of
 
-PIPELINES = 50
+PIPELINES = scaled(50)
 STEPS = 20
-PARALLELISM = 1_000
+PARALLELISM = scaled(1_000)
 MIB = 1 << 20
 
 

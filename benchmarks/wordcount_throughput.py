@@ -22,6 +22,7 @@ from _flink import FlinkUnavailable, counting_s
 from _jobs import Cluster, running_cluster
 from _lines import PARTITIONS, check, create_topic, load
 from _report import conditions, report
+from _scale import scaled
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import tailrace
@@ -30,8 +31,8 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api.build import build_file
 from tailrace.schemas.types import JobGraph
 
-LINES = 4_000_000
-WARM_UP_LINES = 100_000
+LINES = scaled(4_000_000)
+WARM_UP_LINES = scaled(100_000)
 SPARK = Path(__file__).with_name("_peer_spark.py")
 VECTORISED = Path(tailrace.__file__).parent / "pipelines" / "examples" / "vectorised_word_count.py"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tailrace.pipelines.api.build import build
 from tailrace.schemas import dispatcher, resource_manager
@@ -25,7 +26,7 @@ from tailrace.services.job_master import JobMaster
 from tailrace.services.replica import OnIllegal, Replica
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
-from tailrace.services.roles import Instruction, Owed, kind_of, seal
+from tailrace.services.roles import Instruction, Owed, Role, kind_of, seal
 from tailrace.services.simulation.shells import OF_MASTERS, answer
 from tailrace.services.simulation.storage import Part, SimulatedStorage, part_name
 from tailrace.services.simulation.tasks import HARDWARE as HARDWARE
@@ -310,7 +311,7 @@ class Cluster:
 
 def new_replica(*, only: Callable[[str], bool] | None = None, on_illegal: OnIllegal | None = None) -> Replica:
     """All roles, nothing folded yet."""
-    roles = [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()]
+    roles: list[Role[Any]] = [Dispatcher(), ResourceManager(), JobMaster(), TaskExecutor()]
     return Replica(roles, only=only, on_illegal=on_illegal)
 
 
