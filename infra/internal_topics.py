@@ -19,20 +19,27 @@ _LOOK_S: Final = 0.02
 _LIST_TIMEOUT_S: Final = 1.0
 _CREATE_TIMEOUT_S: Final = 5.0
 
-# As Kafka itself would make them: name, the setting with the number of partitions, topic configuration.
+# Kafka compacts its segments of 100 MiB only when they are full: some minutes of work for one job, and all of that is
+# read when the coordinator of a restarted broker loads.
+_COMPACTED: Final = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(8 << 20),
+    "min.cleanable.dirty.ratio": "0.2",
+}
+
+# Otherwise as Kafka itself would make them: name, the setting with the number of partitions, topic configuration.
 _INTERNAL: Final = (
     (
         "__consumer_offsets",
         "offsets.topic.num.partitions",
-        {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
+        {**_COMPACTED, "compression.type": "producer"},
     ),
     (
         "__transaction_state",
         "transaction.state.log.num.partitions",
         {
-            "cleanup.policy": "compact",
+            **_COMPACTED,
             "compression.type": "uncompressed",
-            "segment.bytes": "104857600",
             "unclean.leader.election.enable": "false",
         },
     ),

@@ -155,6 +155,8 @@ class SubmittedJob:
     def result(self) -> JobExecutionResult:
         """Waits for the job's end, unless detached, and shows what it prints meanwhile."""
         if self._detached:
+            with self._hearing:
+                self._disconnect()
             return self._result()
         with self._waiting:
             if not self._told:
@@ -175,8 +177,7 @@ class SubmittedJob:
                     f"job {self.job_id} {verb}: the program did not wait for it; `tailrace output -f {self.job_id}` "
                     "shows what it prints"
                 )
-            self._conversation.close()
-            self._reports.close()
+            self._disconnect()
         self._waiting.release()
 
     def _result(self) -> JobExecutionResult:
@@ -186,6 +187,13 @@ class SubmittedJob:
     def _tell(self) -> None:
         self._told = True
         self._listener.ended(self._outcome)
+        with self._hearing:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        """A program may run thousands of jobs: one that it may never ask about again has no connections."""
+        self._conversation.disconnect()
+        self._reports.close()
 
     def _wait_and_show(self) -> None:
         ended = threading.Event()
@@ -229,6 +237,8 @@ class SubmittedJob:
     def _listen(self, timeout: float) -> bool:
         """Whether anything was heard."""
         with self._hearing:
+            if self._told and self._outcome.over and self._outcome.status in JOB_ENDS:
+                return False
             records = self._conversation.poll(timeout)
             self._counts.hear(records)
             for record in records:

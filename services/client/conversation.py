@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 from ...schemas import client
 from ...schemas.event import EVERYONE, Record
 from ..leadership import Leadership
-from ..log import EventLog
+from ..log import EventLog, Tail
 from ..roles import CLIENT, JOB_MASTER, address
 from ..snapshots.restoring import known_leadership
 from ..snapshots.store import SnapshotStore
@@ -45,17 +45,21 @@ class Conversation:
         end = log.end()
         self._leadership, start = (Leadership(), 0) if store is None else known_leadership(log, store)
         self._unread: list[Record] = []
-        self._tail = log.tail(start, concerns=lambda _, recipient: recipient == EVERYONE)
+        tail = log.tail(start, concerns=lambda _, recipient: recipient == EVERYONE)
         try:
-            while self._tail.position < end:
-                for record in self._tail.poll(1.0):
+            while tail.position < end:
+                for record in tail.poll(1.0):
                     if record.offset < end:
                         self._leadership = self._leadership.evolve(record)
         finally:
-            self._tail.close()
+            tail.close()
         self._mine = frozenset({client_address, CLIENT, EVERYONE})
         self._job_master: str | None = None
-        self._tail = log.tail(end, concerns=self._concerns)
+        self._log = log
+        self._position = end
+        """Of what is read next, while there is no connection."""
+        self._connected: Tail | None = None
+        self._connect()
 
     def follow(self, job_id: str) -> None:
         """From here on what befalls a job is heard too, for its `Incidents`."""
@@ -72,7 +76,7 @@ class Conversation:
             unread, self._unread = self._unread, []
             return unread
         said = []
-        for record in self._tail.poll(timeout):
+        for record in self._connect().poll(timeout):
             if self._leadership.admits(record):
                 self._leadership = self._leadership.evolve(record)
                 said.append(record)
@@ -123,9 +127,21 @@ class Conversation:
 
         return self.wait_for(answer, timeout)
 
+    def disconnect(self) -> None:
+        """Gives the connection back until the next `poll`, which goes on from here."""
+        if self._connected is not None:
+            self._position = self._connected.position
+            self._connected.close()
+            self._connected = None
+
     def close(self) -> None:
         """Gives the connection back."""
-        self._tail.close()
+        self.disconnect()
+
+    def _connect(self) -> Tail:
+        if self._connected is None:
+            self._connected = self._log.tail(self._position, concerns=self._concerns)
+        return self._connected
 
     def _concerns(self, sender: str, recipient: str) -> bool:
         return recipient in self._mine or (

@@ -63,6 +63,19 @@ print(json.dumps({
 }))
 """
 
+MANY_JOBS = """
+import json, sys, psutil
+from tailrace import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+process, seen = psutil.Process(), []
+for number in range(5):
+    env.from_collection([number]).print()
+    env.execute(f"job {number}")
+    seen.append([process.num_threads(), process.num_fds()])
+print(json.dumps({"seen": seen}))
+"""
+
 DIES = """
 from tailrace import StreamExecutionEnvironment
 from counting import Seen
@@ -197,6 +210,16 @@ def test_a_program_runs_several_jobs_watches_them_and_cancels_one(cluster: Clust
     assert (ends["endless"]["status"], ends["endless"]["accumulators"]) == ("CANCELED", program["counted"])
     listed = {each["job_id"]: each for each in lines(cluster.ok("list", "-o", "json").stdout)}
     assert listed[job_id]["accumulators"]["seen"] == 250
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_a_job_that_is_over_has_no_connections(cluster: Cluster, folder: Path, detached: bool) -> None:
+    (folder / "many.py").write_text(MANY_JOBS)
+    done = cluster.ok("run", str(folder / "many.py"), "-o", "json", *(["-d"] if detached else []))
+    (told,) = [json.loads(line)["seen"] for line in done.stdout.splitlines() if "seen" in line]
+    (threads, descriptors), (threads_at_end, descriptors_at_end) = told[1], told[-1]
+    assert threads_at_end <= threads + 2
+    assert descriptors_at_end <= descriptors + 4
 
 
 def test_what_was_committed_counts_once_though_a_task_was_killed(cluster: Cluster, folder: Path) -> None:
