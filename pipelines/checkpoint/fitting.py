@@ -8,11 +8,20 @@ part must be as it was (FLIP-147).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from ...schemas.types import InFlightState, JobEdge, JobGraph, JobVertex, Partitioner
 from ..graph.operators import OperatorKind, traits_of
 from .earlier import ACCUMULATORS, Earlier
 from .metadata import CheckpointMetadata, EdgeOutline, VertexOutline, edges_of
+
+ALIGNED: Final = frozenset({Partitioner.BROADCAST, Partitioner.CUSTOM})
+"""How an input is partitioned that has nothing in flight in a checkpoint, because it could not be divided anew.
+
+Each subtask has its own copy of a record that is broadcast. Some have processed theirs and others have not:
+at another parallelism nobody can make up for exactly those. A partitioner of the user's need not put a record where it
+put it before: it may count, or draw lots. Checkpoints of earlier releases may have such records in flight.
+"""
 
 
 def misfits(
@@ -157,6 +166,11 @@ def _channel_fault(
         return f"its input {channel.input} is another stream, or partitioned otherwise"
     if edge.partitioner is Partitioner.HASH and before.max_parallelism != vertex.max_parallelism:
         return f"its maximum parallelism was {before.max_parallelism} and is {vertex.max_parallelism}"
+    if edge.partitioner in ALIGNED and before.parallelism != vertex.parallelism:
+        return (
+            f"its parallelism was {before.parallelism} and is {vertex.parallelism}, and records that are partitioned by"
+            f" {edge.partitioner.value} can't be divided anew"
+        )
     return None
 
 

@@ -7,8 +7,7 @@
 | of a file sink | subtask i % n of n, for what subtask i had not published |
 | accumulators | subtask 0 |
 | in flight, by key | the subtask that owns each record's key group now |
-| in flight, broadcast | every subtask, what was in flight in partition 0 |
-| in flight, by a partitioner of the user's | the subtask that it names for each record |
+| in flight, broadcast or by a partitioner of the user's | nobody: refused at another parallelism (`fitting.ALIGNED`) |
 | in flight, otherwise | subtask i % n of n, what was in flight in partition i |
 
 Where the parallelism is what it was, each subtask has its own back. Accumulators go with the first operator of their
@@ -51,8 +50,6 @@ class Filter(StrEnum):
     ALL = "ALL"
     KEY_GROUP = "KEY_GROUP"
     """Those whose key group it owns."""
-    PARTITIONER = "PARTITIONER"
-    """Those that the edge's partitioner gives it."""
 
 
 class Channel(msgspec.Struct, frozen=True):
@@ -180,10 +177,8 @@ def _filter(
                 return Filter.ALL
             overlap = theirs.start < own.stop and own.start < theirs.stop
             return Filter.KEY_GROUP if overlap else None
-        case Partitioner.CUSTOM:
-            return Filter.PARTITIONER
-        case Partitioner.BROADCAST:
-            return Filter.ALL if partition == 0 else None
+        case Partitioner.BROADCAST | Partitioner.CUSTOM:
+            return None
         case (
             Partitioner.FORWARD
             | Partitioner.REBALANCE

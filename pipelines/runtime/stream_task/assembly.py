@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from ....schemas.types import JobEdge, OperatorConfig, RestoredCheckpoint
+from ...checkpoint.fitting import ALIGNED
 from ...graph.chain import edge_type, input_types, output_type, source_operator
 from ...graph.execution_graph import IntermediateResult
 from ...graph.key_groups import key_groups_of_subtask
@@ -141,6 +142,9 @@ class Assembly:
             ),
             kafka_source=None if through_spark is None else through_spark.operator_id,
             checkpoints_over=self._checkpoints_over,
+            aligned_inputs=frozenset(
+                i for i, edge in enumerate(deployment.inputs) if edge.partitioner in ALIGNED
+            ),
         )
         if self.changelog is not None:
             subtask.kept.writer = StateWriter(

@@ -190,8 +190,6 @@ def _selection(
 
 def _taker(channel: Channel, vertex: JobVertex, parallelism_before: int) -> int:
     """Of those who are given a channel to take a part of, one."""
-    if channel.filter is Filter.PARTITIONER:
-        return channel.partition % vertex.parallelism
     groups = key_groups_of_subtask(channel.partition, vertex.max_parallelism, parallelism_before)
     return next(
         each

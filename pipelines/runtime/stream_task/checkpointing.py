@@ -7,11 +7,15 @@ is overtaken: channels are durable, and forwarding the barrier does not wait for
 barrier: until then buffers of senders whose barrier has come are held back, so that nothing is in flight. Either is
 complete with the last barrier; a sender that has ended counts as if it had given it.
 
+Some inputs are aligned by a CHECKPOINT too (`fitting.ALIGNED`): it cuts when the barriers of all their senders have
+come. Until then buffers of every sender whose barrier has come are held back, whatever its input. From the cut on,
+buffers of the senders that are still awaited, all of other inputs, are captured. So an aligned input has nothing in
+flight.
+
 Ids ascend on each channel. So a barrier says that its sender gives none of an older checkpoint any more: one that still
 waits for it is dropped and declined. What is not pending and not newer than all that began here is late, aborted or
 dropped: nothing begins by it, and it is declined, for a subtask that ends without a word counts as one that had
-finished before. At most one savepoint is aligned at a time: a second one's barrier is held back behind the first one's,
-or drops it.
+finished before. At most one is aligned at a time: the barrier of a second one is held back behind it, or drops it.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ Channel = tuple[int, int]
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A buffer that waits for a savepoint's last barrier."""
+    """A buffer that waits for a cut."""
 
     input_index: int
     offset: int
@@ -42,10 +46,15 @@ class Held(msgspec.Struct, frozen=True):
 class Pending:
     """A checkpoint that has begun here."""
 
-    def __init__(self, checkpoint: Checkpoint, awaited: Set[Channel], now: int) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, awaited: Set[Channel], now: int, aligned_inputs: Set[int] = frozenset()
+    ) -> None:
         self.checkpoint = checkpoint
         self.awaited = set(awaited)
         """Whose barrier is still to come."""
+        self._aligned_inputs = aligned_inputs
+        self.is_cut = False
+        """Whether the cut was taken."""
         self.began = self.ended = now
         """Microseconds since the epoch: the first barrier, and the last one."""
         self.captured: dict[int, list[bytes]] = {}
@@ -61,6 +70,13 @@ class Pending:
     def aligned(self) -> bool:
         """Whether it waits for all barriers before it cuts."""
         return self.checkpoint.options.snapshot_type is SnapshotType.SAVEPOINT
+
+    @property
+    def may_cut(self) -> bool:
+        """Whether no sender is awaited before whose barrier nothing may be cut."""
+        if self.aligned:
+            return not self.awaited
+        return not any(input_index in self._aligned_inputs for input_index, _ in self.awaited)
 
 
 class TakeCut(msgspec.Struct, frozen=True):
@@ -92,11 +108,17 @@ Action = TakeCut | Complete | Decline | Release
 
 
 class Checkpointing:
-    """Of one attempt. `before`: the newest checkpoint that is known to be over. All times in microseconds."""
+    """Of one attempt. `before`: the newest checkpoint that is known to be over. All times in microseconds.
 
-    def __init__(self, before: int = 0, limit: int = LIMIT) -> None:
+    `aligned_inputs`: those that have nothing in flight in any checkpoint.
+    """
+
+    def __init__(
+        self, before: int = 0, limit: int = LIMIT, *, aligned_inputs: Set[int] = frozenset()
+    ) -> None:
         self._latest = self._before = before
         self._limit = limit
+        self._aligned_inputs = aligned_inputs
         self._pending: dict[int, Pending] = {}
         self._aborted: set[int] = set()
         self._aligning: Pending | None = None
@@ -107,7 +129,7 @@ class Checkpointing:
 
     @property
     def aligning(self) -> bool:
-        """Whether a savepoint waits for barriers: nothing may be committed."""
+        """Whether a cut waits for barriers: nothing may be committed."""
         return self._aligning is not None
 
     @property
@@ -121,11 +143,12 @@ class Checkpointing:
             return []
         actions: list[Action] = []
         released: list[Held] = []
-        if self._aligning is not None and checkpoint.options.snapshot_type is SnapshotType.SAVEPOINT:
+        begun = Pending(checkpoint, unended, now, self._aligned_inputs)
+        if self._aligning is not None and (begun.aligned or not begun.may_cut):
             # Its barriers cannot be held back, for there are none.
-            reason = f"savepoint {checkpoint.checkpoint_id} has overtaken it"
+            reason = f"{checkpoint.options.snapshot_type.value.lower()} {checkpoint.checkpoint_id} has overtaken it"
             released = self._drop(self._aligning, reason, actions)
-        actions += self._begin(checkpoint, unended, now)
+        actions += self._begin(begun)
         return _with_released(actions, released)
 
     def barrier(
@@ -142,7 +165,7 @@ class Checkpointing:
         if pending is not None:
             actions += self._heard(pending, channel, now)
         elif self._is_new(checkpoint):
-            actions += self._begin(checkpoint, unended - {channel}, now)
+            actions += self._begin(Pending(checkpoint, unended - {channel}, now, self._aligned_inputs))
         elif self._before < checkpoint.checkpoint_id < self._latest:
             # A later one was triggered here while this barrier was still unread: ending in silence would tell that the
             # subtask had finished before this one. Whose matter is over is not hurt by hearing so.
@@ -172,7 +195,7 @@ class Checkpointing:
         return _with_released([], self._remove(pending))
 
     def give_up_aligning(self, reason: str) -> list[Action]:
-        """Declines the savepoint that waits for barriers; what was held back goes on."""
+        """Declines what waits for barriers to be cut; what was held back goes on."""
         if self._aligning is None:
             return []
         actions: list[Action] = []
@@ -183,7 +206,7 @@ class Checkpointing:
         return self._aligning is not None and channel not in self._aligning.awaited
 
     def hold(self, held: Held) -> list[Action]:
-        """Keeps a buffer until the last barrier; above the limit the savepoint is declined, and all of them go on."""
+        """Keeps a buffer until the cut; above the limit the checkpoint is declined, and all of them go on."""
         self._held.append(held)
         self._held_bytes += len(held.data)
         if self._held_bytes <= self._limit or self._aligning is None:
@@ -196,7 +219,7 @@ class Checkpointing:
         """A buffer with records is about to be processed: it is in flight for what still waits for its sender."""
         actions: list[Action] = []
         for pending in list(self._pending.values()):
-            if not pending.aligned and channel in pending.awaited:
+            if pending.is_cut and channel in pending.awaited:
                 pending.captured.setdefault(channel[0], []).append(data)
                 pending.captured_bytes += len(data)
                 if pending.captured_bytes > self._limit:
@@ -207,15 +230,14 @@ class Checkpointing:
         number = checkpoint.checkpoint_id
         return number > self._latest and number not in self._aborted
 
-    def _begin(self, checkpoint: Checkpoint, awaited: Set[Channel], now: int) -> list[Action]:
-        self._latest = checkpoint.checkpoint_id
+    def _begin(self, begun: Pending) -> list[Action]:
+        self._latest = begun.number
         self._aborted = {each for each in self._aborted if each > self._latest}
-        pending = self._pending[self._latest] = Pending(checkpoint, awaited, now)
+        self._pending[self._latest] = begun
         self.active = True
-        if not pending.aligned:
-            return [TakeCut(pending), *self._concluded(pending, now)]
-        self._aligning = pending
-        return self._concluded(pending, now)
+        if not begun.may_cut:
+            self._aligning = begun
+        return self._concluded(begun, begun.began)
 
     def _heard(self, pending: Pending, channel: Channel, now: int) -> list[Action]:
         if channel not in pending.awaited:
@@ -224,11 +246,17 @@ class Checkpointing:
         return self._concluded(pending, now)
 
     def _concluded(self, pending: Pending, now: int) -> list[Action]:
-        if pending.awaited:
-            return []
-        pending.ended = now
-        cut: list[Action] = [TakeCut(pending)] if pending.aligned else []
-        return _with_released([*cut, Complete(pending)], self._remove(pending))
+        actions: list[Action] = []
+        released: list[Held] = []
+        if not pending.is_cut and pending.may_cut:
+            pending.is_cut = True
+            actions.append(TakeCut(pending))
+            released = self._stop_aligning(pending)
+        if not pending.awaited:
+            pending.ended = now
+            actions.append(Complete(pending))
+            self._remove(pending)
+        return _with_released(actions, released)
 
     def _drop(self, pending: Pending, reason: str, actions: list[Action]) -> list[Held]:
         actions.append(Decline(pending.number, reason))
@@ -238,6 +266,10 @@ class Checkpointing:
         """What was held back for it."""
         del self._pending[pending.number]
         self.active = bool(self._pending)
+        return self._stop_aligning(pending)
+
+    def _stop_aligning(self, pending: Pending) -> list[Held]:
+        """What was held back for it; nothing where it was not being aligned."""
         if pending is not self._aligning:
             return []
         self._aligning = None

@@ -2,7 +2,7 @@
 
 A *cut* is not a commit: it says where in the transaction a checkpoint ends (checkpointing.py has when). What was done
 before is flushed, the barrier follows it on every channel, and a marker follows the changes of state in the changelog.
-While a savepoint is being aligned nothing is committed: some of what was taken lies behind what is held back.
+While barriers are being aligned nothing is committed: some of what was taken lies behind what is held back.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ class Cuts:
         inline: Callable[[], Mapping[str, OperatorState]],
         take: Callable[[Held], None],
         over: int,
+        aligned_inputs: frozenset[int],
     ) -> None:
         """`inline`: state that travels in the acknowledgement; `take`: of what was held back, as if it came now.
 
-        `over`: the newest checkpoint that is known to be complete.
+        `over`: the newest checkpoint that is known to be complete. `aligned_inputs`: see checkpointing.py.
         """
         self._chain = chain
         self._output = output
@@ -59,7 +60,7 @@ class Cuts:
         self._owner = owner
         self._inline = inline
         self._take = take
-        self._checkpoints = Checkpointing(over)
+        self._checkpoints = Checkpointing(over, aligned_inputs=aligned_inputs)
         self._parts: list[Part] = []
         """Cut, and not yet both complete and committed."""
         self._uncommitted = 0
@@ -68,7 +69,7 @@ class Cuts:
 
     @property
     def may_commit(self) -> bool:
-        """Whether no savepoint is being aligned."""
+        """Whether no barriers are being aligned."""
         return not self._checkpoints.aligning
 
     @property
@@ -86,7 +87,7 @@ class Cuts:
         return self._checkpoints.active and self._checkpoints.holds(channel)
 
     def hold(self, held: Held) -> None:
-        """Keeps a buffer until the last barrier."""
+        """Keeps a buffer until the cut."""
         self._do(self._checkpoints.hold(held))
 
     def capture(self, channel: Channel, data: bytes) -> None:
@@ -118,7 +119,7 @@ class Cuts:
             self._do(self._checkpoints.abort(number))
 
     def give_up_aligning(self, reason: str) -> None:
-        """The savepoint that waits for barriers is declined, and what was held back goes on."""
+        """What waits for barriers to be cut is declined, and what was held back goes on."""
         self._do(self._checkpoints.give_up_aligning(reason))
 
     def committed(self) -> None:

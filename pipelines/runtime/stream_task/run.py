@@ -43,7 +43,7 @@ POLL_LIMIT: Final = 10_000
 RECOMMIT_S: Final = 3600.0
 """How often positions are committed that do not move: brokers forget them after `offsets.retention.minutes`."""
 ALIGNS_S: Final = 20.0
-"""How long a savepoint may wait for barriers: nothing is committed meanwhile, and a transaction has its timeout."""
+"""How long a cut may wait for barriers: nothing is committed meanwhile, and a transaction has its timeout."""
 _FOREVER_S: Final = 3600.0
 _COUNT_INTERVAL_S: Final = 1.0
 """How often counts are told at most: nobody asks for them more often than heartbeats are sent."""

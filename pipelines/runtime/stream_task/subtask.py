@@ -66,11 +66,13 @@ class Subtask:
         owner: Owner,
         kafka_source: str | None = None,
         checkpoints_over: int = 0,
+        aligned_inputs: frozenset[int] = frozenset(),
     ) -> None:
         """`gate` is None for sources. `ends`: the end of a bounded Kafka source, by (input, partition).
 
         `kafka_source`: the operator id of one whose positions the subtask keeps. `checkpoints_over`: the newest
-        checkpoint that is known to be complete: late barriers up to it count for nothing.
+        checkpoint that is known to be complete: late barriers up to it count for nothing. `aligned_inputs`: those that
+        have nothing in flight in a checkpoint.
         """
         self._chain = chain
         self._accumulators = accumulators
@@ -115,6 +117,7 @@ class Subtask:
             inline=self._inline,
             take=self._take_held,
             over=checkpoints_over,
+            aligned_inputs=aligned_inputs,
         )
         self.demand = demand
         """When anything here or behind goes by processing time."""
@@ -298,7 +301,7 @@ class Subtask:
     def commit(self, *, tell_all: bool = False, standing: Sequence[ConsumedOffset] = ()) -> bool:
         """One transaction: output, changes of state, consumed offsets. Whether there was anything to commit.
 
-        `tell_all`: every channel is told the time with it. Nothing is committed while a savepoint is being aligned.
+        `tell_all`: every channel is told the time with it. Nothing is committed while barriers are being aligned.
         """
         if not self.cuts.may_commit:
             return False

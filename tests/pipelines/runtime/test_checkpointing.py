@@ -29,6 +29,16 @@ from tailrace.schemas.types import CheckpointOptions, SnapshotType
 
 SENDERS = 3
 END = "end"
+ALIGNED_INPUTS = st.sampled_from([frozenset[int](), frozenset({0}), frozenset({1}), frozenset({0, 1})])
+
+
+def channel_of(sender: int) -> Channel:
+    """The middle one sends to another input than the others."""
+    return sender % 2, sender
+
+
+def with_aligned(inputs: frozenset[int]) -> Subject:
+    return Subject(Checkpointing(aligned_inputs=inputs), aligned_inputs=inputs)
 
 
 def checkpoint(number: int, *, aligned: bool = False) -> Checkpoint:
@@ -52,22 +62,23 @@ class Subject:
     complete: dict[int, set[bytes]] = field(default_factory=dict)
     declined: dict[int, str] = field(default_factory=dict)
     held: dict[bytes, Item] = field(default_factory=dict)
+    aligned_inputs: frozenset[int] = frozenset()
 
     @property
     def unended(self) -> frozenset[Channel]:
-        return frozenset((0, sender) for sender in range(SENDERS)) - self.ended
+        return frozenset(channel_of(sender) for sender in range(SENDERS)) - self.ended
 
     def take(self, sender: int, item: Item) -> None:
         """The sender's next."""
-        if self.machine.holds((0, sender)):
+        if self.machine.holds(channel_of(sender)):
             name = f"{sender}:{len(self.held)}".encode()
             self.held[name] = item
-            self.do(self.machine.hold(Held(0, sender, name)))
+            self.do(self.machine.hold(Held(channel_of(sender)[0], sender, name)))
         else:
             self._receive(sender, item)
 
     def _receive(self, sender: int, item: Item) -> None:
-        channel = (0, sender)
+        channel = channel_of(sender)
         if isinstance(item, Checkpoint):
             self.do(self.machine.barrier(channel, item, self.unended, 0))
         elif isinstance(item, bytes):
@@ -97,6 +108,7 @@ class Subject:
         cut = self.cuts[pending.number]
         assert not cut & set(captured), "nothing is both in the cut and in flight"
         assert not (pending.aligned and captured), "a savepoint has nothing in flight"
+        assert not pending.captured.keys() & self.aligned_inputs, "nor has an aligned input"
         self.complete[pending.number] = cut | set(captured)
 
 
@@ -138,12 +150,12 @@ def play(subject: Subject, sent: Sequence[Sequence[Item]], turns: Sequence[int])
         subject.take(sender, next(nexts[sender]))
 
 
-@given(channels())
+@given(channels(), ALIGNED_INPUTS)
 def test_a_checkpoint_holds_what_each_sender_sent_before_its_barrier_and_nothing_else(
-    drawn: tuple[list[list[Item]], list[int]],
+    drawn: tuple[list[list[Item]], list[int]], aligned: frozenset[int]
 ) -> None:
     sent, turns = drawn
-    subject = Subject()
+    subject = with_aligned(aligned)
     play(subject, sent, turns)
     begun = {item.checkpoint_id for items in sent for item in items if isinstance(item, Checkpoint)}
     assert subject.complete.keys() == begun, "all of them, since each sender gives its barrier or ends"
@@ -154,21 +166,21 @@ def test_a_checkpoint_holds_what_each_sender_sent_before_its_barrier_and_nothing
     assert not subject.machine.aligning
 
 
-@given(channels())
+@given(channels(), ALIGNED_INPUTS)
 def test_everything_is_processed_once_and_in_each_sender_s_order(
-    drawn: tuple[list[list[Item]], list[int]],
+    drawn: tuple[list[list[Item]], list[int]], aligned: frozenset[int]
 ) -> None:
     sent, turns = drawn
-    subject = Subject()
+    subject = with_aligned(aligned)
     play(subject, sent, turns)
     for sender, items in enumerate(sent):
         own = [item for item in subject.processed if item.startswith(f"{sender}/".encode())]
         assert own == [item for item in items if isinstance(item, bytes)]
 
 
-@given(channels(), st.data())
+@given(channels(), ALIGNED_INPUTS, st.data())
 def test_what_is_aborted_or_missing_a_barrier_leaves_nothing_behind(
-    drawn: tuple[list[list[Item]], list[int]], data: st.DataObject
+    drawn: tuple[list[list[Item]], list[int]], aligned: frozenset[int], data: st.DataObject
 ) -> None:
     """Senders leave out barriers, as attempts do that were continued; the JobMaster aborts at any moment."""
     sent, turns = drawn
@@ -179,7 +191,7 @@ def test_what_is_aborted_or_missing_a_barrier_leaves_nothing_behind(
         for sender, items in enumerate(sent)
     ]
     nexts = [iter(items) for items in sent]
-    subject = Subject()
+    subject = with_aligned(aligned)
     for sender in turns:
         item = next(nexts[sender], None)
         if item is not None:
@@ -206,6 +218,35 @@ def test_a_checkpoint_cuts_at_the_first_barrier_and_a_savepoint_at_the_last() ->
         subject.take(2, checkpoint(1, aligned=aligned))
         assert 1 in subject.cuts
         assert 1 in subject.complete
+
+
+def test_a_checkpoint_cuts_when_the_barriers_of_its_aligned_inputs_have_come() -> None:
+    subject = with_aligned(frozenset({0}))
+    subject.take(1, checkpoint(1))
+    subject.take(1, b"ahead")
+    subject.take(0, b"broadcast")
+    subject.take(0, checkpoint(1))
+    assert subject.machine.aligning
+    assert subject.processed == [b"broadcast"]
+    subject.take(2, checkpoint(1))
+    assert not subject.machine.aligning
+    assert subject.cuts == {1: {b"broadcast"}}
+    assert subject.processed == [b"broadcast", b"ahead"], "what was held back goes on"
+
+
+def test_who_is_triggered_while_it_aligns_begins_anew() -> None:
+    subject = with_aligned(frozenset({1}))
+    subject.take(0, checkpoint(1))
+    subject.take(0, b"ahead")
+    subject.do(subject.machine.trigger(checkpoint(2), subject.unended, 0))
+    assert "checkpoint 2" in subject.declined[1]
+    assert subject.processed == [b"ahead"]
+    subject.take(1, END)
+    assert subject.cuts == {2: {b"ahead"}}
+    subject.take(0, b"in flight")
+    for sender in (0, 2):
+        subject.take(sender, END)
+    assert subject.complete == {2: {b"ahead", b"in flight"}}
 
 
 def test_a_source_s_checkpoint_is_complete_when_it_is_triggered_and_only_the_first_time() -> None:

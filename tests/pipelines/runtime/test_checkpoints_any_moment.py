@@ -38,27 +38,21 @@ PLANS = st.sampled_from(
         Plan(rate=0.05, savepoints=0.0, full=0.0, at_once=1),
     ]
 )
-EVERYWHERE = "all to all"
-"""What goes to every subtask: as often as there are of them."""
-
 Told = Counter[tuple[str | None, str]]
 
 
-def told(given: Iterable[Mapping[str, Any]], copies: int = 1) -> Told:
-    """What was printed, by identifier. `copies`: of what goes everywhere; none where they cannot be compared."""
-    found: Told = Counter()
-    for each in given:
-        found[each["identifier"], each["text"]] += copies if each["identifier"] == EVERYWHERE else 1
-    return +found
+def told(given: Iterable[Mapping[str, Any]]) -> Told:
+    """What was printed, by identifier."""
+    return Counter((each["identifier"], each["text"]) for each in given)
 
 
 def program(name: str, pairs: list[Pair], parallelism: int, chaining: bool = True) -> JobGraph:
     return graph_of(PROGRAMS[name], pairs, parallelism, chaining, uids=True)
 
 
-def undisturbed(name: str, pairs: list[Pair], copies: int = 0) -> tuple[Outcome, Told]:
+def undisturbed(name: str, pairs: list[Pair]) -> tuple[Outcome, Told]:
     outcome = run(program(name, pairs, 1))
-    return outcome, told(outcome.printed, copies)
+    return outcome, told(outcome.printed)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -67,7 +61,7 @@ def undisturbed(name: str, pairs: list[Pair], copies: int = 0) -> tuple[Outcome,
 def test_checkpoints_change_nothing(
     name: str, pairs: list[Pair], parallelism: int, chaining: bool, plan: Plan, seed: int, crashes: int
 ) -> None:
-    in_order, results = undisturbed(name, pairs, parallelism)
+    in_order, results = undisturbed(name, pairs)
     with storage(seed) as directory:
         job = MemoryCluster(
             program(name, pairs, parallelism, chaining), {}, seed, directory=directory, plan=plan
@@ -105,7 +99,7 @@ def test_a_job_goes_on_from_any_checkpoint_at_any_parallelism(
                 again, {}, seed + 1, job_id="again", directory=f"{directory}/again", plan=plan, restored=taken
             )
             outcome = restored.run(crashes)
-            assert told(restored.given, 0) == results
+            assert told(restored.given) == results
             if not any(part.finished for part in taken.metadata.subtasks):
                 assert outcome.accumulators == in_order.accumulators
 
@@ -134,7 +128,7 @@ def test_what_was_restored_is_restored_again(
                 restored=fit[0] if fit else None,
             )
             job.run(crashes)
-            assert told(job.given, 0) == results
+            assert told(job.given) == results
             taken = job.taken
 
 
@@ -144,7 +138,7 @@ def test_what_was_restored_is_restored_again(
 def test_a_job_that_goes_back_to_a_checkpoint_gives_what_it_would_have_given(
     name: str, pairs: list[Pair], parallelism: int, plan: Plan, seed: int, crashes: int, rollbacks: int
 ) -> None:
-    in_order, results = undisturbed(name, pairs, parallelism)
+    in_order, results = undisturbed(name, pairs)
     with storage(seed) as directory:
         job = MemoryCluster(program(name, pairs, parallelism), {}, seed, directory=directory, plan=plan)
         outcome = job.run(crashes, rollbacks=rollbacks)
@@ -165,7 +159,7 @@ def test_what_a_stopped_job_has_given_the_next_one_does_not(
         job = MemoryCluster(program(name, pairs, parallelism), {}, seed, directory=directory, plan=plan)
         job.run(crashes)
         if not job.taken or not job.taken[-1].stops:
-            assert told(job.given, 0) == results  # it had ended before
+            assert told(job.given) == results  # it had ended before
             return
         last = job.taken[-1]
         assert told(job.given) == told(last.before)  # it gave nothing after the savepoint
@@ -173,7 +167,7 @@ def test_what_a_stopped_job_has_given_the_next_one_does_not(
         for taken in fitting([last], again, seed):
             restored = MemoryCluster(again, {}, seed + 1, job_id="again", restored=taken)
             restored.run(crashes)
-            assert told(restored.given, 0) == results
+            assert told(restored.given) == results
 
 
 def fitting(taken: list[Taken], graph: JobGraph, seed: int) -> list[Taken]:
