@@ -31,6 +31,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from .sentinels import load_code
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -618,7 +620,7 @@ def _class_bytes(source: type | bytes) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _load_class(code: bytes) -> type:
-    cls = pickle.loads(code)
+    cls = load_code(code)
     if not isinstance(cls, type):
         raise RecordTypeError(f"the class of a record type is no class but {type(cls).__name__}")
     return cls

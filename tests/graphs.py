@@ -40,6 +40,7 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
         "group_id": None,
         "bounded": True,
         "on_bad_record": "skip",
+        "on_tombstone": "fail",
         "output_type": "str",
     },
     OperatorKind.MAP: {"output_type": "str"},

@@ -100,11 +100,11 @@ class KeyedCoFlatMap(_Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
         super().__init__(function)
         self._function = function
 
-    def process_element1(self, value: Any, context: KeyedContext[Any]) -> Iterable[Any]:
+    def process_element1(self, value: Any, context: KeyedContext[Any]) -> Iterable[Any] | None:
         del context
         return self._function.flat_map1(value)
 
-    def process_element2(self, value: Any, context: KeyedContext[Any]) -> Iterable[Any]:
+    def process_element2(self, value: Any, context: KeyedContext[Any]) -> Iterable[Any] | None:
         del context
         return self._function.flat_map2(value)
 
@@ -134,12 +134,12 @@ class TwoFlatMaps(_Around, CoFlatMapFunction[Any, Any, Any]):
             part.flat_map if isinstance(part, FlatMapFunction) else part for part in (first, second)
         )
 
-    def flat_map1(self, value: Any) -> Iterable[Any]:
-        found: Iterable[Any] = self._first(value)
+    def flat_map1(self, value: Any) -> Iterable[Any] | None:
+        found: Iterable[Any] | None = self._first(value)
         return found
 
-    def flat_map2(self, value: Any) -> Iterable[Any]:
-        found: Iterable[Any] = self._second(value)
+    def flat_map2(self, value: Any) -> Iterable[Any] | None:
+        found: Iterable[Any] | None = self._second(value)
         return found
 
 

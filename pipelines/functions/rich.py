@@ -42,8 +42,8 @@ class FlatMapFunction(RichFunction, ABC, Generic[IN, OUT]):
     """Any number of records for each."""
 
     @abstractmethod
-    def flat_map(self, value: IN) -> Iterable[OUT]:
-        """The records that follow from this one."""
+    def flat_map(self, value: IN) -> Iterable[OUT] | None:
+        """The records that follow from this one; None for none."""
 
 
 class FilterFunction(RichFunction, ABC, Generic[IN]):
@@ -98,11 +98,11 @@ class CoFlatMapFunction(RichFunction, ABC, Generic[IN1, IN2, OUT]):
     """Any number of records for each of two connected streams'."""
 
     @abstractmethod
-    def flat_map1(self, value: IN1) -> Iterable[OUT]:
+    def flat_map1(self, value: IN1) -> Iterable[OUT] | None:
         """For a record of the first stream."""
 
     @abstractmethod
-    def flat_map2(self, value: IN2) -> Iterable[OUT]:
+    def flat_map2(self, value: IN2) -> Iterable[OUT] | None:
         """For a record of the second stream."""
 
 

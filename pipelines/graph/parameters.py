@@ -217,6 +217,7 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "group_id": _optional(_name),
             "bounded": _flag,
             "on_bad_record": _one_of("fail", "skip"),
+            "on_tombstone": _optional(_one_of("fail", "skip")),
         },
         OperatorKind.MAP: {},
         OperatorKind.FLAT_MAP: {},

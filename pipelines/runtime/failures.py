@@ -12,12 +12,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from ..types import RecordTypeError
+
 _OURS = str(Path(__file__).resolve().parents[2])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _FRAMES_SHOWN = 8
 LONGEST: Final = 8_000
 """Characters of a reason."""
 _LONGEST_MESSAGE: Final = 2_000
+_LONGEST_REASON: Final = 300
 
 
 class UserCodeError(Exception):
@@ -47,6 +50,16 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     text = text.encode(errors="replace").decode()
     cut = f" [cut: {len(text)} characters]"
     return text if len(text) <= longest else text[: longest - len(cut)] + cut
+
+
+def one_line(error: BaseException) -> str:
+    """An error for a person, in a few words."""
+    text = " ".join(str(error).split())[:_LONGEST_REASON]
+    return (
+        text
+        if isinstance(error, (ValueError, RecordTypeError)) and text
+        else f"{type(error).__name__}: {text}"
+    )
 
 
 def _describe(error: BaseException) -> str:

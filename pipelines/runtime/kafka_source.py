@@ -47,6 +47,8 @@ class KafkaSource(msgspec.Struct, frozen=True):
     group_id: str | None = None
     bounded: bool = False
     on_bad_record: OnBadRecord = OnBadRecord.FAIL
+    on_tombstone: OnBadRecord = OnBadRecord.SKIP
+    """What follows from a message without a value. Graphs of earlier releases do not have this parameter."""
 
     @classmethod
     def of(cls, config: OperatorConfig) -> KafkaSource:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -25,8 +25,21 @@ FAILURE: Final = 1
 RECORDS: Final = 2
 """Then follows a payload (BufferCodec.payload) of what a Kafka source read at these offsets; nothing for no records."""
 SKIPPING: Final = 3
-"""As RECORDS, behind the number of messages at these offsets that could not be read and are left out (SKIPPED)."""
-SKIPPED: Final = struct.Struct("<I")
+"""As RECORDS, behind the numbers of messages at these offsets that are left out (SKIPPED, the fields of Skipped)."""
+SKIPPED: Final = struct.Struct("<II")
+
+
+class Skipped(NamedTuple):
+    """How many messages a Kafka source has left out."""
+
+    bad: int = 0
+    """Could not be read."""
+    tombstones: int = 0
+    """Have no value."""
+
+
+NOTHING_SKIPPED: Final = Skipped()
+
 
 Positions = Mapping[int, Mapping[int, int]]
 """Index of the input -> partition -> the offset to go on from. What has no position yet is not in it."""

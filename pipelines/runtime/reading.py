@@ -98,6 +98,7 @@ class TopicReading:
             self.source.format,
             self._record_type,
             self.source.on_bad_record,
+            self.source.on_tombstone,
             self._prefix,
             self._cache,
             gathers=pace is Pace.BULK,

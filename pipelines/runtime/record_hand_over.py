@@ -7,8 +7,8 @@ that it stands for: where the StreamTask goes on is exact, however many records 
 In bulk mode, what the prefix aggregates at its end is aggregated once more over several batches, so that little of it
 has to be shuffled.
 
-A message without a value (a tombstone) is no record. One that cannot be read fails the attempt, or is left out and
-counted. Timestamps are the messages' own (milliseconds).
+A message that cannot be read fails the attempt, or is left out and counted; so does a tombstone, which is a message
+without a value. Timestamps are the messages' own (milliseconds).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .hand_over import Connections, Place, Prefix, Target, Targets
 from .kafka_source import OnBadRecord
 from .operators.build import build_prefix
 from .operators.chain import Line
-from .protocol import RECORDS, SKIPPED, SKIPPING
+from .protocol import RECORDS, SKIPPED, SKIPPING, Skipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +50,7 @@ class RecordPlan(msgspec.Struct, frozen=True):
     record_type: Any
     """Of the source, as JSON."""
     on_bad_record: OnBadRecord
+    on_tombstone: OnBadRecord
     prefix: Prefix | None = None
     cache: str | None = None
     """A directory that workers share."""
@@ -148,20 +149,24 @@ class RecordWorker:
         except Exception as error:
             self._connections.fail(kept.path, kept.place, describe(error))
             return
-        if kept.skipped:
-            self._connections.send(kept.path, SKIPPING, kept.place, SKIPPED.pack(kept.skipped), content)
+        if any(kept.skipped):
+            self._connections.send(kept.path, SKIPPING, kept.place, SKIPPED.pack(*kept.skipped), content)
         else:
             self._connections.send(kept.path, RECORDS, kept.place, content)
 
-    def _records(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[Batch, int]:
+    def _records(self, rows: pa.RecordBatch, topic: str, partition: int) -> tuple[Batch, Skipped]:
         """What the messages come to, and how many were left out."""
         assert self._reader is not None
-        if rows.column("value").null_count:
-            rows = rows.filter(rows.column("value").is_valid())
+        tombstones = rows.column("value").null_count
+        if tombstones:
+            valid = rows.column("value").is_valid()
+            if self._plan.on_tombstone is OnBadRecord.FAIL:
+                raise _tombstone(topic, partition, rows.column("offset")[valid.index(False).as_py()].as_py())
+            rows = rows.filter(valid)
         batch, bad = read_good(self._reader, _milliseconds(rows.column("timestamp")), rows.column("value"))
         if bad and self._plan.on_bad_record is OnBadRecord.FAIL:
             raise _refusal(topic, partition, rows, bad[0])
-        return self._prefix.process(batch) if len(batch) else batch, len(bad)
+        return self._prefix.process(batch) if len(batch) else batch, Skipped(len(bad), tombstones)
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -170,7 +175,7 @@ class Kept(msgspec.Struct, frozen=True):
     path: str
     place: Place
     messages: int
-    skipped: int
+    skipped: Skipped
     batches: list[Batch]
     since: float
 
@@ -180,7 +185,7 @@ class Kept(msgspec.Struct, frozen=True):
             self.path,
             msgspec.structs.replace(self.place, following=more.place.following),
             self.messages + more.messages,
-            self.skipped + more.skipped,
+            Skipped(self.skipped.bad + more.skipped.bad, self.skipped.tombstones + more.skipped.tombstones),
             [*self.batches, *more.batches],
             self.since,
         )
@@ -228,6 +233,13 @@ def _milliseconds(timestamps: pa.TimestampArray) -> pa.Int64Array:
     if len(timestamps) == 1:  # a fourth of the time, once for each message in real-time mode
         return pa.array([timestamps[0].value // 1000], pa.int64())
     return pc.divide(timestamps.cast(pa.int64()), 1000)
+
+
+def _tombstone(topic: str, partition: int, offset: int) -> TaskError:
+    return TaskError(
+        f"the message at offset {offset} of {topic}, partition {partition}, has no value (a tombstone): to leave such"
+        ' messages out, give the source on_tombstone="skip"'
+    )
 
 
 def _refusal(topic: str, partition: int, rows: pa.RecordBatch, bad: BadValue) -> TaskError:

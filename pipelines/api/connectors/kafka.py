@@ -59,12 +59,14 @@ class KafkaSource:
     `bounded`: the job reads to the ends that the topics have when it starts, and finishes. `group_id`: progress is also
     committed to that group, where Kafka's tools see it; `committed` starts from it. `output_type`: that of the records,
     where the format does not say (see `Formats`). A message that cannot be read fails the job, or is skipped.
+    So does a tombstone, a message without a value; `on_tombstone` says otherwise for tombstones alone.
     """
 
     __slots__ = (
         "bounded",
         "group_id",
         "on_bad_record",
+        "on_tombstone",
         "output_type",
         "starting",
         "topics",
@@ -80,6 +82,7 @@ class KafkaSource:
         group_id: str | None = None,
         output_type: object = None,
         on_bad_record: Literal["fail", "skip"] = "fail",
+        on_tombstone: Literal["fail", "skip"] | None = None,
     ) -> None:
         """By default text from the earliest offsets on. Raises ProgramError."""
         self.topics = tuple(sorted({topics} if isinstance(topics, str) else set(topics)))
@@ -89,6 +92,7 @@ class KafkaSource:
         self.group_id = group_id
         self.output_type = output_type
         self.on_bad_record = on_bad_record
+        self.on_tombstone = on_tombstone
         if not self.topics:
             raise _refusal("KafkaSource", "it has no topic")
         for topic in self.topics:
@@ -99,6 +103,8 @@ class KafkaSource:
             raise _refusal("KafkaSource", "it is to start from committed offsets, but has no group_id")
         if on_bad_record not in ("fail", "skip"):
             raise _refusal("KafkaSource", f"on_bad_record is {on_bad_record!r}, neither fail nor skip")
+        if on_tombstone not in ("fail", "skip", None):
+            raise _refusal("KafkaSource", f"on_tombstone is {on_tombstone!r}, neither fail nor skip")
         form = self.value_format
         if form.framing in ("single-object", "none") and form.schema is None and output_type is None:
             raise _refusal(

@@ -70,8 +70,8 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
     @overload
     def flat_map(
         self,
-        function: Callable[[A], Iterable[R]],
-        second: Callable[[B], Iterable[R]],
+        function: Callable[[A], Iterable[R] | None],
+        second: Callable[[B], Iterable[R] | None],
         /,
         *,
         output_type: object = ...,

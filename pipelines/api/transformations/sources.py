@@ -91,4 +91,5 @@ class ReadKafka(Physical):
             "group_id": source.group_id,
             "bounded": source.bounded,
             "on_bad_record": source.on_bad_record,
+            "on_tombstone": source.on_tombstone or source.on_bad_record,
         }

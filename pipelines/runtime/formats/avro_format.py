@@ -20,6 +20,7 @@ import pyarrow as pa
 from ...types import PICKLED, ClassOf, RecordType, TupleOf
 from ..batch import Batch
 from ..failures import TaskError
+from ..record_validation import validator_of
 from .avro_schema import Schema, derived, given
 from .format import Format, Framing
 from .registry import Registry
@@ -48,6 +49,7 @@ class AvroReader:
         self._registry = Registry(_registry_of(of), cache) if of.framed is Framing.REGISTRY else None
         self._head = b"" if self._own is None else SINGLE_OBJECT + self._own.fingerprint()
         self._convert = _to_records(record_type)
+        self._validate = validator_of(record_type, decoded=True)
 
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
         read = {
@@ -55,7 +57,10 @@ class AvroReader:
             Framing.REGISTRY: self._registered,
             Framing.NONE: self._bare,
         }[self._framing]
-        return Batch(timestamps.to_numpy().tolist(), self._convert(list(map(read, values.to_pylist()))))
+        records = self._convert(list(map(read, values.to_pylist())))
+        if self._validate is not None:
+            self._validate(records, "$")
+        return Batch(timestamps.to_numpy().tolist(), records)
 
     def _single_object(self, value: bytes) -> Any:
         head = value[:_SINGLE_OBJECT_HEAD]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import pyarrow as pa
 
 from ..batch import EMPTY, Batch, all_of
-from ..failures import TaskError
-
-_LONGEST_REASON: Final = 300
+from ..failures import TaskError, one_line
 
 
 class FormatKind(StrEnum):
@@ -102,9 +100,3 @@ def read_good(
     first, bad = read_good(reader, timestamps[:middle], values[:middle])
     second, worse = read_good(reader, timestamps[middle:], values[middle:])
     return all_of([first, second]), [*bad, *(BadValue(middle + each.index, each.why) for each in worse)]
-
-
-def one_line(error: BaseException) -> str:
-    """An error for a person, in a few words."""
-    text = " ".join(str(error).split())[:_LONGEST_REASON]
-    return text if isinstance(error, ValueError) and text else f"{type(error).__name__}: {text}"

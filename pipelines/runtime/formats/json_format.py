@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ...types import RecordType
 from ..batch import Batch
+from ..record_validation import validator_of
 from .shapes import Shape, shape_of
 
 
@@ -18,6 +19,7 @@ class JsonReader:
     def __init__(self, record_type: RecordType) -> None:
         self._shape = shape_of(record_type)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._shape.type)
+        self._validate = validator_of(record_type, decoded=True)
 
     def read(self, timestamps: pa.Int64Array, values: pa.BinaryArray) -> Batch:
         texts: list[bytes] = values.to_pylist()
@@ -31,6 +33,8 @@ class JsonReader:
         convert = self._shape.to_record
         if convert is not None:
             records = list(map(convert, records))
+        if self._validate is not None:
+            self._validate(records, "$")
         return Batch(timestamps.to_numpy().tolist(), records)
 
 

@@ -6,7 +6,6 @@ an array, is a Struct of the same fields, and so is whatever has one inside.
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 import typing
 from collections.abc import Callable
@@ -14,7 +13,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ...types import ClassOf, ListOf, OptionalOf, RecordType, Scalar, TupleOf
+from ...types import ClassOf, ListOf, OptionalOf, RecordType, RecordTypeError, Scalar, TupleOf
+from ..record_validation import Factory, defaults_of
 
 Convert = Callable[[Any], Any]
 
@@ -94,7 +94,12 @@ def _class(record_type: ClassOf) -> Shape:
     get = [operator.attrgetter(name) for name in names]
 
     def to_record(value: Any) -> Any:
-        return cls(**{name: step(g(value)) for name, step, g in zip(names, into, get, strict=True)})
+        try:
+            return cls(**{name: step(g(value)) for name, step, g in zip(names, into, get, strict=True)})
+        except (AttributeError, TypeError, ValueError) as error:
+            # What was decoded has all fields of its type; a default may be anything.
+            why = f"the default of a field of {cls.__name__} is not of the field's type: {error}"
+            raise RecordTypeError(why) from error
 
     def of_record(record: Any) -> Any:
         return struct(**{name: step(g(record)) for name, step, g in zip(names, back, get, strict=True)})
@@ -110,15 +115,10 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _defaults(cls: type) -> dict[str, Any]:
-    if dataclasses.is_dataclass(cls):
-        given: dict[str, Any] = {}
-        for each in dataclasses.fields(cls):
-            if each.default is not dataclasses.MISSING:
-                given[each.name] = each.default
-            elif each.default_factory is not dataclasses.MISSING:
-                given[each.name] = msgspec.field(default_factory=each.default_factory)
-        return given
-    return dict(getattr(cls, "_field_defaults", {}))
+    return {
+        name: msgspec.field(default_factory=default.make) if isinstance(default, Factory) else default
+        for name, default in defaults_of(cls).items()
+    }
 
 
 def _same(value: Any) -> Any:

@@ -5,12 +5,12 @@ Only StreamTask processes and Spark's Python workers may load: it runs the job's
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from ....schemas.types import OperatorConfig
+from ... import sentinels
 from ...functions import RichFunction, RuntimeContext
 from ...types import RecordTypeError
 from ..failures import UserCodeError
@@ -47,7 +47,7 @@ def load(config: OperatorConfig) -> tuple[Any, ...]:
 
 def load_code(code: bytes) -> tuple[Any, ...]:
     """The functions that were pickled together; none for no code."""
-    return tuple(pickle.loads(code)) if code else ()
+    return tuple(sentinels.load_code(code)) if code else ()
 
 
 def method_of(function: Any, name: str) -> Function:

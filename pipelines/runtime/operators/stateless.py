@@ -44,14 +44,14 @@ class Map(_WithFunction):
 
 
 class FlatMap(_WithFunction):
-    """Any number of records for each record: the items of what the function returns or yields."""
+    """Any number of records for each record: the items of what the function returns or yields; none of None."""
 
     method = "flat_map"
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         with user_code(self._config):
             given = [
-                each if type(each) is list or type(each) is tuple else list(each)
+                each if type(each) is list or type(each) is tuple else list(each) if each is not None else ()
                 for each in map(self._call, batch.values)
             ]
         values: list[Any] = list(chain.from_iterable(given))

@@ -24,6 +24,7 @@ from ..protocol import (
     Counted,
     Declined,
     Notice,
+    Skipped,
     Switch,
     Switched,
     TriggerCheckpoint,
@@ -184,7 +185,7 @@ class Run:
         elif letter.kind == RECORDS:
             task.take_records(*place, letter.following, letter.content)
         elif letter.kind == SKIPPING:
-            (skipped,) = SKIPPED.unpack_from(letter.content)
+            skipped = Skipped._make(SKIPPED.unpack_from(letter.content))
             task.take_records(*place, letter.following, letter.content[SKIPPED.size :], skipped)
         elif task.admits(*place, letter.following):
             raise TaskError(letter.content.decode())

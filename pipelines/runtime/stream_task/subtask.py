@@ -24,6 +24,7 @@ from ..batch import EMPTY, Batch
 from ..buffers import END_OF_TIME, HEADER_SIZE, NO_WATERMARK, BufferCodec, Header, header_of, read_barrier
 from ..clocks import ClockDemand
 from ..operators.chain import OperatorChain
+from ..protocol import NOTHING_SKIPPED, Skipped
 from .checkpointing import Held
 from .cuts import Cuts
 from .input_gate import InputGate
@@ -37,7 +38,9 @@ from .stop import Stop
 from .transaction import ConsumedOffset, Transaction
 
 BAD_RECORDS: Final = "numRecordsInErrors"
-"""The accumulator of messages that a Kafka source skipped (Flink's name, FLIP-33)."""
+"""The accumulator of messages that a Kafka source could not read and skipped (Flink's name, FLIP-33)."""
+TOMBSTONES: Final = "numTombstones"
+"""The accumulator of messages without a value that a Kafka source skipped."""
 
 
 class Subtask:
@@ -214,11 +217,17 @@ class Subtask:
             self.cuts.sender_ended(channel)
 
     def take_records(
-        self, input_index: int, partition: int, first: int, following: int, data: bytes, skipped: int = 0
+        self,
+        input_index: int,
+        partition: int,
+        first: int,
+        following: int,
+        data: bytes,
+        skipped: Skipped = NOTHING_SKIPPED,
     ) -> None:
         """What a Kafka source has read at these offsets, behind the prefix (BufferCodec.payload).
 
-        `skipped` messages among them were bad, and are counted.
+        What was left out is counted.
         """
         if not self.admits(input_index, partition, first, following):
             return
@@ -226,9 +235,10 @@ class Subtask:
             take = partial(self.take_records, input_index, partition, first, following, data, skipped)
             self._stop.wait(take, len(data))
             return
-        if skipped:
-            self._accumulators.counter(BAD_RECORDS).inc(skipped)
-            self.output.dirty = True
+        for name, count in ((BAD_RECORDS, skipped.bad), (TOMBSTONES, skipped.tombstones)):
+            if count:
+                self._accumulators.counter(name).inc(count)
+                self.output.dirty = True
         batch = self._codecs[input_index].read_payload(data)
         self._positions.advance(input_index, partition, following)
         if len(batch):

@@ -320,6 +320,10 @@ MISTAKES: list[tuple[Mistake, str]] = [
         "KafkaSource at {}: starting is 'latest': write Starting",
     ),
     (
+        lambda env, s: KafkaSource("a", on_tombstone="log"),
+        "KafkaSource at {}: on_tombstone is 'log', neither fail nor skip",
+    ),
+    (
         lambda env, s: KafkaSource("a", on_bad_record="log"),
         "KafkaSource at {}: on_bad_record is 'log', neither",
     ),

@@ -5,7 +5,7 @@ Where a result would depend on the order, another step follows that forgets what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -89,9 +89,10 @@ def positive(row: Row) -> bool:
     return row.number > 0
 
 
-def repeated(row: Row) -> Iterator[Row]:
-    for i in range(row.number % 3):
-        yield row._replace(number=row.number + i)
+def repeated(row: Row) -> Iterable[Row] | None:
+    if row.number % 3 == 0:
+        return None if row.number % 2 else ()
+    return (row._replace(number=row.number + i) for i in range(row.number % 3))
 
 
 class Shift(MapFunction[Row, Row]):
@@ -109,7 +110,7 @@ class Repeat(FlatMapFunction[Row, Row]):
     def open(self, context: RuntimeContext) -> None:
         self.seen = context.accumulator("repeated")
 
-    def flat_map(self, value: Row) -> Iterable[Row]:
+    def flat_map(self, value: Row) -> Iterable[Row] | None:
         self.seen.inc(value.number % 3)
         return repeated(value)
 
@@ -314,7 +315,7 @@ class Either(CoMapFunction[Row, Row, Row]):
 
 
 class Both(CoFlatMapFunction[Row, Row, Row]):
-    def flat_map1(self, value: Row) -> Iterable[Row]:
+    def flat_map1(self, value: Row) -> Iterable[Row] | None:
         return repeated(value)
 
     def flat_map2(self, value: Row) -> Iterable[Row]:

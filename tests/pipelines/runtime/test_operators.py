@@ -51,9 +51,16 @@ def as_generator(values: list[int]) -> Iterator[int]:
     yield from values
 
 
-@given(st.lists(st.lists(st.integers(0, 9), max_size=3)), st.sampled_from([as_list, as_tuple, as_generator]))
+def as_none(values: list[int]) -> list[int] | None:
+    return values or None
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=3)),
+    st.sampled_from([as_list, as_tuple, as_generator, as_none]),
+)
 def test_flat_map_takes_whatever_can_be_iterated(
-    values: list[list[int]], function: Callable[[list[int]], Iterable[int]]
+    values: list[list[int]], function: Callable[[list[int]], Iterable[int] | None]
 ) -> None:
     line = build_prefix([config("flat_map", function)])
     given = line.process(Batch(list(range(len(values))), values))

@@ -24,7 +24,7 @@ from tailrace.pipelines.runtime.formats.format import FormatKind
 from tailrace.pipelines.runtime.frames import FrameReader
 from tailrace.pipelines.runtime.hand_over import Connections, Prefix, Target
 from tailrace.pipelines.runtime.kafka_source import KafkaSource, OnBadRecord
-from tailrace.pipelines.runtime.protocol import FAILURE, HANDED_OVER, RECORDS, SKIPPED, SKIPPING
+from tailrace.pipelines.runtime.protocol import FAILURE, HANDED_OVER, RECORDS, SKIPPED, SKIPPING, Skipped
 from tailrace.pipelines.runtime.record_hand_over import RecordPlan
 from tailrace.pipelines.runtime.stream_task.mailbox import HandedOver
 from tailrace.pipelines.types import RecordType
@@ -39,8 +39,8 @@ class Frame(HandedOver, frozen=True):
     """What a StreamTask is handed, and what it says."""
 
     @property
-    def skipped(self) -> int:
-        return SKIPPED.unpack_from(self.content)[0] if self.kind == SKIPPING else 0
+    def skipped(self) -> Skipped:
+        return Skipped(*SKIPPED.unpack_from(self.content)) if self.kind == SKIPPING else Skipped()
 
     def records(self, of: RecordType) -> list[tuple[int, Any]]:
         """Timestamps and records."""
@@ -110,6 +110,7 @@ def hand_over(
             Format(form),
             record_type.to_json(),
             OnBadRecord.SKIP if skips else OnBadRecord.FAIL,
+            OnBadRecord.SKIP if skips else OnBadRecord.FAIL,
             prefix,
             gathers=gathers,
         )
@@ -145,7 +146,8 @@ def test_what_arrives_does_not_depend_on_how_it_was_cut(
     before = [(offset, value) for offset, value in log if end is None or offset < end]
     good = [(offset * 1000, int(value)) for offset, value in before if value not in (None, b"", b"{")]
     assert [record for frame in frames for record in frame.records(INT)] == good
-    assert sum(frame.skipped for frame in frames) == sum(value in (b"", b"{") for _, value in before)
+    assert sum(frame.skipped.bad for frame in frames) == sum(value in (b"", b"{") for _, value in before)
+    assert sum(frame.skipped.tombstones for frame in frames) == sum(value is None for _, value in before)
     last = log[-1][0] + 1
     assert frames[-1].following == (last if end is None else min(last, end))
     assert all(frame.first <= frame.following for frame in frames)
@@ -175,13 +177,21 @@ def test_a_bad_message_names_its_place_and_stops_what_was_with_it() -> None:
     )
 
 
+def test_a_tombstone_names_its_place_where_it_is_a_bad_record() -> None:
+    (frame,) = hand_over([rows([(6, b"2"), (8, None), (9, None)])])
+    assert (frame.kind, frame.first, frame.following) == (FAILURE, 6, 10)
+    assert frame.content.decode().startswith(
+        "the message at offset 8 of numbers, partition 3, has no value (a tombstone): "
+    )
+
+
 def test_rows_of_several_partitions_are_told_apart() -> None:
     mixed = pa.concat_batches([rows([(1, b"1")], TOPIC), rows([(2, b"2")], TOPIC)])
     columns = mixed.to_pydict() | {"partition": [PARTITION, 4]}
     batch = pa.RecordBatch.from_pydict(columns, schema=mixed.schema)
     with stream_task() as (path, frames):
         targets = {TOPIC: {PARTITION: Target(path, 0), 4: Target(path, 0)}, "other": {0: Target(path, 1)}}
-        plan = RecordPlan(targets, Format(FormatKind.JSON), "int", OnBadRecord.FAIL)
+        plan = RecordPlan(targets, Format(FormatKind.JSON), "int", OnBadRecord.FAIL, OnBadRecord.FAIL)
         run(plan, [batch])
     assert sorted((frame.partition, frame.first) for frame in frames) == [(PARTITION, 1), (4, 2)]
 

@@ -16,7 +16,8 @@ from typing import Any, Final
 import fastavro
 
 from ....types import ClassOf, ListOf, OptionalOf, Pickled, RecordType, TupleOf
-from ...failures import TaskError
+from ...failures import TaskError, one_line
+from ...record_validation import validator_of
 from .parquet_reading import wanted_columns
 from .reading import SPLIT_BYTES, Piece, bounds, byte_splits, read_range, unreadable
 from .storage import FoundFile, open_file
@@ -32,6 +33,7 @@ class AvroReader:
     def __init__(self, record_type: RecordType, columns: Sequence[str] | None) -> None:
         self._record_type = record_type
         self._columns = columns
+        self._validate = validator_of(record_type)
 
     def splits(self, file: FoundFile) -> int:
         return byte_splits(file.size)
@@ -62,7 +64,28 @@ class AvroReader:
             if not read:
                 return
             count += len(read)
-            yield Piece(rows=read if build is None else list(map(build, read)))
+            try:
+                rows = self._records(build, read)
+            except Exception:  # what a user's class raises, too
+                raise self._refusal(file.path, where, build, read, count - len(read)) from None
+            yield Piece(rows=rows)
+
+    def _records(self, build: _Build | None, data: list[Any]) -> list[Any]:
+        records = data if build is None else list(map(build, data))
+        if self._validate is not None:
+            self._validate(records, "$")
+        return records
+
+    def _refusal(
+        self, path: str, where: str, build: _Build | None, data: list[Any], before: int
+    ) -> TaskError:
+        for index, datum in enumerate(data):
+            try:
+                self._records(build, [datum])
+            except Exception as error:
+                why = f"{one_line(error)}; correct the type of the records, or the file"
+                return TaskError(f"{path}, record {before + index} behind {where}, cannot be read: {why}")
+        return TaskError(f"{path}, a record behind {where}, cannot be read")
 
     def _builder(self, path: str, schema: Any) -> _Build | None:
         if not isinstance(schema, dict) or schema.get("type") != "record":

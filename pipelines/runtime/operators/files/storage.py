@@ -15,8 +15,7 @@ import msgspec
 from pyarrow import fs
 
 from ....file_systems import connect
-from ...failures import TaskError
-from ...formats.format import one_line
+from ...failures import TaskError, one_line
 
 _MAGIC: Final = re.compile(r"[*?\[]")
 _PARTS: Final = re.compile(r"\*\*/|\*\*|\*|\?|\[!?[^\]]+\]|.", re.DOTALL)

@@ -1,0 +1,55 @@
+"""Reads records in an interpreter of its own, as a worker does: classes arrive by cloudpickle, by value.
+
+One JSON object a line: `type` (a record type's JSON form), and `format` with `values` (base64), or `file`. The answer
+has `records` and `bad`, the reason of each by its index; or `failure`, for a file.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.formats import Format, read_good, reader_of
+from tailrace.pipelines.runtime.operators.files.avro_reading import AvroReader
+from tailrace.pipelines.runtime.operators.files.storage import list_files
+from tailrace.pipelines.types import RecordType
+
+
+def shown(value: Any) -> Any:
+    """A record as JSON that keeps the types apart."""
+    if dataclasses.is_dataclass(value):
+        return {
+            "class": [[f.name, shown(getattr(value, f.name))] for f in dataclasses.fields(value)],
+        }
+    if hasattr(value, "_asdict"):
+        return {"class": [[name, shown(each)] for name, each in value._asdict().items()]}
+    if isinstance(value, list):
+        return {"list": list(map(shown, value))}
+    return f"{type(value).__name__} {value!r}"
+
+
+def answer(asked: dict[str, Any]) -> dict[str, Any]:
+    record_type = RecordType.from_json(asked["type"])
+    if "file" in asked:
+        (file,) = list_files(asked["file"])
+        try:
+            pieces = list(AvroReader(record_type, None).read(file, 0))
+        except TaskError as error:
+            return {"failure": str(error)}
+        return {"records": [shown(record) for piece in pieces for record in piece.rows or []]}
+    values = pa.array([base64.b64decode(value) for value in asked["values"]], pa.binary())
+    reader = reader_of(Format.of(asked["format"]), record_type)
+    batch, bad = read_good(reader, pa.array(range(len(values)), pa.int64()), values)
+    batch.columns(record_type)  # what is read can always be laid out
+    return {"records": list(map(shown, batch.values)), "bad": {each.index: each.why for each in bad}}
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line))), flush=True)
