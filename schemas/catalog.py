@@ -28,6 +28,7 @@ EVENTS: Mapping[str, type[Body]] = MappingProxyType(
         dispatcher.ShutDownCluster.AVRO_NAME: dispatcher.ShutDownCluster,
         dispatcher.StopWithSavepoint.AVRO_NAME: dispatcher.StopWithSavepoint,
         dispatcher.SubmissionRefused.AVRO_NAME: dispatcher.SubmissionRefused,
+        dispatcher.SubmissionsTopicChanged.AVRO_NAME: dispatcher.SubmissionsTopicChanged,
         dispatcher.SubmitJob.AVRO_NAME: dispatcher.SubmitJob,
         dispatcher.TriggerCheckpoint.AVRO_NAME: dispatcher.TriggerCheckpoint,
         dispatcher.TriggerSavepoint.AVRO_NAME: dispatcher.TriggerSavepoint,

@@ -21,6 +21,7 @@ __all__ = [
     "ShutDownCluster",
     "StopWithSavepoint",
     "SubmissionRefused",
+    "SubmissionsTopicChanged",
     "SubmitJob",
     "TriggerCheckpoint",
     "TriggerSavepoint",
@@ -129,6 +130,18 @@ class SubmissionRefused(Body, frozen=True, gc=False, kw_only=True):
     """The record."""
     reason: str
     """Why it was refused."""
+
+
+class SubmissionsTopicChanged(Body, frozen=True, gc=False, kw_only=True):
+    """From here on submissions are admitted from the topic with this id, from these positions on."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SubmissionsTopicChanged"
+    topic_id: str
+    """The id that Kafka drew when the topic was created (KIP-516)."""
+    positions: tuple[int, ...]
+    """For each partition, from 0 on, the next offset to admit. Partitions that are not listed begin at their first offset."""
+    reason: str
+    """Why, for people."""
 
 
 class SubmitJob(Body, frozen=True, gc=False, kw_only=True):

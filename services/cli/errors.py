@@ -71,6 +71,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.log.event_log:LogTruncated": ExitCode.UNREACHABLE,
     "services.log.event_log:LogUnavailable": ExitCode.UNREACHABLE,
     "services.simulation.members:DamagedMembers": ExitCode.USAGE,
+    "services.snapshots.log_identity:LogReplaced": ExitCode.UNREACHABLE,
     "services.snapshots.audit:ReplicaDiverged": ExitCode.ASTRAY,
 }
 """Expected exceptions, as module:class below the package: by their names, since importing all that could raise one

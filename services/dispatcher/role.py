@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas import dispatcher, everyone
@@ -102,6 +103,12 @@ def _submission_refused(
     return _admitted(state, body.source.partition, body.source.offset)
 
 
+def _submissions_topic_changed(
+    state: DispatcherState, _record: Record, body: dispatcher.SubmissionsTopicChanged
+) -> DispatcherState:
+    return replace(state, submissions_topic_id=body.topic_id, positions=Map(dict(enumerate(body.positions))))
+
+
 def _configured(
     state: DispatcherState, _record: Record, body: everyone.ConfigurationChanged
 ) -> DispatcherState:
@@ -130,6 +137,7 @@ _STEPS: Steps[DispatcherState] = Steps(
         **checkpoints.STEPS,
         **ending.STEPS,
         dispatcher.SubmissionRefused: _submission_refused,
+        dispatcher.SubmissionsTopicChanged: _submissions_topic_changed,
         dispatcher.RaiseFeatureLevel: _level_wanted,
         everyone.ConfigurationChanged: _configured,
         everyone.FeatureLevelRaised: _level_raised,

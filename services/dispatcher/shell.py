@@ -28,6 +28,7 @@ from .role import BuildJobGraph, RaiseFeatureLevel
 from .savepoints import Disposed, dispose
 from .state import DispatcherState
 from .submissions import SubmissionsReader
+from .submissions_topic import Admitted
 
 _BUILDERS = 2
 _log = logger(__name__)
@@ -64,7 +65,7 @@ class DispatcherShell:
         self._disposers = ThreadPoolExecutor(1, thread_name_prefix="dispose")
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
-        if not self._admitting and isinstance(state, DispatcherState):
+        if isinstance(state, DispatcherState):
             self._admit(state)
         for instruction in self._begun.new(role_address, instructions):
             match instruction:
@@ -79,9 +80,9 @@ class DispatcherShell:
 
     def _admit(self, state: DispatcherState) -> None:
         """Once the configuration has been read back from the log: every job that is admitted here goes by it."""
-        if self._configuration in (None, state.configuration):
+        if self._admitting or self._configuration in (None, state.configuration):
             self._admitting = True
-            self._submissions.start(state.positions)
+            self._submissions.follow(Admitted(state.submissions_topic_id, state.positions))
         elif not self._configured:
             self._configured = True
             if state.configuration is None:

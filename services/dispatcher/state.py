@@ -173,6 +173,8 @@ class DispatcherState(msgspec.Struct, frozen=True):
     """By the offset of the request."""
     positions: Map[int, int] = Map()
     """Partition of the submissions topic -> the next offset to admit."""
+    submissions_topic_id: str | None = None
+    """The id of the topic that `positions` are of; None before it was said."""
     ending: Ending | None = None
     configuration: Mapping[str, str] | None = None
     """What the last ConfigurationChanged said; None before the first."""

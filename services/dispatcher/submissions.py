@@ -3,25 +3,32 @@
 How far the submissions are admitted is part of the Dispatcher's state (each admitted event carries its origin), so no
 consumer group is needed, and a new leader goes on exactly behind the last one. What can't be read, or is no request
 of a client, becomes a dead letter and a SubmissionRefused.
+
+The topic is looked at every few seconds: one that was deleted and created again is admitted from its start
+(submissions_topic.py), and partitions that were added are read.
 """
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
+from ...infra import kafka_waits
 from ...schemas import dispatcher
 from ...schemas.event import Event
 from ...schemas.types import Origin
 from ..diagnostics import logger
 from ..log import Codec, EventLog, LogUnavailable, Undecodable, Unreadable
-from ..log.clients import patiently, reader
-from ..log.topics import LARGEST_SUBMISSION, submissions_topic
+from ..log.clients import client, patiently, reader
+from ..log.topics import LARGEST_SUBMISSION, TopicDescription, describe_topics, submissions_topic
 from ..roles import CLIENT, DISPATCHER, Clock, Owed, Say
+from .submissions_topic import Admitted, SubmissionsTopic, change
 
 _log = logger(__name__)
 REQUESTS = (
@@ -40,6 +47,14 @@ _LATEST = 1 << 53
 """Microseconds since the epoch, in the year 2255: every reader of the log can make a date of it."""
 _PATIENCE_S = 30.0
 _REGISTRY_PAUSE_S = 1.0
+_LOOK_S = 2.0
+"""So often it is looked whether the topic is still the same."""
+_WARN_S = 60.0
+_RESET = (KafkaError._AUTO_OFFSET_RESET, *kafka_waits.ABSENT)
+
+
+class _TopicChanged(Exception):
+    """The topic has to be looked at again before it is read on."""
 
 
 class SubmissionsReader:
@@ -70,45 +85,141 @@ class SubmissionsReader:
         self._on_failure = on_failure
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._admitted = Admitted(None, {})
+        self._followed = threading.Event()
+        self._positions: dict[int, int] = {}
+        """Partition -> the next offset to be seen."""
+        self._warned_at: float | None = None
 
-    def start(self, positions: Mapping[int, int]) -> None:
-        """Begins behind `positions`: partition -> the next offset to admit."""
-        self._thread = threading.Thread(
-            target=self._run, args=(dict(positions),), name="submissions", daemon=True
-        )
-        self._thread.start()
+    def follow(self, admitted: Admitted) -> None:
+        """How far the log has admitted submissions now. The first call begins to admit what is behind that."""
+        self._admitted = admitted
+        self._followed.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="submissions", daemon=True)
+            self._thread.start()
 
     def close(self) -> None:
         """Stops; what was not admitted yet stays in the topic."""
         self._stop.set()
+        self._followed.set()
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, positions: dict[int, int]) -> None:
-        consumer = Consumer(reader(self._servers, auto_offset_reset="earliest"))
+    def _run(self) -> None:
+        admin = AdminClient(client(self._servers))
         try:
-            consumer.assign(
-                [
-                    TopicPartition(self._topic, partition, positions.get(partition, OFFSET_BEGINNING))
-                    for partition in partitions_of(consumer, self._topic, _PATIENCE_S)
-                ]
-            )
+            while not self._stop.is_set():
+                self._admit_while_unchanged(admin)
+        except Exception as error:
+            if not self._stop.is_set():
+                self._on_failure(error)
+
+    def _admit_while_unchanged(self, admin: AdminClient) -> None:
+        """Returns when the topic has changed, is not there, or `close` was called."""
+        described = self._describe(admin)
+        if described is None:
+            self._stop.wait(_LOOK_S)
+            return
+        consumer = Consumer(reader(self._servers, auto_offset_reset="error"))
+        try:
+            found = self._found(consumer, described)
+            if not self._is_agreed(found):
+                return
+            self._assign(consumer, found)
+            looked = time.monotonic()
             while not self._stop.is_set():
                 message = consumer.poll(0.1)
                 if message is not None:
                     self._take(message)
-        except Exception as error:
-            if not self._stop.is_set():
-                self._on_failure(error)
+                if time.monotonic() - looked > _LOOK_S:
+                    looked = time.monotonic()
+                    if self._describe(admin) not in (None, described):
+                        return
+        except (_TopicChanged, LogUnavailable) as error:
+            self._warn("submissions wait", reason=str(error))
+            self._stop.wait(_LOOK_S)
         finally:
             consumer.close()
+
+    def _describe(self, admin: AdminClient) -> TopicDescription | None:
+        """None where the topic is not there, or Kafka does not say."""
+        try:
+            found = describe_topics(admin, [self._topic])[self._topic]
+        except LogUnavailable as error:
+            self._warn("submissions wait", reason=str(error))
+            return None
+        if found is None:
+            self._warn(
+                "the topic of submissions is not there, so that nothing can be submitted: was it deleted? `tailrace "
+                "cluster start` creates it",
+                topic=self._topic,
+            )
+        return found
+
+    def _found(self, consumer: Consumer, described: TopicDescription) -> SubmissionsTopic:
+        """Raises LogUnavailable."""
+        partitions = partitions_of(consumer, self._topic, _PATIENCE_S)
+        offsets = [offsets_of(consumer, self._topic, partition, _PATIENCE_S) for partition in partitions]
+        return SubmissionsTopic(described.topic_id, offsets)
+
+    def _is_agreed(self, found: SubmissionsTopic) -> bool:
+        """Whether the log's positions are of this topic; says so in the log, and waits for it, where they were not."""
+        while not self._stop.is_set():
+            changed = change(self._topic, self._admitted, found)
+            if changed is None:
+                return True
+            tell = _log.warning if found.size or self._admitted.positions else _log.info
+            tell("submissions begin anew", reason=changed.reason, positions=list(changed.positions))
+            self._say(DISPATCHER, Owed(DISPATCHER, changed, None))
+            self._positions = {}
+            while change(self._topic, self._admitted, found) == changed and not self._stop.is_set():
+                self._followed.wait()
+                self._followed.clear()
+        return False
+
+    def _assign(self, consumer: Consumer, found: SubmissionsTopic) -> None:
+        known = self._admitted.positions
+        for partition, (first, _) in enumerate(found.offsets):
+            position = max(known.get(partition, 0), self._positions.get(partition, 0))
+            if position < first:
+                _log.warning(
+                    "submissions were deleted before they were admitted",
+                    topic=self._topic,
+                    partition=partition,
+                    from_offset=position,
+                    to_offset=first - 1,
+                )
+            self._positions[partition] = max(position, first)
+        consumer.assign([TopicPartition(self._topic, *each) for each in sorted(self._positions.items())])
+        self._warned_at = None
+
+    def _warn(self, what: str, **more: object) -> None:
+        """Not every time."""
+        now = time.monotonic()
+        if self._warned_at is None or now - self._warned_at > _WARN_S:
+            self._warned_at = now
+            _log.warning(what, **more)
 
     def _take(self, message: Message) -> None:
         error = message.error()
         if error is not None:
-            if error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if error.fatal():
                 raise RuntimeError(f"{self._topic} can't be read: {error.str()}")
+            if error.code() in _RESET:
+                raise _TopicChanged(f"{self._topic} can't be read on: {error.str()}")
+            if not error.retriable():
+                self._warn("submissions can't be read", topic=self._topic, error=error.str())
             return
+        partition, offset = message.partition() or 0, message.offset() or 0
+        if offset < self._positions.get(partition, 0):
+            raise _TopicChanged(
+                f"{self._topic} goes back from offset {self._positions[partition]} to {offset}"
+            )
+        self._admit(message)
+        self._positions[partition] = offset + 1
+
+    def _admit(self, message: Message) -> None:
         origin = Origin(topic=self._topic, partition=message.partition() or 0, offset=message.offset() or 0)
         try:
             value = message.value()
@@ -186,6 +297,15 @@ def partitions_of(consumer: Consumer, topic: str, timeout: float) -> list[int]:
         raise LogUnavailable(
             f"{topic} can't be read: {error.args[0].str()}; was it deleted? `tailrace cluster start` creates it"
         ) from error
+
+
+def offsets_of(consumer: Consumer, topic: str, partition: int, timeout: float) -> tuple[int, int]:
+    """The first offset that the partition holds, and the one behind its last. Raises LogUnavailable."""
+    asked = TopicPartition(topic, partition)
+    try:
+        return patiently(lambda: consumer.get_watermark_offsets(asked, timeout=timeout), timeout)
+    except KafkaException as error:
+        raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
 
 
 def check_allowed(event: Event) -> None:

@@ -15,7 +15,7 @@ from ..connections import admin
 from ..diagnostics import logger
 from ..host import wall_clock
 from ..log import LogUnavailable
-from ..log.topics import ensure_cluster_topics
+from ..log.creation import create_cluster_topics
 from ..roles import Clock
 
 _log = logger(__name__)
@@ -56,7 +56,9 @@ def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None
     """Returns when Kafka is there and the cluster's topics are, or when `stop` is set (document 000)."""
     while not stop.is_set():
         try:
-            ensure_cluster_topics(admin(configuration), configuration.cluster_id)
+            create_cluster_topics(
+                admin(configuration), configuration.bootstrap_servers, configuration.cluster_id
+            )
             return
         except LogUnavailable as error:
             _log.warning("keeps trying", error=str(error))

@@ -7,6 +7,7 @@ import threading
 import msgspec
 
 from ..configuration import Configuration
+from ..configuration.options.high_availability import ACCEPT_NEW_LOG
 from ..configuration.options.snapshots import SNAPSHOT_MAX_AGE, SNAPSHOT_MAX_BYTES, STATE_HASH_INTERVAL
 from ..history.time_travel import moment
 from ..host import Host, wall_clock
@@ -17,6 +18,7 @@ from ..snapshots.audit import StateAudit
 from ..snapshots.child import ByChild
 from ..snapshots.hashing import Knowledge
 from ..snapshots.keeper import Progress, SnapshotKeeper
+from ..snapshots.log_identity import check_log
 from ..snapshots.restoring import restore
 from ..snapshots.store import SnapshotStore
 
@@ -25,8 +27,10 @@ class MasterSnapshots:
     """Of a jobmanager: begins with a snapshot, compares hashes, has snapshots taken while it leads the Dispatcher."""
 
     def __init__(self, configuration: Configuration, replica: Replica, log: EventLog, host: Host) -> None:
-        """Nothing was folded yet. Raises what `restore` raises."""
-        found = restore(replica, log, SnapshotStore.of(configuration))
+        """Nothing was folded yet. Raises LogReplaced, and what `restore` raises."""
+        store = SnapshotStore.of(configuration)
+        check_log(log, store, accept=configuration.get(ACCEPT_NEW_LOG))
+        found = restore(replica, log, store)
         self._stop = threading.Event()
 
         def say(owed: Owed) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from confluent_kafka import KafkaError, KafkaException
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from .clients import LARGEST_MESSAGE
@@ -28,6 +29,8 @@ _PASSING = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
     }
 )
+_NO_ID = "A" * 22
+"""The id of a topic on a broker older than Kafka 2.8: 16 bytes of zeros."""
 KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 HEARTBEAT_RETENTION = {"retention.ms": "600000", "segment.ms": "600000"}
 HEARTBEAT_PARTITIONS = 2
@@ -57,8 +60,11 @@ def dead_letters_topic(cluster: str) -> str:
     return f"{cluster}.dead-letters"
 
 
-def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.0) -> None:
-    """Creates the topics of a cluster that are missing; returns when clients find all. Raises LogUnavailable."""
+def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.0) -> frozenset[str]:
+    """Creates the topics of a cluster that are missing; returns their names, when clients find all topics.
+
+    Raises LogUnavailable.
+    """
     topics = [
         NewTopic(log_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
         NewTopic(submissions_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_SUBMISSION)),
@@ -70,8 +76,9 @@ def ensure_cluster_topics(admin: AdminClient, cluster: str, timeout: float = 30.
         ),
         NewTopic(dead_letters_topic(cluster), 1, -1, config=KEEP_FOR_EVER | _at_most(LARGEST_MESSAGE)),
     ]
-    create_topics(admin, topics, timeout)
+    created = create_topics(admin, topics, timeout)
     _wait_until_known(admin, {each.topic for each in topics}, timeout)
+    return created
 
 
 def _wait_until_known(admin: AdminClient, names: set[str], timeout: float) -> None:
@@ -90,21 +97,51 @@ def _wait_until_known(admin: AdminClient, names: set[str], timeout: float) -> No
         time.sleep(_LOOK_S)
 
 
+class TopicDescription(msgspec.Struct, frozen=True):
+    """What Kafka says of a topic."""
+
+    topic_id: str | None
+    """Drawn when the topic was created (KIP-516): a topic that was deleted and created again has another one. None:
+    the broker knows no ids."""
+    partitions: int
+
+
+def describe_topics(
+    admin: AdminClient, names: Iterable[str], timeout: float = 10.0
+) -> dict[str, TopicDescription | None]:
+    """By name; None where there is no such topic. Raises LogUnavailable where Kafka does not say."""
+    asked = admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout)
+    described: dict[str, TopicDescription | None] = {}
+    for name, answer in asked.items():
+        try:
+            topic = answer.result(timeout)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise LogUnavailable(f"Kafka does not describe {name}: {error.args[0].str()}") from error
+            described[name] = None
+            continue
+        except TimeoutError as error:
+            raise KafkaUnreachable(f"Kafka did not describe {name} within {timeout:.0f} s") from error
+        topic_id = str(topic.topic_id)
+        described[name] = TopicDescription(None if topic_id == _NO_ID else topic_id, len(topic.partitions))
+    return described
+
+
 def _at_most(size: int) -> dict[str, str]:
     return {"max.message.bytes": str(size)}
 
 
-def create_topics(admin: AdminClient, topics: list[NewTopic], timeout: float = 30.0) -> None:
-    """Creates topics, with the broker's default replication; one that exists is fine.
+def create_topics(admin: AdminClient, topics: list[NewTopic], timeout: float = 30.0) -> frozenset[str]:
+    """Creates topics, with the broker's default replication; one that exists is fine. Returns which were created.
 
     Raises LogUnavailable, of which KafkaUnreachable passes by itself.
     """
     if not topics:
-        return
+        return frozenset()
     futures: Mapping[str, object] = admin.create_topics(
         topics, operation_timeout=timeout, request_timeout=timeout
     )
-    _wait(futures, KafkaError.TOPIC_ALREADY_EXISTS, "create", timeout)
+    return _wait(futures, KafkaError.TOPIC_ALREADY_EXISTS, "create", timeout)
 
 
 def delete_topics(admin: AdminClient, names: list[str], timeout: float = 30.0) -> None:
@@ -117,10 +154,13 @@ def delete_topics(admin: AdminClient, names: list[str], timeout: float = 30.0) -
     _wait(futures, KafkaError.UNKNOWN_TOPIC_OR_PART, "delete", timeout)
 
 
-def _wait(futures: Mapping[str, object], harmless: int, verb: str, timeout: float) -> None:
+def _wait(futures: Mapping[str, object], harmless: int, verb: str, timeout: float) -> frozenset[str]:
+    """The names of which it was not so already."""
+    done = set()
     for name, future in futures.items():
         try:
             future.result(timeout)  # type: ignore[attr-defined]
+            done.add(name)
         except KafkaException as error:
             code = error.args[0].code()
             if code != harmless:
@@ -128,3 +168,4 @@ def _wait(futures: Mapping[str, object], harmless: int, verb: str, timeout: floa
                 raise unavailable(f"Kafka does not {verb} the topic {name}: {error.args[0].str()}") from error
         except TimeoutError as error:
             raise KafkaUnreachable(f"Kafka did not {verb} the topic {name} within {timeout:.0f} s") from error
+    return frozenset(done)

@@ -100,26 +100,40 @@ def hashes_of(leadership: bytes, states: Mapping[str, bytes]) -> dict[str, str]:
     return combined([*digests, (LEADERSHIP, digest(leadership))])
 
 
-def unpack(data: bytes, *, cluster: str, fingerprint: str) -> Snapshot:
-    """What a file holds. Raises UnusableSnapshot for what is torn, foreign, or does not fit this code."""
+def read_header(data: bytes, *, cluster: str) -> Header:
+    """What a file says of itself, of whatever types of states. Raises UnusableSnapshot for what is torn or foreign."""
     start = len(_MAGIC) + _LENGTH
     if data[: len(_MAGIC)] != _MAGIC:
         raise UnusableSnapshot("it is no snapshot" if data else "it is empty")
     if len(data) < start + _SUM or hashlib.sha256(memoryview(data)[:-_SUM]).digest() != data[-_SUM:]:
         raise UnusableSnapshot("it is torn or damaged: its SHA-256 is not that of its bytes")
-    length = int.from_bytes(data[len(_MAGIC) : start], "big")
+    head = data[start : _body_start(data)]
     try:
-        version = msgspec.json.decode(data[start : start + length], type=dict[str, Any]).get("version")
+        version = msgspec.json.decode(head, type=dict[str, Any]).get("version")
         if version != _VERSION:
             raise UnusableSnapshot(f"its format is version {version}; this release reads version {_VERSION}")
-        header = msgspec.json.decode(data[start : start + length], type=Header)
-        if header.cluster != cluster:
-            raise UnusableSnapshot(f"it is of cluster {header.cluster[:80]!r}")
-        if header.fingerprint != fingerprint:
-            raise UnusableSnapshot(
-                f"it was written with other types of states (fingerprint {header.fingerprint[:80]}, not {fingerprint})"
-            )
-        body = msgspec.msgpack.decode(zlib.decompress(data[start + length : -_SUM]), type=_Body)
+        header = msgspec.json.decode(head, type=Header)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UnusableSnapshot(f"it can't be read: {error}") from error
+    if header.cluster != cluster:
+        raise UnusableSnapshot(f"it is of cluster {header.cluster[:80]!r}")
+    return header
+
+
+def unpack(data: bytes, *, cluster: str, fingerprint: str) -> Snapshot:
+    """What a file holds. Raises UnusableSnapshot for what is torn, foreign, or does not fit this code."""
+    header = read_header(data, cluster=cluster)
+    if header.fingerprint != fingerprint:
+        raise UnusableSnapshot(
+            f"it was written with other types of states (fingerprint {header.fingerprint[:80]}, not {fingerprint})"
+        )
+    try:
+        body = msgspec.msgpack.decode(zlib.decompress(data[_body_start(data) : -_SUM]), type=_Body)
     except (msgspec.MsgspecError, UnicodeDecodeError, zlib.error) as error:
         raise UnusableSnapshot(f"it can't be read: {error}") from error
     return Snapshot(header, body.leadership, body.states)
+
+
+def _body_start(data: bytes) -> int:
+    start = len(_MAGIC) + _LENGTH
+    return start + int.from_bytes(data[len(_MAGIC) : start], "big")

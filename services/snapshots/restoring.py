@@ -25,6 +25,10 @@ _PATIENCE_S = 1.0
 T = TypeVar("T")
 
 
+class OfAnotherLog(UnusableSnapshot):
+    """The snapshot was not taken of this log."""
+
+
 def restore(
     replica: Replica, log: EventLog, store: SnapshotStore, *, at_most: int | None = None
 ) -> Header | None:
@@ -62,17 +66,30 @@ def _newest(
             continue
         try:
             if offset >= end:
-                raise UnusableSnapshot(f"it is newer than {log.topic}, which ends before offset {end}")
+                raise _newer(log, end)
             snapshot = store.read(offset)
-            _check_same(snapshot.header, log)
+            _check_same_event(snapshot.header, log)
             return snapshot.header, use(snapshot)
         except (UnusableSnapshot, CheckpointError) as error:
             warn("set a snapshot aside", snapshot=store.uri_of(offset), reason=str(error))
     return None
 
 
-def _check_same(header: Header, log: EventLog) -> None:
-    """Raises UnusableSnapshot where the log holds another event there; LogTruncated."""
+def check_same_log(header: Header, log: EventLog) -> None:
+    """Raises OfAnotherLog where the snapshot with this header was taken of another log; LogUnavailable; LogTruncated
+    where the log begins behind the event that follows the snapshot."""
+    end = log.end()
+    if header.offset >= end:
+        raise _newer(log, end)
+    _check_same_event(header, log)
+
+
+def _newer(log: EventLog, end: int) -> OfAnotherLog:
+    return OfAnotherLog(f"it is newer than {log.topic}, which ends before offset {end}")
+
+
+def _check_same_event(header: Header, log: EventLog) -> None:
+    """Raises OfAnotherLog where the log holds another event there; LogTruncated."""
     try:
         tail = log.tail(header.offset)
     except LogTruncated:
@@ -83,9 +100,14 @@ def _check_same(header: Header, log: EventLog) -> None:
         while tail.position <= header.offset:
             found = tail.poll(_PATIENCE_S)
             if found:
-                if found[0].offset != header.offset or found[0].header.event_id != header.event_id:
-                    break
-                return
+                # Ids are derived: two logs that begin in the same way have the same ones, but not at the same time.
+                there = found[0].header
+                if found[0].offset == header.offset and (there.event_id, there.time) == (
+                    header.event_id,
+                    header.time,
+                ):
+                    return
+                break
     finally:
         tail.close()
-    raise UnusableSnapshot(f"{log.topic} holds another event at offset {header.offset}: it is of another log")
+    raise OfAnotherLog(f"{log.topic} holds another event at offset {header.offset}: it is of another log")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...pipelines.checkpoint.storage import Storage
 from ..configuration import Configuration
-from .file import Header, Snapshot, UnusableSnapshot, unpack
+from .file import Header, Snapshot, UnusableSnapshot, read_header, unpack
 from .fingerprint import schema_fingerprint
 
 _SUFFIX = ".snapshot"
@@ -49,6 +49,13 @@ class SnapshotStore:
         if snapshot.header.offset != offset:
             raise UnusableSnapshot(f"it is that of offset {snapshot.header.offset}")
         return snapshot
+
+    def header(self, offset: int) -> Header:
+        """What a snapshot says of itself, whatever types of states are in it. Raises UnusableSnapshot, MissingFile."""
+        header = read_header(self._storage.read(_name(offset)), cluster=self.cluster)
+        if header.offset != offset:
+            raise UnusableSnapshot(f"it is that of offset {header.offset}")
+        return header
 
     def size(self, offset: int) -> int:
         """Bytes of a file; 0 where there is none."""

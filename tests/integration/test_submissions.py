@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 from msgspec.structs import replace
 from waiting import PATIENCE_S
 
@@ -33,11 +33,14 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.dispatcher.submissions import partitions_of
 from tailrace.services.log import Codec, LogUnavailable
 from tailrace.services.log.clients import reader
+from tailrace.services.log.creation import create_cluster_topics
 from tailrace.services.log.dead_letters import read as read_letters
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import (
     LARGEST_SUBMISSION,
+    delete_topics,
+    describe_topics,
     ensure_cluster_topics,
     log_topic,
     submissions_topic,
@@ -75,7 +78,7 @@ class Cluster:
     def __init__(self, kafka: EmbeddedKafka, cluster: str, home: Path) -> None:
         self.servers, self.cluster, self.home = kafka.bootstrap_servers, cluster, home
         (home / "programs.py").write_text(PROGRAMS)
-        ensure_cluster_topics(AdminClient({"bootstrap.servers": self.servers}), cluster)
+        create_cluster_topics(AdminClient({"bootstrap.servers": self.servers}), self.servers, cluster)
         topic = log_topic(cluster)
         self.log = KafkaEventLog(self.servers, topic, Codec(topic))
         self.codec = Codec(submissions_topic(cluster))
@@ -100,7 +103,9 @@ class Cluster:
             self.process.kill()
             self.process.wait()
 
-    def write(self, value: bytes | None, key: bytes | None = None, **settings: Any) -> int:
+    def write(
+        self, value: bytes | None, key: bytes | None = None, *, partition: int = 0, **settings: Any
+    ) -> int:
         """Any bytes; returns their offset in the submissions topic."""
         offsets: list[int] = []
         producer = Producer({"bootstrap.servers": self.servers, "message.max.bytes": 1 << 27, **settings})
@@ -108,16 +113,17 @@ class Cluster:
             submissions_topic(self.cluster),
             value,
             key,
+            partition,
             on_delivery=lambda error, message: offsets.append(-1 if error else message.offset()),
         )
         assert producer.flush(30) == 0
         assert offsets[0] >= 0, "the topic does not take it"
         return offsets[0]
 
-    def ask(self, body: Body, **header: Any) -> int:
+    def ask(self, body: Body, partition: int = 0, **header: Any) -> int:
         """An event, said by a client unless the header says otherwise."""
         said = Header(event_id="e", time=1, sender=ME, sender_epoch=0, recipient="dispatcher")
-        return self.write(self.codec.encode(Event(replace(said, **header), body)))
+        return self.write(self.codec.encode(Event(replace(said, **header), body)), partition=partition)
 
     def submit(
         self, job_id: str, target: str = WORD_COUNT, *arguments: str, parallelism: int | None = None
@@ -401,3 +407,48 @@ def test_submissions_that_can_not_be_found_are_no_silence(kafka: EmbeddedKafka, 
         assert partitions_of(consumer, topic, 30) == [0]
     finally:
         consumer.close()
+
+
+def delete(admin: AdminClient, topic: str) -> None:
+    """Returns when it is gone."""
+    delete_topics(admin, [topic])
+    until = time.monotonic() + PATIENCE_S
+    while describe_topics(admin, [topic])[topic] is not None:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_topics_that_are_created_again_lose_no_submission_and_run_none_again(
+    kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path
+) -> None:
+    cluster = Cluster(kafka, cluster_id, tmp_path)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    submissions, log = submissions_topic(cluster_id), log_topic(cluster_id)
+    try:
+        cluster.start()
+        for name in ("early", "later"):
+            cluster.ask(dispatcher.CancelJob(job_id=name))
+            cluster.answer(client.CancelJobRejected, name)
+        delete(admin, submissions)
+        ensure_cluster_topics(admin, cluster_id)
+        assert cluster.ask(dispatcher.CancelJob(job_id="anew")) == 0
+        cluster.answer(client.CancelJobRejected, "anew")
+        (future,) = admin.create_partitions([NewPartitions(submissions, 2)]).values()
+        future.result(PATIENCE_S)
+        cluster.ask(dispatcher.CancelJob(job_id="in-another-partition"), partition=1)
+        cluster.answer(client.CancelJobRejected, "in-another-partition")
+        cluster.kill()
+        cluster.log.close()
+
+        delete(admin, log)
+        cluster.log, cluster._heard = KafkaEventLog(cluster.servers, log, Codec(log)), []
+        cluster.start()
+        cluster._wait(lambda: [each for each in [describe_topics(admin, [log])[log]] if each], "the log")
+        cluster._wait(lambda: list(cluster.said(dispatcher.SubmissionsTopicChanged)), "its first event")
+        cluster.ask(dispatcher.CancelJob(job_id="behind-a-lost-log"))
+        cluster.answer(client.CancelJobRejected, "behind-a-lost-log")
+        assert [each.body.job_id for each in cluster.said(dispatcher.CancelJob)] == ["behind-a-lost-log"]  # type: ignore[attr-defined]
+        assert "what lies in it is not run" in (tmp_path / "jobmanager.log").read_text()
+    finally:
+        cluster.kill()
+        cluster.log.close()

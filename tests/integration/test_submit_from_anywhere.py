@@ -23,8 +23,9 @@ from tailrace.schemas.dispatcher import SubmitJob
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import EntryPoint
 from tailrace.services.log.codec import Codec
+from tailrace.services.log.creation import create_cluster_topics
 from tailrace.services.log.kafka import KafkaEventLog
-from tailrace.services.log.topics import ensure_cluster_topics, log_topic, submissions_topic
+from tailrace.services.log.topics import log_topic, submissions_topic
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "submit-from-anywhere.md"
@@ -41,7 +42,8 @@ def _java_compiles() -> bool:
 @pytest.fixture
 def submissions(kafka: EmbeddedKafka, cluster_id: str) -> str:
     """The submissions topic of a cluster that nobody runs."""
-    ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
+    servers = kafka.bootstrap_servers
+    create_cluster_topics(AdminClient({"bootstrap.servers": servers}), servers, cluster_id)
     return submissions_topic(cluster_id)
 
 

@@ -13,7 +13,7 @@ from ....schemas.resource_manager import RegisterTaskExecutor
 from ...configuration import Configuration
 from ...connections import admin, event_log
 from ...history.views import workers
-from ...log.topics import ensure_cluster_topics
+from ...log.creation import create_cluster_topics
 from ...roles import DISPATCHER
 from ...simulation.members import read_members
 from ...snapshots.restoring import restore
@@ -55,7 +55,8 @@ class Readiness:
 
         Raises Failure.
         """
-        ensure_cluster_topics(admin(self._configuration), self._configuration.cluster_id)
+        configuration = self._configuration
+        create_cluster_topics(admin(configuration), configuration.bootstrap_servers, configuration.cluster_id)
         log = event_log(self._configuration)
         restore(self._replica, log, SnapshotStore.of(self._configuration))
         tail = log.tail(self._replica.offset + 1)

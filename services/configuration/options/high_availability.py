@@ -33,6 +33,15 @@ ABANDON_ELECTION = ConfigOption(
     "the cluster was not stopped since. For when no elected jobmanager runs any more.",
     scopes=EVERYONE,
 )
+ACCEPT_NEW_LOG = ConfigOption(
+    key="high-availability.accept-new-log",
+    type=BOOL,
+    default=False,
+    doc="Whether a jobmanager starts although <cluster.id>.log is not the log that the cluster's snapshots were taken "
+    "of: the topic was lost or created again, or this is another Kafka. The cluster forgets the jobs of the old log, "
+    "and deletes its snapshots.",
+    scopes=EVERYONE,
+)
 HA_CLUSTER_ID = ConfigOption[str | None](
     key="high-availability.cluster-id",
     type=derived(ID),
@@ -51,4 +60,10 @@ HA_STORAGE = ConfigOption[str | None](
     flink="none",
 )
 
-OPTIONS: tuple[ConfigOption[Any], ...] = (HIGH_AVAILABILITY, ABANDON_ELECTION, HA_CLUSTER_ID, HA_STORAGE)
+OPTIONS: tuple[ConfigOption[Any], ...] = (
+    HIGH_AVAILABILITY,
+    ABANDON_ELECTION,
+    ACCEPT_NEW_LOG,
+    HA_CLUSTER_ID,
+    HA_STORAGE,
+)

@@ -3,6 +3,9 @@
 A log that is imported says that the submissions are admitted up to some offsets. In another Kafka their topic is
 shorter, and what clients send would lie below those offsets, where nobody looks. So the topic is filled up to them,
 with records that nobody reads. What is in it already stays: it counts as admitted.
+
+A log that names the topic which it has admitted submissions from needs none of that: another topic is read from its
+start (services/dispatcher/submissions_topic.py).
 """
 
 from __future__ import annotations
@@ -27,9 +30,11 @@ _NOTHING = b"admitted elsewhere"
 
 
 def positions_of(replica: Replica) -> dict[int, int]:
-    """Partition of the submissions -> the next offset to be admitted."""
+    """Partition of the submissions -> the next offset to be admitted, where another topic has to be filled up to it."""
     dispatcher = replica.states.get(DISPATCHER)
-    return dict(dispatcher.positions) if isinstance(dispatcher, DispatcherState) else {}
+    if not isinstance(dispatcher, DispatcherState) or dispatcher.submissions_topic_id is not None:
+        return {}
+    return dict(dispatcher.positions)
 
 
 def fill_submissions(configuration: Configuration, positions: Mapping[int, int]) -> int:

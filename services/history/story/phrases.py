@@ -234,6 +234,9 @@ _PHRASES: Mapping[type[Body], Phrase] = {
     dispatcher.SubmissionRefused: lambda b, _: (
         f"refuses record {b.source.offset} of {b.source.topic}{_because(b.reason)}"
     ),
+    dispatcher.SubmissionsTopicChanged: lambda b, _: (
+        f"says where submissions are read from{_because(b.reason)}"
+    ),
     dispatcher.SubmitJob: _submit_job,
     dispatcher.TriggerCheckpoint: lambda b, _: f"asks for a checkpoint of {_job(b.job_id)}",
     dispatcher.TriggerSavepoint: lambda b, _: f"asks for a savepoint of {_job(b.job_id)}",

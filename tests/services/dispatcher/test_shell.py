@@ -11,6 +11,7 @@ from immutables import Map
 from tailrace.schemas.everyone import ConfigurationChanged, FeatureLevelRaised
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.dispatcher.state import DispatcherState
+from tailrace.services.dispatcher.submissions_topic import Admitted
 from tailrace.services.feature_level import FEATURE_LEVEL
 from tailrace.services.roles import Owed
 
@@ -18,13 +19,13 @@ OURS = {"slot.idle.timeout": "7 s"}
 
 
 class Submissions:
-    """Notes from where it was started."""
+    """Notes what it was told."""
 
     def __init__(self) -> None:
-        self.started: list[Mapping[int, int]] = []
+        self.followed: list[Admitted] = []
 
-    def start(self, positions: Mapping[int, int]) -> None:
-        self.started.append(positions)
+    def follow(self, admitted: Admitted) -> None:
+        self.followed.append(admitted)
 
     def close(self) -> None: ...
 
@@ -49,8 +50,10 @@ def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_t
     try:
         for _ in range(2):
             shell.obey("dispatcher", [], DispatcherState(configuration=logged))
-        assert len(submissions.started) == (0 if said else 1)
-        read_back = DispatcherState(configuration=logged if ours is None else ours, positions=Map({0: 7}))
+        assert len(submissions.followed) == (0 if said else 2)
+        read_back = DispatcherState(
+            configuration=logged if ours is None else ours, positions=Map({0: 7}), submissions_topic_id="t"
+        )
         for _ in range(2):
             shell.obey("dispatcher", [], read_back)
     finally:
@@ -61,4 +64,4 @@ def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_t
         *(ConfigurationChanged(configuration=each) for each in said),
     ]
     assert {(each.recipient, each.cause) for each in heard} == ({("*", 3)} if said else set())
-    assert [dict(each) for each in submissions.started] == [{0: 7} if said else {}]
+    assert submissions.followed[-1] == Admitted("t", Map({0: 7}))

@@ -1,0 +1,77 @@
+"""Whether the submissions topic is still the one that the log's positions are of.
+
+A position says nothing about a topic that was deleted and created again. So the Dispatcher keeps the topic's id
+(KIP-516) beside its positions, and compares both with what Kafka has, before it admits anything:
+
+1. Another id: the topic was created again, or the log was copied. It is admitted from its first offset.
+2. No id and no position: the log begins. Submissions that were there before it belong to a log that is gone. They are
+   not run again: admission begins at the end.
+3. No id, but positions: an earlier release wrote the log. The id is noted.
+4. A position behind the end of the topic: its last records were lost. Admission goes on at the end, so that new ones
+   are not taken for old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ...schemas.dispatcher import SubmissionsTopicChanged
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """How far the log has admitted submissions: the topic's id, and partition -> the next offset to admit."""
+
+    topic_id: str | None
+    positions: Mapping[int, int]
+
+
+class SubmissionsTopic(msgspec.Struct, frozen=True):
+    """What Kafka has: the topic's id (None where brokers have none), and each partition's first and next offset."""
+
+    topic_id: str | None
+    offsets: Sequence[tuple[int, int]]
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """For each partition, the next offset."""
+        return tuple(end for _, end in self.offsets)
+
+    @property
+    def size(self) -> int:
+        """How many records there are."""
+        return sum(end - first for first, end in self.offsets)
+
+
+def change(name: str, admitted: Admitted, found: SubmissionsTopic) -> SubmissionsTopicChanged | None:
+    """What the log has to say before submissions of the topic called `name` are admitted; None: nothing."""
+    if found.topic_id is None:
+        return None
+
+    def changed(positions: Sequence[int], reason: str) -> SubmissionsTopicChanged:
+        return SubmissionsTopicChanged(
+            topic_id=found.topic_id or "", positions=tuple(positions), reason=f"{name} {reason}"
+        )
+
+    positions = [admitted.positions.get(partition, 0) for partition in range(len(found.offsets))]
+    known = max(admitted.positions, default=-1) < len(positions) and all(
+        position <= end for position, end in zip(positions, found.ends, strict=True)
+    )
+    if admitted.topic_id is None and not admitted.positions:
+        waiting = (
+            f": the {found.size} submissions in it are of an earlier log, and are not run"
+            if found.size
+            else ""
+        )
+        return changed(found.ends, f"is read from its end, as the log begins{waiting}")
+    if admitted.topic_id is None and known:
+        return changed(positions, "is read on; its id was not in the log yet")
+    if admitted.topic_id != found.topic_id:
+        return changed(
+            (), "is another topic than before (was it deleted, or the log copied?): it is read from its start"
+        )
+    if known:
+        return None
+    kept = [min(position, end) for position, end in zip(positions, found.ends, strict=True)]
+    return changed(kept, "has lost its last records: it is read on from its end")
