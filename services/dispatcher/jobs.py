@@ -237,7 +237,8 @@ def _terminated(
 
 
 def _ended(state: DispatcherState, record: Record, body: client.JobFinished) -> DispatcherState:
-    return state.put(_job(state, record, body.job_id, Phase.TERMINATED).moved(Phase.ENDED))
+    job = _job(state, record, body.job_id, Phase.TERMINATED)
+    return state.put(job.moved(Phase.ENDED, ended_at=record.header.time))
 
 
 def answers(state: DispatcherState) -> list[tuple[tuple[int, str], Owed]]:

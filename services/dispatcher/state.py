@@ -88,6 +88,8 @@ class Job(msgspec.Struct, frozen=True):
     savepoint_path: str | None = None
     """The savepoint or checkpoint that the job begins with."""
     allow_non_restored_state: bool = False
+    ended_at: int = 0
+    """When the client was told of the end, in microseconds since the epoch; 0: not yet."""
 
     def moved(self, to: Phase, **changes: Any) -> Job:
         """The job in another phase. Raises IllegalTransition."""

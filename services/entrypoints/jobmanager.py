@@ -13,13 +13,16 @@ from collections.abc import Callable
 
 from ..afresh import Afresh
 from ..configuration import Configuration
+from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.simulation import SIMULATED
 from ..connections import admin, event_log, registry
 from ..diagnostics import logger
 from ..dispatcher import Dispatcher
+from ..dispatcher.output_topics import OutputTopicCleaner
 from ..dispatcher.savepoints import Disposed, dispose
 from ..dispatcher.shell import DispatcherShell
+from ..dispatcher.state import DispatcherState
 from ..dispatcher.submissions import SubmissionsReader
 from ..high_availability.answers import HeardLog
 from ..high_availability.information import LeaderInformation
@@ -113,17 +116,23 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
     snapshots: MasterSnapshots | None = None
+    output_topics = OutputTopicCleaner(
+        kafka_admin, cluster, configuration.get(OUTPUT_RETENTION), lambda: _led_dispatcher(host), clock
+    )
     try:
         snapshots = MasterSnapshots(configuration, replica, log, host)
         snapshots.start()
         beating.start()
         blobs.start()
+        if not simulated:
+            output_topics.start()
         host.run(stop, shells, finished=_ended)
         _log.info("jobmanager ends", cluster=cluster)
     finally:
         if snapshots is not None:
             snapshots.close()
         beating.close()
+        output_topics.close()
         for shell in shells.values():
             shell.close()
         host.close()
@@ -132,6 +141,14 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
             mandates.close()
         blobs.close()
         log.close()
+
+
+def _led_dispatcher(host: Host) -> DispatcherState | None:
+    """What the Dispatcher knows, if it is led here and the log was read to its end."""
+    state = host.state(DISPATCHER)
+    if not isinstance(state, DispatcherState) or host.position < 0 or not host.leads(DISPATCHER):
+        return None
+    return state
 
 
 def _ended(replica: Replica) -> bool:

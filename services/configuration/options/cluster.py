@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ....pipelines.graph.option_types import pattern
+from ....pipelines.graph.option_types import DAY, DURATION, SECOND, pattern
 from ....pipelines.graph.options import ConfigOption
-from .kinds import EVERYONE, ID, SERVER_LIST
+from .kinds import EVERYONE, ID, MASTER, SERVER_LIST
 
 _URL = re.compile(r"(https?|mock)://\S+")
 
@@ -44,5 +44,21 @@ HOME = ConfigOption(
     scopes=EVERYONE,
     ours=True,
 )
+OUTPUT_RETENTION = ConfigOption(
+    key="job.output.retention",
+    type=DURATION,
+    default=7 * DAY,
+    at_least=SECOND,
+    doc="How long what a job has printed can be read after its end, by `tailrace output`: then the leader deletes the "
+    "topic.",
+    scopes=MASTER,
+    ours=True,
+)
 
-OPTIONS: tuple[ConfigOption[Any], ...] = (CLUSTER_ID, BOOTSTRAP_SERVERS, SCHEMA_REGISTRY_URL, HOME)
+OPTIONS: tuple[ConfigOption[Any], ...] = (
+    CLUSTER_ID,
+    BOOTSTRAP_SERVERS,
+    SCHEMA_REGISTRY_URL,
+    HOME,
+    OUTPUT_RETENTION,
+)
