@@ -74,7 +74,7 @@ def expected(lines: int) -> Counter[str]:
     counts = Counter(" ".join(_block()).split())
     total = Counter({word: count * whole for word, count in counts.items()})
     total.update(" ".join(_block()[:rest]).split())
-    return total
+    return +total
 
 
 def last_counts(bootstrap_servers: str, topic: str) -> dict[str, int]:
