@@ -62,7 +62,7 @@ class Open(msgspec.Struct, frozen=True, tag=True):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
-    """Runtime -> StreamTask: abort the open transaction and end."""
+    """Runtime -> StreamTask: end, without what is not committed."""
 
 
 class Switch(msgspec.Struct, frozen=True, tag=True):
@@ -155,6 +155,10 @@ class Declined(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
+class Committing(msgspec.Struct, frozen=True, tag=True):
+    """StreamTask -> runtime, after a Cancel: the process ends when the commit that is going on has ended."""
+
+
 class Finished(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime: all input has ended and all output is committed."""
 
@@ -171,7 +175,18 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     """Whether what the attempt was to go on from is gone: the job has to go back to a checkpoint."""
 
 
-Notice = Restored | Opened | Switched | Counted | Acknowledged | Declined | Finished | Canceled | Failed
+Notice = (
+    Restored
+    | Opened
+    | Switched
+    | Counted
+    | Acknowledged
+    | Declined
+    | Committing
+    | Finished
+    | Canceled
+    | Failed
+)
 
 
 class Greeting(msgspec.Struct, frozen=True):

@@ -42,6 +42,7 @@ from .protocol import (
     Cancel,
     Canceled,
     Command,
+    Committing,
     ConfirmCheckpoint,
     Counted,
     Declined,
@@ -56,6 +57,7 @@ from .protocol import (
 )
 from .query_control import QueryControl
 from .reading import reading_of
+from .stream_task.input_thread import COMMIT_GRACE_S
 from .stream_task.zygote import ENDED
 from .user_files import UserFiles
 from .vertex import parts_of
@@ -67,7 +69,7 @@ log = logging.getLogger(__name__)
 
 DEFAULT_HEAP_MIB: Final = 640
 KILL_AFTER_S: Final = 0.5
-"""When a process that was told to cancel is killed; it should have ended by itself long before."""
+"""When a process that was told to cancel is killed, unless it is committing; it should have ended long before."""
 REMEMBERED: Final = 10_000
 """Attempts that have ended and are known still: a cancellation may cross the report of the end."""
 
@@ -391,6 +393,9 @@ class TaskRuntime:
             case Declined(checkpoint_id, reason):
                 if self._report_checkpoint is not None:
                     self._report_checkpoint.declined(execution.id, checkpoint_id, reason)
+            case Committing():
+                self._deadlines = [(at, each) for at, each in self._deadlines if each is not execution]
+                self._deadlines.append((time.monotonic() + COMMIT_GRACE_S + KILL_AFTER_S, execution))
             case Finished():
                 self._end(execution, ExecutionState.FINISHED, None)
             case Canceled():

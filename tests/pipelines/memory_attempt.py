@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,12 @@ if TYPE_CHECKING:
     from .memory_cluster import MemoryCluster
 
 CLUSTER = "memory"
+OPERATOR_CALLS = (
+    "open", "process", "advance_watermark", "advance_clock", "set_idle", "finish", "before_commit", "take_changes",
+    "committed", "restore", "close",
+)  # fmt: skip
+CHANNEL_CALLS = ("write", "flush")
+SOURCE_CALLS = ("restore", "open", "poll", "take_changes", "close")
 _MANY = 1_000_000
 
 
@@ -98,6 +104,7 @@ class MemoryAttempt:
             self._progress(committed), self._kafka_input, begins=self._beginning.begins
         )
         self._writing: list[HeldBack] = []
+        self._watch_transactions()
         self._watch_cuts()
         self._write_here()
         self._restore()
@@ -197,9 +204,19 @@ class MemoryAttempt:
 
         def watched(pending: Pending) -> None:
             cut(pending)
-            tell.cut(pending.number, self._transaction.sent)
+            tell.cut(pending.number, self._transaction.sent + task.output.queued)
 
         cuts._cut = watched  # type: ignore[method-assign]
+
+    def _watch_transactions(self) -> None:
+        """The law of message_queue.py: nothing that may call a user function is called while a transaction is open."""
+        task, transaction = self.task, self._transaction
+        for operator in task._chain.operators:
+            watch(operator, OPERATOR_CALLS, transaction)
+        for channel in task.output._writer.channels:
+            watch(channel, CHANNEL_CALLS, transaction)
+        if task._source is not None:
+            watch(task._source[1], SOURCE_CALLS, transaction)
 
     def _write_here(self) -> None:
         """Has state written in this thread instead of another, and as if by a child that takes its time."""
@@ -385,3 +402,18 @@ class AtOnce(Executor):
 
 def _no_pause(seconds: float) -> None:
     raise AssertionError(f"a source waits {seconds} s for something: it cannot run in memory")
+
+
+def watch(called: Any, names: Sequence[str], transaction: MemoryTransaction) -> None:
+    """From now on these methods fail while the transaction is open, also if it opens while they run."""
+
+    def watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **more: Any) -> Any:
+            assert not transaction.active, f"a transaction is open while {called} is to {name}"
+            result = method(*arguments, **more)
+            return list(result) if isinstance(result, Iterator) else result
+
+        return call
+
+    for name in names:
+        setattr(called, name, watched(name, getattr(called, name)))

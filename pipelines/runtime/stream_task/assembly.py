@@ -25,6 +25,7 @@ from ..operators.operator import Setup
 from ..settings import Settings
 from ..vertex import VertexParts, parts_of
 from .input_gate import InputGate
+from .message_queue import MessageQueue
 from .part import Owner
 from .partitioning import partition_of
 from .positions import InputPositions
@@ -73,6 +74,7 @@ class Assembly:
         self._subtask = subtask
         self._attempt = attempt
         self._transaction = transaction
+        self._queue = MessageQueue()
         self._wall_clock = wall_clock
         self._demands = edge_demands(self._graph)
         self._timed = timed_edges(self._graph)
@@ -126,6 +128,7 @@ class Assembly:
             chain=chain,
             writer=writer,
             transaction=self._transaction,
+            queue=self._queue,
             accumulators=self.accumulators,
             subtask_index=self._subtask,
             changelog=self.changelog,
@@ -199,7 +202,7 @@ class Assembly:
             context=self.context(config),
             cluster=self._deployment.cluster,
             job_id=self._deployment.job_id,
-            send=self._transaction.send,
+            send=self._queue.send,
             require_topic=self._transaction.require_topic,
             input_types=input_types(self._graph, self.vertex, config),
             wall_clock=self._wall_clock,

@@ -22,7 +22,9 @@ from ..protocol import (
     AbortCheckpoint,
     Cancel,
     Command,
+    Committing,
     ConfirmCheckpoint,
+    Notice,
     Open,
     Switch,
     TriggerCheckpoint,
@@ -31,14 +33,26 @@ from .mailbox import HandedOver, Letter, Mailbox
 
 CANCEL_GRACE_S: Final = 0.2
 """How long user code may stay busy after a Cancel before the process ends without it."""
+COMMIT_GRACE_S: Final = 5.0
+"""How long a commit may go on after that: a transaction that is left open holds up readers until it times out."""
 
 
 class InputThread(threading.Thread):
     """Reads until the process ends. `control` and `listener` are already connected and listening."""
 
-    def __init__(self, mailbox: Mailbox, control: socket.socket, listener: socket.socket) -> None:
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        control: socket.socket,
+        listener: socket.socket,
+        notify: Callable[[Notice], None] = lambda _: None,
+        exit_lock: threading.Lock | None = None,
+    ) -> None:
+        """`exit_lock` is held by the task's thread while a transaction is open; `notify` tells the TaskExecutor."""
         super().__init__(name="input", daemon=True)
         self._mailbox = mailbox
+        self._notify = notify
+        self._exit_lock = exit_lock or threading.Lock()
         self._control = FrameReader(control)
         self._commands = msgspec.msgpack.Decoder(Command)
         self._listener = listener
@@ -87,11 +101,18 @@ class InputThread(threading.Thread):
                     self._mailbox.put([(command, 0)])
                 case Cancel():
                     self._mailbox.cancel()
-                    last_resort = threading.Timer(CANCEL_GRACE_S, os._exit, (1,))
+                    last_resort = threading.Timer(CANCEL_GRACE_S, self._exit)
                     last_resort.daemon = True
                     last_resort.start()
         if self._control.ended:
             os._exit(1)
+
+    def _exit(self) -> None:
+        """Ends the process; if a transaction is open, after its end."""
+        if not self._exit_lock.acquire(blocking=False):
+            self._notify(Committing())
+            self._exit_lock.acquire(timeout=COMMIT_GRACE_S)
+        os._exit(1)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()

@@ -36,14 +36,16 @@ _COMMON: Final[dict[str, Any]] = {
 }
 
 
-def transactional_producer(bootstrap_servers: str, transactional_id: str) -> Producer:
-    """A producer for one ExecutionVertex's transactions."""
+def transactional_producer(
+    bootstrap_servers: str, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS
+) -> Producer:
+    """A producer for one ExecutionVertex's transactions; the broker aborts one that is older than the timeout."""
     return Producer(
         {
             **_COMMON,
             "bootstrap.servers": bootstrap_servers,
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "transaction.timeout.ms": timeout_ms,
             "linger.ms": 1,
             # As Java's clients do it.
             "partitioner": "murmur2_random",

@@ -1,23 +1,31 @@
-"""What a subtask has sent, and is to send, in the open transaction: records, times, changes of state, positions.
+"""What a subtask is to send with its next commit: records, times, changes of state, messages of sinks, positions.
 
 Nothing of it counts before the commit, and then all of it: a successor begins exactly where the last commit was. What
-was flushed stays in the transaction, so a barrier or a marker that follows it lies behind it for every reader.
+was flushed stays in the queue, so a barrier or a marker that follows it lies behind it for every reader. The
+transaction is open only while `commit` sends the queue: no user function runs then (message_queue.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from ..buffers import NO_WATERMARK
 from ..deployment import Checkpoint
 from ..operators.chain import OperatorChain
 from .input_gate import InputGate
 from .kept_state import MARKER, KeptState
+from .message_queue import MessageQueue
 from .positions import InputPositions
 from .progress import moved_offsets
 from .record_writer import RecordWriter
 from .stop import Stop
 from .transaction import ConsumedOffset, Transaction
+
+QUEUE_LIMIT: Final = 32 << 20
+"""Bytes of queued messages that are committed at once. The messages of one letter go together, so it may be more."""
+MUCH: Final = 100_000
+"""Records and messages that have gathered for output and are committed at once instead of at the next interval."""
 
 
 class Output:
@@ -29,6 +37,7 @@ class Output:
         chain: OperatorChain,
         writer: RecordWriter,
         transaction: Transaction,
+        queue: MessageQueue,
         kept: KeptState,
         stop: Stop,
         subtask_index: int,
@@ -39,10 +48,11 @@ class Output:
         gate: InputGate | None,
         ends: Mapping[tuple[int, int], int] | None,
     ) -> None:
-        """Parameters are as Subtask has them."""
+        """Parameters are as Subtask has them. `queue`: where sinks put their messages."""
         self._chain = chain
         self._writer = writer
         self._transaction = transaction
+        self._queue = queue
         self._kept = kept
         self._stop = stop
         self._subtask = subtask_index
@@ -63,9 +73,14 @@ class Output:
         """Of those that are committed."""
 
     @property
-    def pending(self) -> int:
-        """Records that wait to be sent."""
-        return self._writer.pending
+    def is_large(self) -> bool:
+        """Whether so much waits to be sent that it is to be committed at once."""
+        return self._writer.pending + len(self._queue) >= MUCH or self._queue.size >= QUEUE_LIMIT
+
+    @property
+    def queued(self) -> int:
+        """Messages that wait for the commit."""
+        return len(self._queue)
 
     @property
     def moved(self) -> bool:
@@ -90,7 +105,7 @@ class Output:
     def note_pending(self) -> None:
         """Looks whether what time has brought is to be committed."""
         wanted = any(operator.wants_commit for operator in self._chain.operators)
-        if wanted or self._writer.pending or self._transaction.active:
+        if wanted or self._writer.pending or self._queue:
             self.dirty = True
 
     def tell_time(self, *, again: bool = False) -> bool:
@@ -101,10 +116,10 @@ class Output:
         if self.dirty:
             return False
         self._writer.tell(self.clock, self._transaction.tell, self._send, again=again)
-        return not self._transaction.active
+        return not self._queue
 
     def flush(self, *, tell_all: bool = False) -> None:
-        """Puts output and changes of state into the transaction."""
+        """Puts output and changes of state into the queue."""
         self._chain.before_commit()
         ends = self.ends
         self._flushed += self._writer.pending
@@ -117,7 +132,7 @@ class Output:
         state_writer = self._kept.writer
         for key, changes in self._kept.changes():
             for change in changes:
-                self._transaction.send(self._changelog, change, key=key, partition=self._subtask)
+                self._queue.send(self._changelog, change, key=key, partition=self._subtask)
                 if state_writer is not None:
                     state_writer.add(key, change)
 
@@ -130,7 +145,7 @@ class Output:
         """What was flushed lies before it in the changelog; `delivered` is told where it lies."""
         if self._changelog is not None:
             number = str(checkpoint_id).encode()
-            self._transaction.send(
+            self._queue.send(
                 self._changelog, number, key=MARKER, partition=self._subtask, delivered=delivered
             )
 
@@ -143,8 +158,9 @@ class Output:
             ),
             *standing,
         ]
-        committed = bool(offsets) or self._transaction.active
+        committed = bool(offsets) or bool(self._queue)
         if committed:
+            self._queue.send_all(self._transaction)
             self._transaction.commit(offsets)
             self._positions.settle()
             self.records_out += self._flushed
@@ -153,9 +169,9 @@ class Output:
         return committed
 
     def commit_nothing(self) -> None:
-        """An empty transaction, if none is open: brokers forget a transactional id that has none for long."""
-        if not self._transaction.active:
+        """An empty transaction, if nothing is to be sent: brokers forget a transactional id that has none for long."""
+        if not self._queue:
             self._transaction.commit(())
 
     def _send(self, topic: str, partition: int, data: bytes) -> None:
-        self._transaction.send(topic, data, partition=partition)
+        self._queue.send(topic, data, partition=partition)

@@ -21,7 +21,15 @@ from .task import StreamTask
 def run(control: socket.socket, listener: socket.socket) -> None:
     """Never returns. `control` leads to the TaskExecutor, `listener` is where Spark's workers connect."""
     mailbox = Mailbox()
-    input_thread = InputThread(mailbox, control, listener)
+    exit_lock = threading.Lock()
+    speaking = threading.Lock()
+
+    def notify(notice: Notice) -> None:
+        data = frame(msgspec.msgpack.encode(notice))
+        with speaking:
+            control.sendall(data)
+
+    input_thread = InputThread(mailbox, control, listener, notify, exit_lock)
     input_thread.start()
     input_thread.open_arrived.wait()
     opening = input_thread.opened
@@ -30,14 +38,7 @@ def run(control: socket.socket, listener: socket.socket) -> None:
     if opening.python_path is not None:
         import_from(Path(opening.python_path))
 
-    speaking = threading.Lock()
-
-    def notify(notice: Notice) -> None:
-        data = frame(msgspec.msgpack.encode(notice))
-        with speaking:
-            control.sendall(data)
-
-    StreamTask(opening, mailbox, notify).invoke()
+    StreamTask(opening, mailbox, notify, exit_lock).invoke()
     sys.stdout.flush()
     sys.stderr.flush()
     # Not exit(): the threads of librdkafka and of user code have nothing left to say.

@@ -36,15 +36,13 @@ from .mailbox import HandedOver, Letter, Mailbox, Woken
 from .pacing import Pacing
 from .subtask import Subtask
 
-MUCH: Final = 100_000
-"""Records that have gathered for output and are committed at once instead of at the next interval."""
 POLL_LIMIT: Final = 10_000
 """Records that a source is asked for at once: between two polls commands are heard."""
 
 RECOMMIT_S: Final = 3600.0
 """How often positions are committed that do not move: brokers forget them after `offsets.retention.minutes`."""
 ALIGNS_S: Final = 20.0
-"""How long a cut may wait for barriers: nothing is committed meanwhile, and a transaction has its timeout."""
+"""How long a cut may wait for barriers: nothing is committed meanwhile, and output gathers in memory."""
 _FOREVER_S: Final = 3600.0
 _COUNT_INTERVAL_S: Final = 1.0
 """How often counts are told at most: nobody asks for them more often than heartbeats are sent."""
@@ -149,7 +147,7 @@ class Run:
             self._handle(letter)
             if (
                 task.cuts.commit_due
-                or task.output.pending >= MUCH
+                or task.output.is_large
                 or (time.monotonic() >= due and task.output.dirty)
             ):
                 self._commit()
@@ -195,7 +193,7 @@ class Run:
         if now >= self._poll_at:
             polled = self._task.poll(POLL_LIMIT)
             self._poll_at = now + polled.wait_s
-            if self._task.output.pending >= MUCH:
+            if self._task.output.is_large:
                 self._commit()
 
     def _keep_time(self) -> None:

@@ -1,8 +1,9 @@
 """What one attempt of a subtask does, without threads, sockets or Kafka: buffers and polls in, a transaction out.
 
-Everything between two commits is one transaction, so that a successor begins exactly where the last commit was: inputs
-at the committed offsets, state as the changelog has it, output as the channels have it. Whoever drives a Subtask
-decides when to commit; what comes of it does not depend on that, nor on how records were cut into buffers.
+Everything between two commits goes into one transaction, which is open only during the commit. So a successor begins
+exactly where the last commit was: inputs at the committed offsets, state as the changelog has it, output as the
+channels have it. Whoever drives a Subtask decides when to commit; what comes of it does not depend on that, nor on how
+records were cut into buffers.
 
 This file is about input and time: what is taken in, once, and what follows for the operators. What leaves is output.py,
 what is kept kept_state.py, what checkpoints need cuts.py, and how a savepoint stops all that stop.py.
@@ -29,6 +30,7 @@ from .checkpointing import Held
 from .cuts import Cuts
 from .input_gate import InputGate
 from .kept_state import KeptState
+from .message_queue import MessageQueue
 from .output import Output
 from .part import Owner
 from .positions import InputPositions
@@ -55,6 +57,7 @@ class Subtask:
         chain: OperatorChain,
         writer: RecordWriter,
         transaction: Transaction,
+        queue: MessageQueue,
         accumulators: Accumulators,
         subtask_index: int,
         changelog: str | None,
@@ -100,6 +103,7 @@ class Subtask:
             chain=chain,
             writer=writer,
             transaction=transaction,
+            queue=queue,
             kept=self.kept,
             stop=self._stop,
             subtask_index=subtask_index,

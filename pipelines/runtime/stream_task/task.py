@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import Consumer
@@ -26,7 +27,7 @@ from ..protocol import (
 from ..settings import Settings
 from .assembly import Assembly, KafkaInput
 from .beginning import Beginning, beginning_of, in_flight
-from .kafka import group_consumer
+from .kafka import TRANSACTION_TIMEOUT_MS, group_consumer
 from .kafka_reading import Resumption, settle
 from .mailbox import Mailbox, TaskCanceled
 from .positions import InputPositions
@@ -44,7 +45,17 @@ from .trimming import Trimming
 class StreamTask:
     """Call `invoke` once. `notify` is called from the same thread, or from another while that one hangs."""
 
-    def __init__(self, opening: Open, mailbox: Mailbox, notify: Callable[[Notice], None]) -> None:
+    def __init__(
+        self,
+        opening: Open,
+        mailbox: Mailbox,
+        notify: Callable[[Notice], None],
+        exit_lock: threading.Lock | None = None,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+    ) -> None:
+        """`exit_lock`, `transaction_timeout_ms`: as Transactions has them."""
+        self._exit_lock = exit_lock
+        self._transaction_timeout_ms = transaction_timeout_ms
         self._bootstrap_servers = opening.bootstrap_servers
         self._deployment = opening.deployment
         self._subtask = opening.subtask_index
@@ -127,6 +138,8 @@ class StreamTask:
             transactional_id(*names, deployment.vertex_id, self._subtask),
             consumer.consumer_group_metadata(),
             self._hangs,
+            self._exit_lock,
+            self._transaction_timeout_ms,
         )
         assembly = Assembly(
             deployment,

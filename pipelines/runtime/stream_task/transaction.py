@@ -1,7 +1,7 @@
 """What a subtask needs of a transaction, whoever keeps it: Kafka (transactions.py), or memory in tests.
 
 A transaction holds the output, the changes of state and the consumed offsets of one commit interval: all of it counts,
-or none.
+or none. It is open from the first `send` to the end of `commit`, and no user function runs in between.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A subtask's one transactional producer.
 
 A transaction holds what a commit interval made: output buffers, changes of state, and the consumed offsets.
-It begins with the first thing to send. `transactional.id` is the ExecutionVertex: `open` fences whoever used
-it before, and an older attempt that still lives learns of it at its next commit.
+It begins with the first thing to send, and `commit` follows at once. `transactional.id` is the ExecutionVertex: `open`
+fences whoever used it before, and an older attempt that still lives learns of it at its next commit.
 
 Where the outcome of a commit or abort is unknown, librdkafka (no KIP-890) may only be thrown away. State in
 memory is then ahead of Kafka, or not; so the attempt fails, and its successor fences, reads what was
@@ -12,6 +12,7 @@ committed and goes on from there: the same path as after a crash, instead of a s
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -19,7 +20,13 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from ..failures import TaskError
-from .kafka import connected, group_consumer, plain_producer, transactional_producer
+from .kafka import (
+    TRANSACTION_TIMEOUT_MS,
+    connected,
+    group_consumer,
+    plain_producer,
+    transactional_producer,
+)
 from .transaction import ConsumedOffset
 from .watchdog import Watchdog
 
@@ -46,11 +53,20 @@ class Transactions:
         transactional_id: str,
         group_metadata: Any,
         hangs: Callable[[str], None] = lambda _: None,
+        exit_lock: threading.Lock | None = None,
+        timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     ) -> None:
+        """`exit_lock` is held while a transaction is open: the process is not ended then if that can be avoided.
+
+        `timeout_ms`: the age at which the broker aborts a transaction.
+        """
         self._bootstrap_servers = bootstrap_servers
         self._id = transactional_id
         self._group_metadata = group_metadata
+        self._exit_lock = exit_lock or threading.Lock()
+        self._timeout_ms = timeout_ms
         self._active = False
+        self._began_at = 0.0
         self._failure: KafkaError | None = None
         self._awaited = 0
         """Messages whose offsets somebody wants to know."""
@@ -58,7 +74,7 @@ class Transactions:
         self._shared: frozenset[str] = frozenset()
         self.mark: ConsumedOffset | None = None
         """Committed where there is no offset; with others or alone, to the subtask's own group only."""
-        self._producer = transactional_producer(bootstrap_servers, transactional_id)
+        self._producer = transactional_producer(bootstrap_servers, transactional_id, timeout_ms)
         self._teller: Producer | None = None
         self._watchdog = Watchdog(_HANGS_S, lambda what: hangs(self._hanging(what)))
 
@@ -153,18 +169,19 @@ class Transactions:
             self._producer.flush(_REPORTS_S)
         if self._failure is not None:
             raise TaskError(f"a message of {self._id} was not delivered: {self._failure.str()}")
-        self._active = False
+        self._end()
 
     def abort(self, timeout_s: float = 5.0) -> None:
         """Aborts the transaction, if there is one; what cannot be aborted the successor's fencing will."""
         if self._active:
-            self._active = False
             try:
                 self._producer.purge()
                 with self._watchdog.watching("abort_transaction"):
                     self._producer.abort_transaction(timeout_s)
             except KafkaException:
                 return
+            finally:
+                self._end()
 
     @property
     def active(self) -> bool:
@@ -183,7 +200,13 @@ class Transactions:
                 self._producer.begin_transaction()
             except KafkaException as error:
                 raise self._explained("begin_transaction", error) from error
+            self._exit_lock.acquire()
             self._active = True
+            self._began_at = time.monotonic()
+
+    def _end(self) -> None:
+        self._active = False
+        self._exit_lock.release()
 
     def _delivered(self, error: KafkaError | None, _: Any) -> None:
         if error is not None and self._failure is None:
@@ -231,5 +254,11 @@ class Transactions:
             KafkaError.PRODUCER_FENCED,
             KafkaError.INVALID_PRODUCER_EPOCH,
         ):
+            age = time.monotonic() - self._began_at if self._active else 0.0
+            if age >= self._timeout_ms / 1000:
+                return TaskError(
+                    f"{what} of {self._id} failed: the transaction was open for {age:.0f} s, and Kafka aborts one after"
+                    f" {self._timeout_ms / 1000:g} s. The process stood still, or Kafka was slow or away"
+                )
             return TaskError(f"{self._id} was fenced: a newer attempt of this subtask has started")
         return TaskError(f"{what} of {self._id} failed: {reason.name()}: {reason.str()}")

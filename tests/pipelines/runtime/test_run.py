@@ -28,6 +28,7 @@ from tailrace.pipelines.runtime.failures import TaskError
 from tailrace.pipelines.runtime.operators.files.pending import PendingFiles
 from tailrace.pipelines.runtime.protocol import BUFFER, FAILURE, RECORDS, Counted, Notice, Switch, Switched
 from tailrace.pipelines.runtime.settings import Settings
+from tailrace.pipelines.runtime.stream_task import output
 from tailrace.pipelines.runtime.stream_task import run as running
 from tailrace.pipelines.runtime.stream_task.assembly import Assembly, KafkaInput
 from tailrace.pipelines.runtime.stream_task.mailbox import HandedOver, Letter, Mailbox, TaskCanceled
@@ -299,7 +300,7 @@ def test_a_failure_counts_only_where_its_records_do(start: Callable[[Task], Task
 def test_much_is_committed_before_the_interval_is_over(
     start: Callable[[Task], Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "MUCH", 3)
+    monkeypatch.setattr(output, "MUCH", 3)
     env = environment()
     env.from_collection(["unused"], str).rebalance().map(str.upper, str).rebalance().print()
     task = Task(env.get_job_graph("much"), 1, commit_interval_ms=3_600_000)

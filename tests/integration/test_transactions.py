@@ -1,0 +1,92 @@
+"""Transactions on a real Kafka: none is open while user code runs, and errors name one that is too old."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer
+from kafka_topics import Topics
+
+from tailrace import Formats, KafkaSink, StreamExecutionEnvironment
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.pipelines.graph.physical_plan import topics
+from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.protocol import Finished, Notice, Open
+from tailrace.pipelines.runtime.stream_task.kafka import group_consumer
+from tailrace.pipelines.runtime.stream_task.mailbox import Mailbox
+from tailrace.pipelines.runtime.stream_task.task import StreamTask
+from tailrace.pipelines.runtime.stream_task.transactions import Transactions
+
+from ..torture.topics import make_exactly
+
+TIMEOUT_MS = 1_000
+SLOW_S = 4.0
+"""Longer than the timeout, and than the broker takes to look for transactions that are over it."""
+
+
+@pytest.fixture
+def consumer(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[Consumer]:
+    made = group_consumer(kafka.bootstrap_servers, cluster_id)
+    yield made
+    made.close()
+
+
+def test_a_function_that_is_slower_than_the_transaction_timeout(
+    kafka: EmbeddedKafka, cluster_id: str
+) -> None:
+    """Its sink comes before it, and has a message already. Readers of the sink's topic are not held up."""
+    servers = kafka.bootstrap_servers
+    names = Topics(servers)
+    copies = names.new()
+    env = StreamExecutionEnvironment().set_parallelism(1)
+    numbers = env.from_collection(["1"], str)
+    numbers.sink_to(KafkaSink(copies, Formats.text()))
+    numbers.map(lambda value: time.sleep(SLOW_S) or value, str).sink_to(KafkaSink(copies, Formats.text()))
+    graph = env.get_job_graph("slow")
+    (vertex,) = graph.vertices
+    make_exactly(servers, dict(topics(cluster_id, "job", graph)))
+    deployment = VertexDeployment(
+        cluster_id, "job", graph, vertex.vertex_id, (SubtaskDeployment("attempt", 0, 0),)
+    )
+    notices: list[Notice] = []
+    task = StreamTask(
+        Open(deployment, 0, 0, servers), Mailbox(), notices.append, transaction_timeout_ms=TIMEOUT_MS
+    )
+    running = threading.Thread(target=task.invoke)
+    running.start()
+    names.write(copies, [b"of somebody else"])
+    assert names.read(copies, 1) == [b"of somebody else"]
+    assert running.is_alive()
+    running.join()
+    assert notices[-1] == Finished()
+    assert names.read(copies, 3) == [b"of somebody else", b"1", b"1"]
+
+
+def test_an_error_says_whether_a_transaction_was_too_old_or_fenced(
+    kafka: EmbeddedKafka, cluster_id: str, consumer: Consumer
+) -> None:
+    names = Topics(kafka.bootstrap_servers)
+    topic = names.new()
+    arguments = kafka.bootstrap_servers, cluster_id, consumer.consumer_group_metadata()
+    old = Transactions(*arguments, timeout_ms=TIMEOUT_MS)
+    old.open(topic)
+    old.send(topic, b"never committed")
+    assert old._producer.flush(30) == 0
+    names.write(topic, [b"of somebody else"])
+    assert names.read(topic, 1) == [b"of somebody else"]  # Kafka has aborted the transaction
+    with pytest.raises(
+        TaskError, match=r"the transaction was open for \d+ s, and Kafka aborts one after 1 s"
+    ):
+        old.commit(())
+    old.abort()
+    fenced = Transactions(*arguments)
+    fenced.open(topic)
+    fenced.send(topic, b"never committed")
+    Transactions(*arguments).open(topic)
+    with pytest.raises(TaskError, match="was fenced: a newer attempt of this subtask has started"):
+        fenced.commit(())
+    fenced.abort()

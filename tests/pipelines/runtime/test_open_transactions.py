@@ -1,0 +1,184 @@
+"""No transaction is open while a user function runs: for every operator kind, and at every moment.
+
+Every job in memory is watched (memory_attempt.py): no operator, source or channel is called while the transaction
+of its subtask is open. So the random programs, and the checkpoints at any moment, hold the law too. Here is one program
+with every kind, whose sinks come before its other functions, and the proof that the watch sees what it is to see.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.pipelines.api import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FileSink,
+    Formats,
+    KafkaSink,
+    KafkaSource,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    StreamExecutionEnvironment,
+    TumblingEventTimeWindows,
+    WatermarkStrategy,
+)
+from tailrace.pipelines.graph.operators import OperatorKind
+from tailrace.pipelines.runtime.stream_task import output
+from tailrace.pipelines.runtime.stream_task.message_queue import MessageQueue
+from tailrace.schemas.types import JobGraph
+
+from ..memory_checkpoints import Plan, storage
+from ..memory_cluster import MemoryCluster, Message, give_uids
+
+ELSEWHERE = {OperatorKind.SOCKET_TEXT_STREAM}
+"""Needs a server; it polls as the other sources do."""
+VALUES = [str(number) for number in range(30)]
+TOPICS = {"in": [[Message(value.encode()) for value in VALUES]]}
+
+
+class Each(ProcessFunction[str, str]):
+    def process_element(self, value: str, context: Any) -> list[str]:
+        return [value]
+
+
+class Keyed(KeyedProcessFunction[str, str, str]):
+    def process_element(self, value: str, context: Any) -> list[str]:
+        timers = context.timer_service
+        timers.register_processing_time_timer(timers.current_processing_time() + 5)
+        return [value]
+
+    def on_timer(self, timestamp: int, context: Any) -> list[str]:
+        return ["timer"]
+
+
+class BothMapped(CoMapFunction[str, str, str]):
+    def map1(self, value: str) -> str:
+        return value
+
+    def map2(self, value: str) -> str:
+        return value
+
+
+class BothFlat(CoFlatMapFunction[str, str, str]):
+    def flat_map1(self, value: str) -> list[str]:
+        return [value]
+
+    def flat_map2(self, value: str) -> list[str]:
+        return [value]
+
+
+class Both(CoProcessFunction[str, str, str]):
+    def process_element1(self, value: str, context: Any) -> list[str]:
+        return [value]
+
+    def process_element2(self, value: str, context: Any) -> list[str]:
+        return [value]
+
+
+class BothKeyed(KeyedCoProcessFunction[str, str, str, str]):
+    def process_element1(self, value: str, context: Any) -> list[str]:
+        return [value]
+
+    def process_element2(self, value: str, context: Any) -> list[str]:
+        return [value]
+
+
+def unchanged(value: str) -> str:
+    return value
+
+
+def every_kind(directory: Path, parallelism: int) -> JobGraph:
+    """Every stream goes into sinks first, and then on to functions."""
+    (directory / "lines.txt").write_text("\n".join(VALUES))
+    env = StreamExecutionEnvironment().set_parallelism(parallelism)
+    env.configure("execution.mini-batch", "true")
+    topic = env.from_source(KafkaSource("in", Formats.text(), bounded=True))
+    generated = env.generate(lambda index: str(index), 20, 1_000_000, output_type=str)
+    lines = env.read_text_file(str(directory / "lines.txt"))
+    strings = env.from_collection(VALUES, str)
+    for stream in (topic, generated, lines, strings):
+        stream.sink_to(KafkaSink("copies", Formats.text(), key=unchanged))
+        stream.print()
+        stream.map(unchanged, str).flat_map(lambda value: [value], str).filter(bool).process(
+            Each(), str
+        ).print()
+    in_batches = strings.map_batches(lambda batch: batch, output_type=str)
+    in_batches.print()
+    in_batches.foreach(lambda value: None)
+    in_batches.sink_to(FileSink(str(directory / "out")))
+    timed = topic.assign_timestamps_and_watermarks(
+        WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(int)
+    )
+    by_key = timed.key_by(lambda value: value[-1], str)
+    first = by_key.process(Keyed(), str)
+    first.sink_to(KafkaSink("copies", Formats.text()))
+    first.map(unchanged, str).print()
+    by_key.reduce(max).print()
+    by_key.window(TumblingEventTimeWindows(7)).reduce(max).print()
+    timed.map(len, int).key_by(lambda value: value, int).sum().print()
+    pairs = timed.map(lambda value: (value[-1], 1), tuple[str, int])
+    pairs.key_by(0).window(TumblingEventTimeWindows(7)).sum(1).print()
+    lines.connect(strings).map(BothMapped(), output_type=str).print()
+    lines.connect(strings).flat_map(BothFlat(), output_type=str).print()
+    lines.connect(strings).process(Both(), str).print()
+    lines.connect(strings).key_by(unchanged, unchanged).process(BothKeyed(), str).print()
+    give_uids(env)
+    env.configure("execution.checkpointing.interval", "1 s")
+    return env.get_job_graph("every kind")
+
+
+def test_a_program_with_every_kind_of_operator(tmp_path: Path) -> None:
+    for seed in (1, 2, 3):
+        graph = every_kind(tmp_path, 1 + seed % 2)
+        kinds = {OperatorKind(each.kind) for vertex in graph.vertices for each in vertex.operators}
+        assert kinds == set(OperatorKind) - ELSEWHERE
+        plan = Plan(rate=0.05, savepoints=0.5)
+        with storage(seed) as directory:
+            job = MemoryCluster(graph, TOPICS, seed, directory=directory, plan=plan)
+            job.run(crashes=3, rollbacks=1)
+            assert job.taken
+
+
+def test_the_watch_sees_a_message_that_is_sent_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if sinks sent at once, instead of at the commit."""
+    env = StreamExecutionEnvironment().set_parallelism(1)
+    strings = env.from_collection(VALUES, str)
+    strings.print()
+    strings.map(unchanged, str).print()
+    cluster = MemoryCluster(env.get_job_graph("early"), {}, 1)
+    (vertex,) = cluster.graph.vertices
+    cluster._start((vertex.vertex_id, 0))
+    attempt = cluster._attempts[vertex.vertex_id, 0]
+
+    def send(_: MessageQueue, *arguments: Any, **more: Any) -> None:
+        attempt._transaction.send(*arguments, **more)
+
+    monkeypatch.setattr(MessageQueue, "send", send)
+    for operator in attempt.task._chain.operators:
+        if hasattr(operator, "_send"):
+            operator._send = attempt._transaction.send
+    with pytest.raises(AssertionError, match="a transaction is open while"):
+        attempt.step(cluster.rng)
+
+
+def test_what_a_sink_has_queued_is_committed_when_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages of sinks wait in memory: their number and their bytes are bounded."""
+    monkeypatch.setattr(output, "QUEUE_LIMIT", 1_000)
+    env = StreamExecutionEnvironment().set_parallelism(1)
+    env.from_collection(["x" * 100] * 5, str).sink_to(KafkaSink("copies", Formats.text()))
+    cluster = MemoryCluster(env.get_job_graph("large"), {}, 1)
+    vertex = cluster.graph.vertices[0].vertex_id
+    cluster._start((vertex, 0))
+    task = cluster._attempts[vertex, 0].task
+    task.poll(3)
+    assert not task.output.is_large
+    task.poll(2)
+    assert task.output.is_large
+    task.commit()
+    assert not task.output.is_large
+    assert len(cluster.kafka.log("copies", 0)) == 5
