@@ -56,6 +56,7 @@ EVENTS: Mapping[str, type[Body]] = MappingProxyType(
         job_master.HeartbeatFromTaskManager.AVRO_NAME: job_master.HeartbeatFromTaskManager,
         job_master.HeartbeatTimedOut.AVRO_NAME: job_master.HeartbeatTimedOut,
         job_master.JobManagerRegistrationSuccess.AVRO_NAME: job_master.JobManagerRegistrationSuccess,
+        job_master.JobMasterFailed.AVRO_NAME: job_master.JobMasterFailed,
         job_master.OfferSlots.AVRO_NAME: job_master.OfferSlots,
         job_master.RegisterTaskManager.AVRO_NAME: job_master.RegisterTaskManager,
         job_master.RestoreFailed.AVRO_NAME: job_master.RestoreFailed,

@@ -54,6 +54,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.job_master.HeartbeatFromTaskManager": "8ce1edf1d4a96b01",
         "tailrace.job_master.HeartbeatTimedOut": "50d5d618889d385b",
         "tailrace.job_master.JobManagerRegistrationSuccess": "3727b77bc587f41b",
+        "tailrace.job_master.JobMasterFailed": "8385416fcfc48e82",
         "tailrace.job_master.OfferSlots": "dcadaee12235ab1a",
         "tailrace.job_master.RegisterTaskManager": "8ba87fc23333081a",
         "tailrace.job_master.RestoreFailed": "2f576458342b47d7",

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..schemas.event import EVERYONE, Event, Record
 from ..schemas.everyone import LeaderElected
+from .appender import Appender
 from .candidacy import Candidacy, LedByElection
 from .deadlines import Deadlines
 from .diagnostics import logger
@@ -95,7 +96,8 @@ class Host:
         self._failure: Exception | None = None
         self._said = 0
         self._counting = threading.Lock()
-        self._voice = Voice(log.append, self.fail)
+        self._appender = Appender(log, lambda role, owed: self.sealed(role, [owed]))
+        self._voice = Voice(self._appender.append_all, self.fail)
         self._appended_to = -1
         self._dirty: dict[str, None] = {}
         self._deadlines = Deadlines()
@@ -388,15 +390,24 @@ class Host:
             if term is None:
                 continue
             role, state = self._replica.role(each), self._replica.states[each]
-            owed = role.decide(state, now)
+            try:
+                owed, deadline = role.decide(state, now), role.deadline(state)
+                instructions = role.instructions(state)
+            except Exception as error:
+                self._deadlines.put(each, None)
+                events += self._appender.failure_of(each, error)
+                continue
             if owed:
                 events += self._seal(each, owed, term.epoch, now, self._replica.offset, decided=True)
-            self._deadlines.put(each, role.deadline(state))
+            self._deadlines.put(each, deadline)
             shell = self._shells.get(kind_of(each))
             if shell is not None:
-                shell.obey(each, role.instructions(state), state)
-        if events:
-            self._appended_to = self._log.append(events)[-1]
+                shell.obey(each, instructions, state)
+        offsets, left = self._appender.append_some(events)
+        if offsets:
+            self._appended_to = offsets[-1]
+        # The next turn comes when this one has been read back.
+        self._dirty.update(dict.fromkeys(left))
 
     def _seal(
         self,

@@ -26,6 +26,7 @@ import msgspec
 from ..schemas.body import Body
 from ..schemas.event import Event, Record
 from ..schemas.types import Header
+from .reasons import bounded
 
 Time = int
 """Microseconds since the epoch, always an argument, never read inside a role."""
@@ -186,8 +187,9 @@ def seal(
     count: int,
     decided: bool = False,
 ) -> list[Event]:
-    """Adds the headers. `count` is how many events the sender has said in this epoch: it keeps ids apart. `decided`:
-    whether `decide` owed them, at `now`, from the state behind `decided_at`; else a shell tells of what happened."""
+    """Adds the headers, and cuts reasons that are too long. `count` is how many events the sender has said in this
+    epoch: it keeps ids apart. `decided`: whether `decide` owed them, at `now`, from the state behind `decided_at`; else
+    a shell tells of what happened."""
     speaker = _speaker_id(cluster, sender, epoch)
     return [
         Event(
@@ -201,7 +203,7 @@ def seal(
                 decided_at=decided_at,
                 decided=decided,
             ),
-            each.body,
+            bounded(each.body),
         )
         for number, each in enumerate(owed, count)
     ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...schemas.ids import is_id
 from ...schemas.types import JobVertex, OperatorConfig
+from . import limits
 from .chain import side_outputs
 from .errors import shown
 from .operators import OperatorKind, OperatorTraits, traits_of
@@ -24,6 +25,7 @@ def chain_reasons(vertex: JobVertex) -> Iterator[str]:
 
 
 def _operator_reasons(operator: OperatorConfig, vertex: JobVertex) -> Iterator[str]:
+    yield from limits.operator_faults(operator)
     if not is_id(operator.operator_id):
         yield f"its id {shown(operator.operator_id)} is not 1 to 64 letters, digits, '-' or '_'"
     try:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ...schemas.ids import is_id
 from ...schemas.types import JobEdge, JobGraph, JobVertex, Partitioner
+from . import limits
 from .chain import side_outputs, source_operator
 from .errors import shown
 from .execution_graph import topological_order
@@ -20,6 +21,7 @@ def edge_reasons(graph: JobGraph) -> Iterator[str]:
     taken = taken_names(graph)
     for edge in graph.edges:
         name = f"edge {shown(edge.data_set_id)}"
+        yield from (f"{name}: {fault}" for fault in limits.edge_faults(edge))
         if not is_id(edge.data_set_id):
             yield f"{name}: its id is not 1 to 64 letters, digits, '-' or '_'"
         if edge.data_set_id in taken:

@@ -20,6 +20,7 @@ from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Parti
 from .chain import chain_name
 from .errors import ProgramError
 from .execution_graph import topological_order
+from .limits import shortened_name
 from .operator_ids import data_set_id, operator_ids
 from .stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
 
@@ -118,7 +119,7 @@ def _vertex(
     operators = tuple(_operator(node, upstream.get(node.node_id), ids) for node in chain)
     return JobVertex(
         vertex_id=ids[head.node_id],
-        name=chain_name(operators),
+        name=shortened_name(chain_name(operators)),
         operators=operators,
         parallelism=head.parallelism,
         max_parallelism=head.max_parallelism,

@@ -14,17 +14,13 @@ import msgspec
 
 from ...schemas.ids import is_id
 from ...schemas.types import JobGraph, JobVertex, ResourceProfile
-from . import python_files
+from . import limits, python_files
 from .chain_validation import chain_reasons
 from .edge_validation import edge_reasons, topology_reasons
 from .errors import InvalidJobGraph, shown
 from .job_options import faults
 from .key_groups import UPPER_BOUND
 from .once import once_for_each_graph
-
-MAX_VERTICES = 10_000
-MAX_SUBTASKS = 50_000
-"""Of the whole graph: each is an object in every replica, and several events."""
 
 
 def check(graph: JobGraph, most_shipped: int = python_files.MOST_BYTES) -> None:
@@ -64,11 +60,7 @@ def _graph_reasons(graph: JobGraph, most_shipped: int) -> Iterator[str]:
         yield "the job has no name"
     if not graph.vertices:
         yield "the graph has no vertices"
-    if len(graph.vertices) > MAX_VERTICES:
-        yield f"the graph has {len(graph.vertices)} vertices, more than {MAX_VERTICES}"
-    subtasks = sum(max(vertex.parallelism, 0) for vertex in graph.vertices)
-    if subtasks > MAX_SUBTASKS:
-        yield f"the graph has {subtasks} subtasks, more than {MAX_SUBTASKS}: lower the parallelism of its vertices"
+    yield from limits.graph_faults(graph)
     yield from _duplicates("vertex id", (vertex.vertex_id for vertex in graph.vertices))
     yield from _duplicates(
         "operator id", (o.operator_id for vertex in graph.vertices for o in vertex.operators)
@@ -108,8 +100,8 @@ def _profile_reasons(profile: ResourceProfile) -> Iterator[str]:
         **profile.extended_resources,
     }
     for name, amount in amounts.items():
-        if not (math.isfinite(amount) and amount >= 0):
-            yield f"it wants {amount} of {shown(name)}, not 0 or more"
+        if not (math.isfinite(amount) and 0 <= amount <= limits.MOST_OF_A_RESOURCE):
+            yield f"it wants {amount} of {shown(name)}, not 0 to {limits.MOST_OF_A_RESOURCE}"
 
 
 def _vertex_reasons(vertex: JobVertex) -> Iterator[str]:
@@ -119,6 +111,7 @@ def _vertex_reasons(vertex: JobVertex) -> Iterator[str]:
         yield f"its slot sharing group {shown(vertex.slot_sharing_group)} has a '/' in its name"
     if vertex.co_location_group is not None and not vertex.slot_sharing_group:
         yield "it is to be co-located with others, but shares its slots with nobody"
+    yield from limits.vertex_faults(vertex)
     if vertex.resource_profile is not None:
         yield from _profile_reasons(vertex.resource_profile)
     if not 1 <= vertex.max_parallelism <= UPPER_BOUND:

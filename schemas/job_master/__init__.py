@@ -40,6 +40,7 @@ __all__ = [
     "HeartbeatFromTaskManager",
     "HeartbeatTimedOut",
     "JobManagerRegistrationSuccess",
+    "JobMasterFailed",
     "OfferSlots",
     "RegisterTaskManager",
     "RestoreFailed",
@@ -248,6 +249,16 @@ class JobManagerRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.JobManagerRegistrationSuccess"
     job_id: str
     """The job."""
+
+
+class JobMasterFailed(Body, frozen=True, gc=False, kw_only=True):
+    """A JobMaster can't decide, or owes an event that the log does not take: its job fails, and no other."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.JobMasterFailed"
+    job_id: str
+    """The job."""
+    reason: str
+    """Why."""
 
 
 class OfferSlots(Body, frozen=True, gc=False, kw_only=True):

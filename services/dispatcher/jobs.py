@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ...pipelines.graph import job_options, python_files
+from ...pipelines.graph import job_options, limits, python_files
 from ...pipelines.graph.option_types import LOCATION
 from ...pipelines.graph.validation import validate
 from ...schemas import client, dispatcher, job_master
@@ -89,7 +89,8 @@ def _what_became_of(job: Job) -> str:
 def _fault_of_program(entry_point: EntryPoint) -> str | None:
     if faults := job_options.faults(entry_point.configuration):
         return f"configuration: {'; '.join(faults)}"
-    return _some_of(list(python_files.faults(entry_point.python_files))) or None
+    faults = [*limits.entry_point_faults(entry_point), *python_files.faults(entry_point.python_files)]
+    return _some_of(faults) or None
 
 
 def _some_of(reasons: list[str]) -> str:

@@ -48,8 +48,10 @@ TRANSITIONS: Mapping[Phase, frozenset[Phase]] = {
     ),
     Phase.CANCEL_REQUESTED: frozenset({Phase.RUNNING, Phase.TERMINATED}),
     Phase.SUSPEND_REQUESTED: frozenset({Phase.RUNNING, Phase.CANCEL_REQUESTED, Phase.TERMINATED}),
-    Phase.SUSPENDED: frozenset({Phase.CANCEL_REQUESTED, Phase.RESUME_REQUESTED}),
-    Phase.RESUME_REQUESTED: frozenset({Phase.RUNNING, Phase.CANCEL_REQUESTED, Phase.SUSPEND_REQUESTED}),
+    Phase.SUSPENDED: frozenset({Phase.CANCEL_REQUESTED, Phase.RESUME_REQUESTED, Phase.TERMINATED}),
+    Phase.RESUME_REQUESTED: frozenset(
+        {Phase.RUNNING, Phase.CANCEL_REQUESTED, Phase.SUSPEND_REQUESTED, Phase.TERMINATED}
+    ),
     Phase.TERMINATED: frozenset({Phase.ENDED}),
     Phase.ENDED: frozenset(),
 }

@@ -89,12 +89,12 @@ class HeardLog:
     def topic(self) -> str:
         return self._log.topic
 
-    def append(self, events: Sequence[Event]) -> list[int]:
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         with self._counting:
             self._under_way += 1
         answered = False
         try:
-            offsets = self._log.append(events)
+            offsets = self._log.append(events, most_bytes)
             answered = True
             return offsets
         finally:

@@ -52,8 +52,8 @@ class NotedLog:
     def topic(self) -> str:
         return self._log.topic
 
-    def append(self, events: Sequence[Event]) -> list[int]:
-        return self._log.append(events)
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
+        return self._log.append(events, most_bytes)
 
     def end(self) -> int:
         return self._log.end()

@@ -27,11 +27,14 @@ from ...schemas.types import ExecutionState, JobStatus
 from . import execution_states, executions, job_status, scheduling
 from .checkpoints import retention
 from .checkpoints.pending import PendingCheckpoint
+from .checkpoints.state import Answer, Checkpoints
 from .state import Announcement, Ended, JobMasterState, Progress, Submissions
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
 _SAID: Final = Progress.SAID
 _OWED: Final = Progress.OWED
+_SHOWN = 100
+"""Characters of the job's name: the words are said for each slot."""
 
 
 def with_status(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
@@ -86,6 +89,46 @@ def stopped(state: JobMasterState, savepoint: PendingCheckpoint, cause: int) -> 
     for allocation_id in sorted(pool.requests):
         pool = pool.give_back(allocation_id, why, cause)
     return settled(replace(state, slots=pool), cause)
+
+
+def abandoned(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
+    """The JobMaster could not say what it owes: the job ends at once, without waiting for its tasks.
+
+    Checkpoints that are under way and tasks are forgotten; TaskExecutors cancel the tasks when they are told to let
+    the job go. If that can't be said either, each further call leaves less to say: only the job's end, then nothing.
+    """
+    if not state.known or at_rest(state):
+        return state
+    if state.ended is not None:
+        return replace(_summary(state), terminal=_SAID)
+    if state.status in JOB_ENDS:
+        return replace(_summary(state), terminal=state.terminal or _OWED, goodbye=state.goodbye or _OWED)
+    if state.status is JobStatus.SUSPENDED:
+        state = with_status(state, JobStatus.CREATED, cause)
+    if state.status in job_status.ACTIVE:
+        state = with_status(replace(state, reason=reason), JobStatus.FAILING, cause)
+    before = state.checkpoints
+    requests = [*before.requests, *(each for pending in before.pending.values() for each in pending.requests)]
+    checkpoints = Checkpoints(
+        counter=before.counter,
+        completed=before.completed,
+        savepoints=before.savepoints,
+        answers=before.answers,
+    ).answered(requests, Answer("", reason=reason))
+    executions_left = {
+        attempt: replace(execution, state=ExecutionState.FAILED, cause=cause)
+        for attempt, execution in state.executions.items()
+        if execution.state in execution_states.DEPLOYED
+    }
+    state = replace(
+        state,
+        checkpoints=checkpoints,
+        executions=state.executions.update(executions_left),
+        counts=replace(state.counts, unfinished=0, running=0),
+        submissions=Submissions(),
+        assembling=False,
+    )
+    return replace(_ended(state, job_status.END_OF[state.status], cause), submissions=Submissions())
 
 
 def can_resume(state: JobMasterState) -> bool:
@@ -152,7 +195,7 @@ def finished_meanwhile(state: JobMasterState, cause: int) -> JobMasterState:
 def parting_words(state: JobMasterState) -> str:
     """What a JobMaster says when it lets go of slots and TaskExecutors (document 000)."""
     name = state.graph.name if state.graph else state.ended.name if state.ended else ""
-    return f"Stopping JobMaster for job {name}({state.job_id})."
+    return f"Stopping JobMaster for job {name[:_SHOWN]}({state.job_id})."
 
 
 def at_rest(state: JobMasterState) -> bool:
@@ -164,6 +207,11 @@ def let_go(state: JobMasterState) -> JobMasterState:
     """What is at rest keeps its summary; anything else is as it was."""
     if state.terminal is not _SAID or not at_rest(state):
         return state
+    return _summary(state)
+
+
+def _summary(state: JobMasterState) -> JobMasterState:
+    """Nothing but what is kept of a job that is over."""
     name = state.graph.name if state.graph else ""
     kept = (*state.checkpoints.savepoints, *state.checkpoints.completed)
     ended = state.ended or Ended(

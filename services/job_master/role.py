@@ -155,6 +155,12 @@ def _resume_asked(state: JobMasterState, record: Record, _body: job_master.Resum
     return rollback.without_candidates(ending.resumed(state, record.offset), record.offset)
 
 
+def _job_master_failed(
+    state: JobMasterState, record: Record, body: job_master.JobMasterFailed
+) -> JobMasterState:
+    return ending.abandoned(_known(state, record), body.reason, record.offset)
+
+
 def _known(state: JobMasterState, record: Record) -> JobMasterState:
     if not state.known:
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} was not started")
@@ -260,6 +266,7 @@ _STEPS: Steps[JobMasterState] = Steps(
         job_master.ChannelsCreated: _channels_created,
         job_master.ChannelsFailed: _channels_failed,
         job_master.ChannelsDeleted: _channels_deleted,
+        job_master.JobMasterFailed: _job_master_failed,
         job_master.TaskAcknowledged: unchanged,
         resource_manager.RegisterJobManager: _registration_asked,
         resource_manager.DisconnectJobManager: _goodbye_said,

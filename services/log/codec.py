@@ -19,7 +19,7 @@ from ...schemas import avro, binary, released
 from ...schemas.catalog import EVENTS
 from ...schemas.event import Event
 from ...schemas.resolution import read_resolved
-from .event_log import LARGEST_EVENT, EventTooLarge, LogUnavailable
+from .event_log import LARGEST_EVENT, EventRefused, EventTooLarge, LogUnavailable
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -68,12 +68,26 @@ class Codec:
         except (TypeError, AttributeError, KeyError, struct.error) as error:
             raise ValueError(f"{name} does not fit its schema: {_one_line(error)}") from error
 
-    def encode_all(self, events: Sequence[Event]) -> list[bytes]:
-        """The bytes of events that are to be appended together. Raises as `encode`; EventTooLarge."""
-        values = [self.encode(event) for event in events]
-        for event, value in zip(events, values, strict=True):
+    def encode_all(self, events: Sequence[Event], most_bytes: int | None = None) -> list[bytes]:
+        """The bytes of events that are to be appended together: of all, or of the first that have at most `most_bytes`
+        together, and at least one. Raises EventRefused; LogUnavailable as `decode`."""
+        values: list[bytes] = []
+        left = most_bytes
+        for place, event in enumerate(events):
+            try:
+                value = self.encode(event)
+            except LogUnavailable:
+                raise
+            except Exception as error:
+                # Whatever comes of a value that its schema has no place for.
+                raise EventRefused(place, _one_line(error)) from error
             if len(value) > LARGEST_EVENT:
-                raise EventTooLarge(event.body.AVRO_NAME, len(value))
+                raise EventTooLarge(place, event.body.AVRO_NAME, len(value))
+            if left is not None:
+                left -= len(value)
+                if left < 0 and values:
+                    break
+            values.append(value)
         return values
 
     def decode(self, value: bytes | None) -> Event:

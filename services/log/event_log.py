@@ -27,11 +27,20 @@ class LogUnavailable(Exception):
     """The log can't be reached or written; the message says where and what to do."""
 
 
-class EventTooLarge(ValueError):
-    """An event that the log does not take, wherever it is kept; nothing of its batch was appended."""
+class EventRefused(ValueError):
+    """An event that no log takes: it does not fit its schema, or is too large; nothing of its batch was appended."""
 
-    def __init__(self, name: str, size: int) -> None:
-        super().__init__(f"{name} has {size:,} bytes, but the log takes at most {LARGEST_EVENT:,}")
+    def __init__(self, place: int, reason: str) -> None:
+        self.place = place
+        """Where the event is in its batch, from 0."""
+        super().__init__(reason)
+
+
+class EventTooLarge(EventRefused):
+    """An event of more than LARGEST_EVENT bytes."""
+
+    def __init__(self, place: int, name: str, size: int) -> None:
+        super().__init__(place, f"{name} has {size:,} bytes, but the log takes at most {LARGEST_EVENT:,}")
 
 
 class LogTruncated(Exception):
@@ -92,10 +101,11 @@ class EventLog(Protocol):
         """The name under which messages for people mention the log."""
         ...
 
-    def append(self, events: Sequence[Event]) -> list[int]:
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         """Appends in the given order; returns the offsets when all are durable.
 
-        Raises LogUnavailable; ValueError (EventTooLarge) for what can't be written, and then appends nothing.
+        `most_bytes`: appends the first events that have so many bytes together, and at least one; returns as many
+        offsets. Raises LogUnavailable; EventRefused for an event that can't be written, and then appends nothing.
         """
         ...
 

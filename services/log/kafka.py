@@ -65,8 +65,8 @@ class KafkaEventLog:
         """How the log's events are written."""
         return self._codec
 
-    def append(self, events: Sequence[Event]) -> list[int]:
-        return self._append(list(zip(events, self._codec.encode_all(events), strict=True)))
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
+        return self._append(list(zip(events, self._codec.encode_all(events, most_bytes), strict=False)))
 
     def append_all(self, entries: Sequence[Event | bytes | None]) -> list[int]:
         """As `append`, of what was read from a log: events, and values that hold none, which go in as they are."""

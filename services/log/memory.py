@@ -28,8 +28,8 @@ class MemoryEventLog:
     def topic(self) -> str:
         return self._topic
 
-    def append(self, events: Sequence[Event]) -> list[int]:
-        return self.append_values(self._codec.encode_all(events))
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
+        return self.append_values(self._codec.encode_all(events, most_bytes))
 
     def append_all(self, entries: Sequence[Event | bytes | None]) -> list[int]:
         """As KafkaEventLog's."""

@@ -75,7 +75,7 @@ class ContinuedLog:
     def topic(self) -> str:
         return f"{self._log.topic} (what if)"
 
-    def append(self, events: Sequence[Event]) -> list[int]:
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         raise LogUnavailable(f"{self.topic} is not written to: nothing of it has happened")
 
     def end(self) -> int:

@@ -183,7 +183,7 @@ class _Log:
         self._master = master
         self.only: int | None = None
 
-    def append(self, events: Sequence[Event]) -> list[int]:
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         world = self._master.world
         first = len(world.log)
         for event in events[: self.only]:

@@ -381,10 +381,10 @@ class Racing:
         self._log, self._together = log, together
         self.topic = log.topic
 
-    def append(self, events: Sequence[Event]) -> list[int]:
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         if isinstance(events[0].body, LeaderElected) and events[0].body.epoch == 1:
             self._together.wait(PATIENCE_S)
-        return self._log.append(events)
+        return self._log.append(events, most_bytes)
 
     def end(self) -> int:
         return self._log.end()
@@ -407,8 +407,8 @@ class Held:
         self.back_to: int | None = None
         self.polled = threading.Event()
 
-    def append(self, events: Sequence[Event]) -> list[int]:
-        return self._log.append(events)
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
+        return self._log.append(events, most_bytes)
 
     def end(self) -> int:
         return self._log.end()

@@ -49,7 +49,7 @@ class FileLog:
         """The file."""
         return self._path
 
-    def append(self, events: Sequence[Event]) -> list[int]:
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         raise LogUnavailable(f"{self._path} is an exported file, and takes no events")
 
     def end(self) -> int:

@@ -6,8 +6,10 @@ and whose state had changed since it was last looked at, or whose deadline had p
 state behind `decided_at`. What was said with `Header.decided` must be that, word for word, and in that order.
 
 So an address that owed something and was passed over is found too, as soon as its session has another turn. What is not
-held against anybody: what was fenced, what shells, clients and elections say, and words that are missing at the end of
-a session (`cut off`): its process was deposed, or died between two appends, and its successor says the rest.
+held against anybody: what was fenced, what shells, clients and elections say, what a turn left to the next because it
+had said as much as one may, what a job owed that failed because it could not be said (services/appender.py), and words
+that are missing at the end of a session (`cut off`): its process was deposed, or died between two appends, and its
+successor says the rest.
 
 A state hash in the log is compared as well: what a leader's states were is a claim about how it had folded.
 """
@@ -20,10 +22,14 @@ from typing import Any
 
 import msgspec
 
-from ....schemas.event import Record
+from ....schemas.event import Event, Record
 from ....schemas.everyone import LeaderElected, StateHash
+from ....schemas.job_master import JobMasterFailed
+from ...appender import MOST_BYTES
 from ...deadlines import Deadlines
 from ...leadership import Leadership
+from ...log import Codec
+from ...reasons import bounded
 from ...replica import Replica
 from ...roles import DISPATCHER, JOB_MASTER, Owed, Time, kind_of
 from ...snapshots.fingerprint import code_fingerprint
@@ -34,6 +40,9 @@ from .journal import Journal
 
 REMEMBERED = 100_000
 """Changes of states: how far behind its own words a leader may have read the log, to be checked."""
+
+_HEADER_BYTES = 1 << 10
+"""By how much the headers of two events may differ in size."""
 
 
 class Counts(msgspec.Struct):
@@ -59,12 +68,13 @@ class Counts(msgspec.Struct):
 class _Turn:
     """What is still to come of one turn, by address."""
 
-    __slots__ = ("at", "owed", "time")
+    __slots__ = ("at", "owed", "said", "time")
 
     def __init__(self, at: int, time: Time) -> None:
         self.at = at
         self.time = time
         self.owed: dict[str, deque[Owed]] = {}
+        self.said: list[Record] = []
 
 
 class _Session:
@@ -110,6 +120,8 @@ class DecisionCheck:
         found: list[Difference] = []
         if header.decided:
             found += self._said(record)
+        elif type(body) is JobMasterFailed:
+            self._excused(header.sender)
         elif type(body) is StateHash:
             found += self._hashed(record, body)
         changed = replica.apply(record)
@@ -195,9 +207,15 @@ class DecisionCheck:
             if at < self._journal.horizon:
                 self.counts.too_old += 1
                 return []
-            found += self._missing(turn)
+            if turn is not None and turn.owed and _is_full(turn):
+                # The rest was decided again in this turn.
+                for each in turn.owed:
+                    session.dirty.setdefault(each, turn.at)
+            else:
+                found += self._missing(turn)
             turn = session.turn = self._begin(session, at, header.time)
         self.counts.decided += 1
+        turn.said.append(record)
         owed = turn.owed.get(sender)
         if not owed:
             return [*found, self._difference(Kind.UNEXPECTED, sender, turn, record)]
@@ -207,6 +225,12 @@ class DecisionCheck:
         if not agrees(record, first):
             found.append(self._difference(Kind.OTHER, sender, turn, record, first))
         return found
+
+    def _excused(self, role_address: str) -> None:
+        """What it owed could not be said."""
+        session = self._session_of(role_address)
+        if session is not None and session.turn is not None:
+            session.turn.owed.pop(role_address, None)
 
     def _begin(self, session: _Session, at: int, time: Time) -> _Turn:
         """The turn as the host takes it: what is owed behind offset `at` by all that had to be looked at then."""
@@ -220,10 +244,16 @@ class DecisionCheck:
             if state is not None:
                 role = replica.role(each, level)
                 self.counts.decisions += 1
-                owed = role.decide(state, time)
+                try:
+                    owed, deadline = role.decide(state, time), role.deadline(state)
+                except Exception:
+                    if kind_of(each) != JOB_MASTER:
+                        raise
+                    # As for its host, which goes on without this one (services/appender.py).
+                    owed, deadline = [], None
                 if owed:
                     turn.owed[each] = deque(owed)
-                session.deadlines.put(each, role.deadline(state))
+                session.deadlines.put(each, deadline)
             later = journal.first_change_behind(at, each)
             if later is not None:
                 session.dirty[each] = later
@@ -271,6 +301,20 @@ class DecisionCheck:
                 Kind.STATE, record.header.sender, said.offset, record.header.time, record, detail=detail
             )
         ]
+
+
+def _is_full(turn: _Turn) -> bool:
+    """Whether the turn said as much as one may, so that what it owed besides came later."""
+    following = next(iter(turn.owed.values()))[0]
+    next_one = Event(turn.said[-1].header, bounded(following.body)) if turn.said else None
+    if next_one is None:
+        return False
+    codec = Codec("")
+    size = sum(len(codec.encode(Event(each.header, each.body))) for each in turn.said)
+    try:
+        return size + len(codec.encode(next_one)) > MOST_BYTES - _HEADER_BYTES
+    except ValueError:
+        return False
 
 
 class _Known(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ....schemas.event import Record
+from ...reasons import bounded
 from ...roles import Owed
 from ..as_data import as_data
 from ..story import lines
@@ -108,12 +109,13 @@ def agrees(said: Record, owed: Owed) -> bool:
     ):
         return False
     # What was read from the log has other containers in places than what a role makes.
-    return said.body == owed.body or as_data(said.body) == as_data(owed.body)
+    body = bounded(owed.body)
+    return said.body == body or as_data(said.body) == as_data(body)
 
 
 def differing(said: Record, owed: Owed) -> Iterator[FieldDifference]:
     """What differs, field by field."""
-    header, theirs, ours = said.header, said.body, owed.body
+    header, theirs, ours = said.header, said.body, bounded(owed.body)
     pairs: list[tuple[str, Any, Any]] = [
         ("recipient", header.recipient, owed.recipient),
         ("cause", header.cause, owed.cause),

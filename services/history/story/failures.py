@@ -45,6 +45,7 @@ _FACTS: frozenset[type[Body]] = frozenset(
         job_master.ChannelsFailed,
         job_master.DeclineCheckpoint,
         job_master.HeartbeatTimedOut,
+        job_master.JobMasterFailed,
         job_master.RestoreFailed,
         job_master.TasksContradicted,
         resource_manager.SlotReportContradicted,

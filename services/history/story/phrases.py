@@ -274,6 +274,7 @@ _PHRASES: Mapping[type[Body], Phrase] = {
         + listed(f"{b.resource_id}/{each.slot_number}" for each in b.slots)
     ),
     job_master.RegisterTaskManager: lambda _b, _: "registers with the job, which it holds a slot for",
+    job_master.JobMasterFailed: lambda b, _: f"its JobMaster can't go on{_because(b.reason)}",
     job_master.RestoreFailed: lambda b, _: f"there is no checkpoint to begin with{_because(b.reason)}",
     job_master.ResumeJob: lambda b, _: f"{_job(b.job_id)} is to go on",
     job_master.SlotAllocationFailed: lambda b, _: (

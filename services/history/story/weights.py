@@ -54,6 +54,7 @@ _TURNS: frozenset[type[Body]] = frozenset(
         job_master.ChannelsFailed,
         job_master.CheckpointRestored,
         job_master.HeartbeatTimedOut,
+        job_master.JobMasterFailed,
         job_master.RestoreFailed,
         job_master.ResumeJob,
         job_master.StartJob,

@@ -23,6 +23,7 @@ from tailrace.schemas.types import JobGraph, Partitioner, PythonFile, ResourcePr
 GOOD = job_graph(source(), vertex("map"), edge("source", "map"))
 REDUCE = operator("reduce", OperatorKind.WINDOW)
 PRINT = operator("print", OperatorKind.PRINT)
+LONG = "x" * 1001
 CO_MAP = operator("co_map", OperatorKind.CO_MAP)
 
 
@@ -86,10 +87,39 @@ BAD = {
         vertex("map", slot_sharing_group="other", co_location_group="together"),
         edge("source", "map"),
     ),
-    "it wants -1.0 of 'gpu', not 0 or more": job_graph(source(resource_profile=profile(gpu=-1.0))),
-    "it wants nan of 'cpu_cores', not 0 or more": job_graph(
+    "it wants -1.0 of 'gpu', not 0 to 1099511627776": job_graph(source(resource_profile=profile(gpu=-1.0))),
+    "it wants nan of 'cpu_cores', not 0 to 1099511627776": job_graph(
         source(resource_profile=msgspec.structs.replace(profile(), cpu_cores=math.nan))
     ),
+    "it wants 1e+300 of 'gpu', not 0 to": job_graph(source(resource_profile=profile(gpu=1e300))),
+    "it wants 17 extended resources, more than 16": job_graph(
+        source(resource_profile=profile(**{f"r{number}": 0.0 for number in range(17)}))
+    ),
+    "the name of a resource that it wants has 1,001 characters, more than 100": job_graph(
+        source(resource_profile=profile(**{LONG: 0.0}))
+    ),
+    "the job's name has 1,001 characters, more than 1,000": msgspec.structs.replace(GOOD, name=LONG),
+    "its name has 1,001 characters, more than 1,000": job_graph(source(name=LONG)),
+    "its slot sharing group has 1,001 characters": job_graph(source(slot_sharing_group=LONG)),
+    "its co-location group has 1,001 characters": job_graph(source(co_location_group=LONG)),
+    "its uid has 1,001 characters": job_graph(
+        vertex("a", msgspec.structs.replace(operator("s", OperatorKind.SOCKET_TEXT_STREAM), uid=LONG))
+    ),
+    "its place in the program has 5,001 characters": job_graph(
+        vertex(
+            "a", msgspec.structs.replace(operator("s", OperatorKind.SOCKET_TEXT_STREAM), location="x" * 5001)
+        )
+    ),
+    "the text of its parameters has 2,000,001 characters": job_graph(
+        vertex("a", msgspec.structs.replace(operator("s", OperatorKind.PRINT), parameters=" " * 2_000_001))
+    ),
+    "the value of 'execution.checkpointing.interval' has 4,001 characters, more than 4,000": (
+        msgspec.structs.replace(GOOD, configuration={"execution.checkpointing.interval": "10 ms".rjust(4001)})
+    ),
+    "the graph has 50001 operators, more than 50000": job_graph(
+        source(operators=(operator("x", OperatorKind.PRINT),) * 50_001)
+    ),
+    "the graph has 50001 edges, more than 50000": msgspec.structs.replace(GOOD, edges=GOOD.edges * 50_001),
     "its maximum parallelism is 0, not 1 to 32768": job_graph(source(max_parallelism=0)),
     "its maximum parallelism is 40000, not 1 to 32768": job_graph(source(max_parallelism=40_000)),
     "its parallelism is 0, not 1 or more": job_graph(source(parallelism=0)),
@@ -326,6 +356,6 @@ def test_code_is_never_unpickled() -> None:
 
 def test_names_from_outside_are_shown_short_and_on_one_line() -> None:
     graph = job_graph(source(name="a\nb" * 10_000, parallelism=0))
-    (reason,) = validate(graph)
-    assert "\n" not in reason
-    assert len(reason) < 300
+    reasons = validate(graph)
+    assert len(reasons) == 2
+    assert all("\n" not in each and len(each) < 300 for each in reasons)

@@ -81,7 +81,9 @@ BECOMES: dict[tuple[Phase, str], Phase] = {
     (Phase.SUSPEND_REQUESTED, "finished"): Phase.TERMINATED,
     (Phase.SUSPENDED, "cancel"): Phase.CANCEL_REQUESTED,
     (Phase.SUSPENDED, "stop"): Phase.CANCEL_REQUESTED,
+    (Phase.SUSPENDED, "finished"): Phase.TERMINATED,
     (Phase.RESUME_REQUESTED, "resume said"): Phase.RUNNING,
+    (Phase.RESUME_REQUESTED, "finished"): Phase.TERMINATED,
     (Phase.TERMINATED, "told"): Phase.ENDED,
 }
 """In all other phases an event leaves the job where it is, or is illegal."""

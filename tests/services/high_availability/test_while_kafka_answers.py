@@ -39,7 +39,7 @@ class FarLog(MemoryEventLog):
         self.asked = threading.Semaphore(0)
         self._waiting: list[Future[int]] = []
 
-    def append(self, events: Sequence[Event]) -> list[int]:
+    def append(self, events: Sequence[Event], most_bytes: int | None = None) -> list[int]:
         self.asked.release()
         assert self.takes.wait(PATIENCE_S)
         return super().append(events)

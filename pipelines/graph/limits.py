@@ -1,0 +1,107 @@
+"""How much of anything a JobGraph from outside may have.
+
+The services say what is in a graph again and again: a name once for each slot or subtask, a resource profile with each
+request for a slot. An event of the log has at most 16 MiB, whatever is in it, so every field that a client fills has a
+bound here, and whatever is said of a graph that `validation` accepts fits (tests/services/test_bounds.py).
+docs/graphs.md lists the limits for users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ...schemas.types import EntryPoint, JobEdge, JobGraph, JobVertex, OperatorConfig
+from .errors import shown
+
+MAX_VERTICES = 10_000
+MAX_SUBTASKS = 50_000
+"""Of the whole graph: each is an object in every replica, and several events."""
+MAX_OPERATORS = 50_000
+MAX_EDGES = 50_000
+LONGEST_NAME = 1_000
+"""Characters of a name: of a job, a vertex, an operator, a group, a tag, a uid."""
+LONGEST_LOCATION = 5_000
+"""Characters of the place in the program, file:line, where an operator was made."""
+LONGEST_PARAMETERS = 2_000_000
+"""Characters of an operator's or an edge's parameters."""
+LONGEST_VALUE = 4_000
+"""Characters of a configuration value."""
+MAX_RESOURCES = 16
+"""Extended resources of a vertex: each request for a slot names them."""
+LONGEST_RESOURCE = 100
+"""Characters of an extended resource's name."""
+MOST_OF_A_RESOURCE = 2**40
+"""CPU cores, MiB, or units of an extended resource: what many vertices want together is a 64-bit integer still."""
+MAX_ARGUMENTS = 10_000
+LONGEST_ARGUMENT = 1_000_000
+
+
+def shortened_name(name: str) -> str:
+    """A name that is made of others, such as that of a chain, cut to what is allowed."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
+
+
+def graph_faults(graph: JobGraph) -> Iterator[str]:
+    """What there is too much of in a graph as a whole, one line each."""
+    yield from _too_long("the job's name", graph.name, LONGEST_NAME)
+    subtasks = sum(max(vertex.parallelism, 0) for vertex in graph.vertices)
+    operators = sum(len(vertex.operators) for vertex in graph.vertices)
+    yield from _too_many("vertices", len(graph.vertices), MAX_VERTICES)
+    if subtasks > MAX_SUBTASKS:
+        yield f"the graph has {subtasks} subtasks, more than {MAX_SUBTASKS}: lower the parallelism of its vertices"
+    yield from _too_many("operators", operators, MAX_OPERATORS)
+    yield from _too_many("edges", len(graph.edges), MAX_EDGES)
+    yield from configuration_faults(graph.configuration)
+
+
+def vertex_faults(vertex: JobVertex) -> Iterator[str]:
+    """What there is too much of in a vertex, one line each; not in its operators."""
+    yield from _too_long("its name", vertex.name, LONGEST_NAME)
+    yield from _too_long("its slot sharing group", vertex.slot_sharing_group, LONGEST_NAME)
+    yield from _too_long("its co-location group", vertex.co_location_group, LONGEST_NAME)
+    profile = vertex.resource_profile
+    if profile is not None:
+        if len(profile.extended_resources) > MAX_RESOURCES:
+            yield f"it wants {len(profile.extended_resources):,} extended resources, more than {MAX_RESOURCES}"
+        for name in profile.extended_resources:
+            yield from _too_long("the name of a resource that it wants", name, LONGEST_RESOURCE)
+
+
+def operator_faults(operator: OperatorConfig) -> Iterator[str]:
+    """What there is too much of in an operator, one line each."""
+    yield from _too_long("its name", operator.name, LONGEST_NAME)
+    yield from _too_long("the text of its parameters", operator.parameters, LONGEST_PARAMETERS)
+    yield from _too_long("its place in the program", operator.location, LONGEST_LOCATION)
+    yield from _too_long("its output tag", operator.output_tag, LONGEST_NAME)
+    yield from _too_long("its uid", operator.uid, LONGEST_NAME)
+
+
+def edge_faults(edge: JobEdge) -> Iterator[str]:
+    """What there is too much of in an edge, one line each."""
+    yield from _too_long("its output tag", edge.output_tag, LONGEST_NAME)
+    yield from _too_long("the text of its parameters", edge.parameters, LONGEST_PARAMETERS)
+
+
+def entry_point_faults(entry_point: EntryPoint) -> Iterator[str]:
+    """What there is too much of in a program's entry point, one line each."""
+    yield from _too_long("the entry point", entry_point.target, LONGEST_NAME)
+    yield from _too_many("arguments", len(entry_point.arguments), MAX_ARGUMENTS, of="the entry point")
+    if any(len(each) > LONGEST_ARGUMENT for each in entry_point.arguments):
+        yield f"an argument has more than {LONGEST_ARGUMENT:,} characters: have the program read a file instead"
+    yield from configuration_faults(entry_point.configuration)
+
+
+def configuration_faults(configuration: Mapping[str, str]) -> Iterator[str]:
+    """What is too long in a configuration, one line each."""
+    for key, value in configuration.items():
+        yield from _too_long(f"the value of {shown(key)}", value, LONGEST_VALUE)
+
+
+def _too_long(what: str, text: str | None, most: int) -> Sequence[str]:
+    if text is None or len(text) <= most:
+        return ()
+    return (f"{what} has {len(text):,} characters, more than {most:,}",)
+
+
+def _too_many(what: str, count: int, most: int, of: str = "the graph") -> Sequence[str]:
+    return () if count <= most else (f"{of} has {count} {what}, more than {most}",)
