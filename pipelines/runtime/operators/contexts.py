@@ -75,6 +75,9 @@ class Timers(Clocks):
         self.event_time: TimerTable = backend.timer_table("~event-time")
         self.processing_time: TimerTable = backend.timer_table("~processing-time")
 
+    def current_watermark(self) -> int:
+        return self._backend.watermark_of(self._backend.current_key)
+
     def register_event_time_timer(self, timestamp: int) -> None:
         self.event_time.register(self._backend.current_key, timestamp)
 

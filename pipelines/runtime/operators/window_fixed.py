@@ -51,7 +51,7 @@ class FixedWindows(Windowing):
     def _take(self, batch: Batch, times: Ints) -> None:
         with user_code(self._config):
             first_end = self._assigner.first_end(int(times.min()))
-            if first_end - 1 > self._reached:
+            if first_end - 1 > self._reached_by_any:
                 self._next_due = min(self._next_due, first_end - 1)
                 self._contents.add(batch, times)
             elif self._assigner.tumbling:
@@ -63,7 +63,7 @@ class FixedWindows(Windowing):
 
     def _take_some_late(self, batch: Batch, times: Ints) -> None:
         """Late records and others go to different windows, so that their order among each other does not matter."""
-        fired = self._assigner.panes(times) + (self._assigner.size - 1) <= self._reached
+        fired = self._assigner.panes(times) + (self._assigner.size - 1) <= self._reached_by_any
         on_time = (~fired).nonzero()[0]
         if len(on_time):
             self._take(batch.take(on_time), times[on_time])
@@ -73,21 +73,22 @@ class FixedWindows(Windowing):
     def _take_one(self, batch: Batch, index: int, time: int) -> None:
         value = batch.values[index]
         key = self._keys.of_record(value)
+        reached = self._reached_for(key)
         taken, copy = False, None if self._assigner.tumbling else copier_of(self._record_type)
         for start in self._assigner.starts(time):
             window = TimeWindow(start, start + self._assigner.size)
             done_with = window.max_timestamp + self._lateness
-            if done_with <= self._reached:
+            if done_with <= reached:
                 continue
             taken = True
             self._contents.add_one(start, key, value if copy is None else copy(value))
-            if window.max_timestamp <= self._reached:
+            if window.max_timestamp <= reached:
                 self._next_due = min(self._next_due, done_with)
                 self._give(key, window, self._own(self._contents.of_key(start, key)))
             else:
                 self._next_due = min(self._next_due, window.max_timestamp)
         if not taken:
-            self._too_late(batch.timestamps[index], value)
+            self._too_late(batch.timestamps[index], value, reached)
 
     def _advance(self, before: int, reached: int) -> None:
         if reached < self._next_due:
@@ -105,6 +106,9 @@ class FixedWindows(Windowing):
 
     def _fire(self, window: TimeWindow) -> None:
         contents = self._contents.of(window.start)
+        if self._event_time and self.backend.has_keys_ahead:
+            former = self.backend.former_watermark
+            contents = [each for each in contents if former(each[0]) < window.max_timestamp]
         if self._call_function is None:
             given = [each for _, elements in contents for each in elements]
             self._gathering.add(window.max_timestamp, self._own(given))

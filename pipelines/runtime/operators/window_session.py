@@ -58,7 +58,7 @@ class SessionWindows(Windowing):
         super().open()
         for key in self._sessions.all_keys():
             self._starts[key] = sorted(self._sessions.get(key))
-            self._schedule_next(key, self._reached)
+            self._schedule_next(key, self._reached_for(key))
         if self._records is not None:
             self._items = {key: sorted(self._records.get(key)) for key in self._records.all_keys()}
             numbers = [number for items in self._items.values() for _, number in items]
@@ -84,9 +84,9 @@ class SessionWindows(Windowing):
         met = starts[first:stop]
         if met:
             start, end = min(start, met[0]), max(end, sessions[met[-1]][0])
-        last, reached = end - 1, self._reached
+        last, reached = end - 1, self._reached_for(key)
         if last + self._lateness <= reached:
-            self._too_late(timestamp, value)
+            self._too_late(timestamp, value, reached)
             if not starts:
                 del self._starts[key]
             return

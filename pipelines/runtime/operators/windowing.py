@@ -108,6 +108,15 @@ class Windowing(KeyedOperator):
         """How far the clock that windows go by has come."""
         return self.backend.watermark if self._event_time else self.backend.clock
 
+    def _reached_for(self, key: Any) -> int:
+        """How far it has come for a key, which decides whether its windows have fired."""
+        return self.backend.watermark_of(key) if self._event_time else self.backend.clock
+
+    @property
+    def _reached_by_any(self) -> int:
+        """How far it has come for the keys that are furthest."""
+        return self.backend.greatest_watermark if self._event_time else self.backend.clock
+
     def _times_of(self, batch: Batch) -> Ints:
         if self._event_time:
             times: Ints = batch.timestamp_column().to_numpy()
@@ -119,9 +128,9 @@ class Windowing(KeyedOperator):
         clock = self.backend.clock
         return times if clock == NO_WATERMARK else np.maximum(times, clock + 1)
 
-    def _too_late(self, timestamp: int, value: Any) -> None:
-        """For a record that none of its windows took."""
-        if timestamp + self._lateness > self._reached:
+    def _too_late(self, timestamp: int, value: Any, reached: int) -> None:
+        """For a record that none of its windows took. `reached`: how far the clock has come for its key."""
+        if timestamp + self._lateness > reached:
             return  # it has no window: they leave gaps
         if self._late_tag is not None:
             self._gathering.add_side(self._late_tag, timestamp, value)

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
+from ...graph.key_groups import key_group_of
 from ...types import RecordType
-from ..buffers import END_OF_TIME, NO_WATERMARK
-from .changelog import Kind, Message, Reader, read_times, rewrite, time_message, write
+from ..buffers import NO_WATERMARK
+from .changelog import Kind, Message, Reader, rewrite, time_message, write
 from .list_table import ListTable
 from .map_table import MapTable
 from .stateful import Origin
 from .table import StateTable, Taking
 from .timers import TimerTable
+from .times import Times, times_of
 from .value_table import ValueTable
 
 Table = TypeVar("Table", bound=StateTable)
@@ -30,18 +32,40 @@ class KeyedStateBackend:
         """`key_groups`: the subtask's own; None: all of them."""
         self._key_type = key_type
         self._max_parallelism = max_parallelism
-        self._key_groups = range(max_parallelism) if key_groups is None else key_groups
+        self.key_groups = range(max_parallelism) if key_groups is None else key_groups
+        """The subtask's own."""
         self._tables: dict[str, StateTable] = {}
         self._waiting: dict[str, list[tuple[Message, Taking | None]]] = {}
         self._taking: Taking | None = None
-        self._origins_times: list[tuple[int, int]] = []
+        self._origins: list[tuple[range, Times]] = []
         self._reader = Reader()
         self.current_key: Any = None
         self.watermark = NO_WATERMARK
         """Event time that the operator has reached (ms)."""
         self.clock = NO_WATERMARK
         """Processing time that the operator has reached (ms)."""
-        self._times_written = NO_WATERMARK, NO_WATERMARK
+        self._times_written = Times()
+        """As of the last `take_changes`."""
+        self._times = Times()
+        """Whose key groups are ahead; the watermark and the clock may have come further since."""
+
+    @property
+    def has_keys_ahead(self) -> bool:
+        """Whether event time has come further for some keys than `watermark` (see times.py)."""
+        return bool(self._times.ahead)
+
+    @property
+    def greatest_watermark(self) -> int:
+        """The furthest that event time has come for any key."""
+        return max(self.watermark, *(each.watermark for each in self._times.ahead), NO_WATERMARK)
+
+    def watermark_of(self, key: Any) -> int:
+        """How far event time has come for a key. Raises UnstableKey."""
+        return max(self.watermark, self.former_watermark(key)) if self._times.ahead else self.watermark
+
+    def former_watermark(self, key: Any) -> int:
+        """What the key's former owner had reached, where others had not come as far. Raises UnstableKey."""
+        return self._times.watermark_of(key_group_of(key, self._max_parallelism))
 
     def value_table(self, name: str, value_type: RecordType, *, namespaced: bool = False) -> ValueTable:
         """The table of that name. Raises ValueError where there is one of another form."""
@@ -64,16 +88,16 @@ class KeyedStateBackend:
         messages: list[bytes] = []
         for table in self._tables.values():
             messages.extend(write(table.name, table.fingerprint, table.take_changes()))
-        times = self.watermark, self.clock
+        self._times = times = self._times.at(self.watermark, self.clock)
         if times != self._times_written:
-            messages.append(time_message(*times))
+            messages.append(time_message(times))
             self._times_written = times
         return messages
 
     def full(self, sections: Sequence[range]) -> Iterator[tuple[range | None, bytes]]:
         """All state as messages: see Stateful."""
-        if self._times_written != (NO_WATERMARK, NO_WATERMARK):
-            yield None, time_message(*self._times_written)
+        if self._times_written != Times():
+            yield None, time_message(self._times_written)
         for waiting in self._waiting.values():
             for message, _ in waiting:
                 for data in rewrite(message):
@@ -85,18 +109,17 @@ class KeyedStateBackend:
                     yield section, data
 
     def restore_from(self, origin: Origin | None) -> None:
-        """Whose messages follow: see Stateful. Of the times that the origins had reached, the least count."""
+        """Whose messages follow: see Stateful. Times: see `times_of`."""
         if origin is None:
             self._taking = None
-            if self._origins_times:
-                watermarks, clocks = zip(*self._origins_times, strict=True)
-                self.watermark, self.clock = min(watermarks), min(clocks)
-            self._origins_times = []
+            if self._origins:
+                self._reach(times_of(self.key_groups, self._origins))
+            self._origins = []
         else:
-            written, own = origin.key_groups, self._key_groups
+            written, own = origin.key_groups, self.key_groups
             wanted = range(max(written.start, own.start), min(written.stop, own.stop))
             self._taking = Taking(written, wanted)
-            self._origins_times.append((NO_WATERMARK, NO_WATERMARK))
+            self._origins.append((written, Times()))
 
     def restore(self, data: bytes) -> None:
         """Applies a message of the changelog; all of them, in order. Raises ValueError for what is none."""
@@ -105,9 +128,10 @@ class KeyedStateBackend:
             return
         if message.kind is Kind.TIME:
             if self._taking is None:
-                self.watermark, self.clock = self._times_written = read_times(message)
+                self._times_written = Times.from_bytes(message.payload)
+                self._reach(self._times_written)
             else:
-                self._origins_times[-1] = read_times(message)
+                self._origins[-1] = self._origins[-1][0], Times.from_bytes(message.payload)
         elif (table := self._tables.get(message.table)) is not None:
             _apply(table, message, self._taking)
         else:
@@ -115,13 +139,15 @@ class KeyedStateBackend:
 
     def begin_time_anew(self) -> None:
         """A clock that was at the end of time has told nothing yet."""
-        self.watermark = NO_WATERMARK if self.watermark == END_OF_TIME else self.watermark
-        self.clock = NO_WATERMARK if self.clock == END_OF_TIME else self.clock
+        self._reach(self._times.at(self.watermark, self.clock).begin_anew())
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of the state by table, and the times as `~times`."""
+        """A copy of the state by table, and the Times as `~times`."""
         tables = {name: table.snapshot() for name, table in self._tables.items()}
-        return {**tables, "~times": (self.watermark, self.clock)}
+        return {**tables, "~times": self._times.at(self.watermark, self.clock)}
+
+    def _reach(self, times: Times) -> None:
+        self._times, self.watermark, self.clock = times, times.watermark, times.clock
 
     def _table(self, made: Table) -> Table:
         known = self._tables.get(made.name)

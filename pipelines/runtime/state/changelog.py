@@ -17,6 +17,8 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from .times import Times
+
 LIMIT: Final = 900_000
 """Bytes of a message: well below Kafka's usual limit of 1 MiB."""
 
@@ -80,18 +82,9 @@ def rewrite(message: Message) -> Iterator[bytes]:
     yield from _fragments(head + message.payload)
 
 
-def time_message(watermark: int, clock: int) -> bytes:
-    """Says which times were reached (ms)."""
-    return _HEAD.pack(_FORMAT, Kind.TIME, 0, 0) + struct.pack("<qq", watermark, clock)
-
-
-def read_times(message: Message) -> tuple[int, int]:
-    """Watermark and clock of a message of kind TIME. Raises ValueError."""
-    try:
-        watermark, clock = struct.unpack("<qq", message.payload)
-    except struct.error as error:
-        raise ValueError(f"the changelog holds a message of kind TIME without two times: {error}") from error
-    return watermark, clock
+def time_message(times: Times) -> bytes:
+    """Says which times were reached."""
+    return _HEAD.pack(_FORMAT, Kind.TIME, 0, 0) + times.to_bytes()
 
 
 def read_entries(payload: bytes, schema: pa.Schema) -> pa.RecordBatch:

@@ -23,6 +23,7 @@ from tailrace.pipelines.functions import ListStateDescriptor, MapStateDescriptor
 from tailrace.pipelines.runtime.state.backend import KeyedStateBackend
 from tailrace.pipelines.runtime.state.changelog import LIMIT
 from tailrace.pipelines.runtime.state.handles import TableListState, TableMapState, TableValueState
+from tailrace.pipelines.runtime.state.times import Times
 from tailrace.pipelines.types import PICKLED, Types
 
 # Tables of windows and the items of a map are iterated over: their order is kept, too.
@@ -167,7 +168,7 @@ def test_a_function_sees_the_state_of_the_key_at_hand() -> None:
     of_one.clear()
     elements.update([])
     counts.clear()
-    assert state.snapshot() == {"v": {}, "l": {}, "m": {}, "~times": (state.watermark, state.clock)}
+    assert state.snapshot() == {"v": {}, "l": {}, "m": {}, "~times": Times(state.watermark, state.clock)}
 
 
 def test_state_that_is_asked_for_after_the_restore_is_there() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines.runtime.state.programs import ALL, DEEDS, Step, backend, deeds_of, in_order, programs
+from pipelines.runtime.state.programs import ALL, DEEDS, KEYS, Step, backend, deeds_of, in_order, programs
 
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask
-from tailrace.pipelines.runtime.buffers import NO_WATERMARK
+from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK
 from tailrace.pipelines.runtime.state.backend import KeyedStateBackend
 from tailrace.pipelines.runtime.state.stateful import Origin
 from tailrace.pipelines.types import Types
@@ -102,8 +102,14 @@ def test_state_moves_by_key_groups(data: st.DataObject, before: int, after: int)
         taken.restore_from(None)
         new.append(taken)
     assert together(new) == together(old)
-    least = tuple(min(each.snapshot()["~times"][i] for each in old) for i in (0, 1))
-    assert {each.snapshot()["~times"] for each in new} == {least}
+    for key in KEYS:
+        (former,) = (each for each in old if group(key) in each.key_groups)
+        (owner,) = (each for each in new if group(key) in each.key_groups)
+        assert owner.watermark_of(key) == former.watermark
+    for each in new:
+        owners = [one for one in old if set(one.key_groups) & set(each.key_groups)]
+        assert each.watermark == min(one.watermark for one in owners)
+        assert each.clock == min(one.clock for one in owners)
     for each in new:
         again = backend(GROUPS)
         for message in [*(data for _, data in each.full([range(GROUPS)])), *each.take_changes()]:
@@ -155,3 +161,41 @@ def test_of_an_origin_that_told_no_time_none_is_taken() -> None:
     taken.restore_from(Origin(1, 2, GROUPS))
     taken.restore_from(None)
     assert taken.watermark == NO_WATERMARK
+
+
+def test_key_groups_that_are_ahead_are_ahead_until_the_watermark_has_come_as_far() -> None:
+    keys = [str(number) for number in range(20)]
+    taken = backend(GROUPS)
+    for index, watermark in ((0, 5), (1, 9)):
+        told = backend(GROUPS)
+        told.watermark = watermark
+        taken.restore_from(Origin(index, 2, GROUPS))
+        for message in told.take_changes():
+            taken.restore(message)
+    taken.restore_from(None)
+    reached = {key: 5 if group(key) < GROUPS // 2 else 9 for key in keys}
+    assert {5, 9} == set(reached.values())
+    again = backend(GROUPS)
+    for message in taken.take_changes():
+        again.restore(message)
+    for each in (taken, again):
+        assert (each.watermark, each.greatest_watermark) == (5, 9)
+        assert {key: each.watermark_of(key) for key in keys} == reached
+        each.watermark = 7
+        assert {each.watermark_of(key) for key in keys} == {7, 9}
+        each.watermark = 9
+        each.take_changes()
+        assert not each.has_keys_ahead
+
+
+def test_key_groups_at_the_end_of_time_begin_anew() -> None:
+    taken = backend(GROUPS)
+    ended = backend(GROUPS)
+    ended.watermark = END_OF_TIME
+    taken.restore_from(Origin(1, 2, GROUPS))
+    for message in ended.take_changes():
+        taken.restore(message)
+    taken.restore_from(None)
+    assert taken.has_keys_ahead
+    taken.begin_time_anew()
+    assert not taken.has_keys_ahead
