@@ -102,6 +102,7 @@ class Host:
         self._dirty: dict[str, None] = {}
         self._deadlines = Deadlines()
         self._position = -1
+        self._turned_at = time.monotonic()
         self._read: Tail | None = None
         self.leading = threading.Event()
         """Set while every role of `leads` is led."""
@@ -128,6 +129,7 @@ class Host:
                 self._refuse_where_others_are_elected()
             self._candidacy.begin()
             while not stop.is_set():
+                self._turned_at = time.monotonic()
                 self._follow_mandates(tail, stop)
                 if not finished(self._replica):
                     is_old = False
@@ -171,6 +173,11 @@ class Host:
     def position(self) -> int:
         """Up to this offset the log has been folded, and the shells have seen what came of it; -1 before that."""
         return self._position
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the loop of `run` turned last: it stands still, or waits for Kafka. From any thread."""
+        return time.monotonic() - self._turned_at
 
     @property
     def bytes_read(self) -> int:
@@ -220,6 +227,7 @@ class Host:
         """As `_catch_up`, before anything is led or stood for: then nobody looks at what has changed."""
         apply = self._replica.apply
         while tail.position < end and not stop.is_set():
+            self._turned_at = time.monotonic()
             for record in tail.poll(_LONGEST_WAIT_S):
                 apply(record)
             if self._failure is not None:
@@ -227,6 +235,7 @@ class Host:
 
     def _catch_up(self, tail: Tail, end: int, stop: threading.Event) -> None:
         while tail.position < end and not stop.is_set():
+            self._turned_at = time.monotonic()
             self._fold(tail.poll(_LONGEST_WAIT_S))
             if self._failure is not None:
                 raise self._failure

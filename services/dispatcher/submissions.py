@@ -19,13 +19,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
-from ...infra import kafka_waits
 from ...schemas import dispatcher
 from ...schemas.event import Event
 from ...schemas.types import Origin
 from ..diagnostics import logger
 from ..log import Codec, EventLog, LogUnavailable, Undecodable, Unreadable
-from ..log.clients import client, patiently, reader
+from ..log.clients import ENDS_READING, client, patiently, reader
 from ..log.topics import LARGEST_SUBMISSION, TopicDescription, describe_topics, submissions_topic
 from ..roles import CLIENT, DISPATCHER, Clock, Owed, Say
 from .submissions_topic import Admitted, SubmissionsTopic, change
@@ -50,7 +49,7 @@ _REGISTRY_PAUSE_S = 1.0
 _LOOK_S = 2.0
 """So often it is looked whether the topic is still the same."""
 _WARN_S = 60.0
-_RESET = (KafkaError._AUTO_OFFSET_RESET, *kafka_waits.ABSENT)
+_RESET = ENDS_READING | {KafkaError._AUTO_OFFSET_RESET}
 
 
 class _TopicChanged(Exception):

@@ -62,4 +62,5 @@ def _of(
         seal=host.sealed,
         position=lambda: host.position,
         ready=host.leads_any,
+        idle_s=lambda: host.idle_s,
     )

@@ -5,6 +5,9 @@ that has nothing to say keeps its lead for as long as that is answered, and noti
 fail by itself: large requests get lost where small ones pass. So for each it is counted how long it has been asked
 without any answer; other answers of the same kind count, since appends queue.
 
+Kafka may also answer both, and give nothing to read: then this process hears nothing, not even what it says. So it
+is counted too how long its tail has stood still below the end that Kafka told.
+
 It is counted in time for which the process was running: one that was stopped, or had no processor, has answers waiting
 that it has not looked at.
 """
@@ -16,7 +19,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
-from ...schemas.event import Event
+from ...schemas.event import Event, Record
 from ..diagnostics import logger
 from ..log import EventLog, Tail
 from ..log.event_log import Concerns, OnUnreadable
@@ -62,13 +65,16 @@ class HeardLog:
         self._appended = 0
         self._asked: Future[int] | None = None
         self._told = 0
-        self._silences: tuple[Silence, Silence] | None = None
+        self._end = 0
+        """The end that was told last."""
+        self._tail: _ReadTail | None = None
+        self._silences: tuple[Silence, Silence, Silence] | None = None
 
     def silence(self, now: float, step: float) -> float:
         """Seconds; to be asked every `step` seconds, on one thread. Asks Kafka anew where it has answered."""
         if self._silences is None:
-            self._silences = Silence(now, 2 * step), Silence(now, 2 * step)
-        of_appends, of_questions = self._silences
+            self._silences = Silence(now, 2 * step), Silence(now, 2 * step), Silence(now, 2 * step)
+        of_appends, of_questions, of_reading = self._silences
         with self._counting:
             of_appends.look(now, waiting=self._under_way > 0, answers=self._appended)
         asked = self._asked
@@ -77,13 +83,16 @@ class HeardLog:
             error = asked.exception()
             if error is None:
                 self._told += 1
+                self._end = asked.result()
             else:
                 _log.debug("Kafka did not tell where the log ends", reason=str(error))
         of_questions.look(now, waiting=True, answers=self._told)
+        position = self._end if self._tail is None else self._tail.position
+        of_reading.look(now, waiting=position < self._end, answers=position)
         if self._asked is None:
             # One at a time; longer than that it need not wait for.
             self._asked = self._log.ask_end(max(1.0, 6 * step))
-        return max(of_appends.seconds, of_questions.seconds)
+        return max(of_appends.seconds, of_questions.seconds, of_reading.seconds)
 
     @property
     def topic(self) -> str:
@@ -108,7 +117,29 @@ class HeardLog:
     def tail(
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
     ) -> Tail:
-        return self._log.tail(start, concerns=concerns, on_unreadable=on_unreadable)
+        """The last one that was asked for is the one that the process reads the log by."""
+        self._tail = _ReadTail(self._log.tail(start, concerns=concerns, on_unreadable=on_unreadable))
+        return self._tail
 
     def close(self) -> None:
         self._log.close()
+
+
+class _ReadTail:
+    """A Tail whose position may be asked for from any thread, also when it is closed."""
+
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
+        self.position = tail.position
+
+    @property
+    def bytes_read(self) -> int:
+        return self._tail.bytes_read
+
+    def poll(self, timeout: float) -> list[Record]:
+        records = self._tail.poll(timeout)
+        self.position = self._tail.position
+        return records
+
+    def close(self) -> None:
+        self._tail.close()

@@ -1,6 +1,6 @@
 """Mandates are given back where Kafka does not answer: whoever can speak is to lead.
 
-A master that ZooKeeper hears and Kafka does not can say nothing and hear nothing, so nothing that it does counts; but
+A master that ZooKeeper hears and Kafka does not can say nothing or hear nothing, so nothing that it does counts; but
 for as long as it holds its mandates nobody else may claim the lead. After a session timeout without an answer it gives
 all of them back, as if its session were over, and stands for nothing until Kafka answers again: what it had under way
 then is in the log, behind the claim of another, and is ignored by every reader.

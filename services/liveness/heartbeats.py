@@ -76,15 +76,19 @@ class Heartbeats:
         seal: Seal,
         position: Callable[[], int],
         ready: Callable[[], bool] = lambda: True,
+        idle_s: Callable[[], float] = lambda: 0.0,
         clock: MonotonicClock = monotonic,
     ) -> None:
-        """`ready`: whether the process leads anything; while it does not it says and expects nothing."""
+        """`ready`: whether the process leads anything; while it does not it says and expects nothing. `idle_s`: for how
+        many seconds its host has not turned: for longer than an interval, nothing is sent."""
         self._connect = connect
         self._participants = participants
         self._interval = interval
         self._seal = seal
         self._position = position
         self._ready = ready
+        self._idle_s = idle_s
+        self._is_idle = False
         self._clock = clock
         self._monitor: Monitor = HeartbeatMonitor(timeout=timeout, stall=max(interval, _SHORTEST_STALL))
         self._due = 0
@@ -153,6 +157,15 @@ class Heartbeats:
         return min(_LONGEST_WAIT_S, max(0.0, (due - now) / 1e6))
 
     def _send(self, topic: HeartbeatTopic) -> None:
+        # A heartbeat says that the process does its work, which is the host's, and not only that a thread lives.
+        idle_s = self._idle_s()
+        was_idle, self._is_idle = self._is_idle, idle_s * 1e6 > max(self._interval, _SHORTEST_STALL)
+        if self._is_idle:
+            if not was_idle:
+                _log.warning(
+                    "no heartbeats are sent: the process has stopped reading the log", for_s=round(idle_s)
+                )
+            return
         position = self._position()
         events: list[Event] = []
         for participant in self._participants:

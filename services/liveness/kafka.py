@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from ...schemas.event import Event, Record
 from ..diagnostics import logger
 from ..log import Codec, LogUnavailable, Undecodable
-from ..log.clients import LARGEST_MESSAGE, client, patiently, reader
+from ..log.clients import ENDS_READING, LARGEST_MESSAGE, client, patiently, reader
 from ..log.kafka import RECIPIENT, headers_of, messages
 from .topic import Wanted
 
@@ -148,7 +148,7 @@ class KafkaHeartbeats:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._position = max(self._position, offset)
                 return
-            if error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if error.fatal() or error.code() in ENDS_READING:
                 raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
             return
         self._position = offset + 1

@@ -1,4 +1,8 @@
-"""The ResourceManager's heartbeats: one broadcast to all TaskExecutors, and their SlotReports (document 000)."""
+"""The ResourceManager's heartbeats: one broadcast to all TaskExecutors, and their SlotReports (document 000).
+
+A heartbeat says how far its sender has read the log. One whose position stands still below what is read here does not
+count: a TaskExecutor that sends and does not read is told nothing, and is as silent as one that does not send.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +45,12 @@ class ResourceManagerHeartbeats:
         self._state = ResourceManagerState()
         self._workers: Map[str, WorkerRegistration] = Map()
         self._reports: Contradictions[str] = Contradictions()
+        self._position = -1
+        """How far the log was read here, an interval ago at most."""
+        self._positions: dict[str, int] = {}
+        """How far TaskExecutors have read it, as they said last."""
+        self._deaf: set[str] = set()
+        """TaskExecutors whose last heartbeat did not count."""
 
     def follow(self, state: ResourceManagerState) -> None:
         """The newest state; from the host's thread."""
@@ -63,16 +73,22 @@ class ResourceManagerHeartbeats:
         for resource_id in known:
             if resource_id not in workers:
                 monitor.forget(Worker(resource_id))
-                self._reports.forget(resource_id)
+                self._forget(resource_id)
         for resource_id, worker in workers.items():
             before = known.get(resource_id)
             if before is worker:
                 continue
             if before is None or before.instance_id != worker.instance_id:
                 monitor.watch(Worker(resource_id), now)
-                self._reports.forget(resource_id)
+                self._forget(resource_id)
+
+    def _forget(self, resource_id: str) -> None:
+        self._reports.forget(resource_id)
+        self._positions.pop(resource_id, None)
+        self._deaf.discard(resource_id)
 
     def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+        self._position = position
         body = task_executor.HeartbeatFromResourceManager()
         return [(RESOURCE_MANAGER, [Owed(EVERYONE, body, None)])]
 
@@ -94,6 +110,12 @@ class ResourceManagerHeartbeats:
                 resource_id=body.resource_id, instance_id=body.instance_id, slots=body.slots
             )
             self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, fact, None))
+        before = self._positions.get(body.resource_id)
+        self._positions[body.resource_id] = body.position
+        if before == body.position and before < self._position:
+            self._deaf.add(body.resource_id)
+            return None
+        self._deaf.discard(body.resource_id)
         return Worker(body.resource_id)
 
     def is_mine(self, target: Target) -> bool:
@@ -104,11 +126,16 @@ class ResourceManagerHeartbeats:
             return
         if worker.resource_id in self._state.pool.exited:
             return  # That is known: its grace says when it is lost.
+        who = f"TaskExecutor {worker.resource_id} at {worker.address}"
+        position = self._positions.get(worker.resource_id)
+        is_deaf = worker.resource_id in self._deaf
         fact = resource_manager.WorkerLost(
             resource_id=worker.resource_id,
             instance_id=worker.instance_id,
             exited=False,
-            reason=f"no heartbeat for {silence / 1e6:.0f} s from TaskExecutor {worker.resource_id} at "
-            f"{worker.address}: it has died, hangs, or can't reach Kafka",
+            reason=f"{who} has not read the log for {silence / 1e6:.0f} s: it stands at offset {position}, the log at "
+            f"{self._position}"
+            if is_deaf
+            else f"no heartbeat for {silence / 1e6:.0f} s from {who}: it has died, hangs, or can't reach Kafka",
         )
         self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, fact, None))

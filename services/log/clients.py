@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -63,6 +63,14 @@ def writer(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
     }
 
 
+ENDS_READING: Final = kafka_waits.ABSENT | {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_EXCEPTION,
+}
+"""Errors of a consumer behind which nothing is read any more, however long it is waited."""
 _PASSING = frozenset(
     {
         KafkaError._TRANSPORT,

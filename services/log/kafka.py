@@ -24,12 +24,14 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
 from ...schemas.event import Event, Record
-from .clients import client, patiently, reader, watermarks, writer
+from ..diagnostics import logger
+from .clients import ENDS_READING, client, patiently, reader, watermarks, writer
 from .codec import Codec, Undecodable
 from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
 
 _BATCH = 10_000
 _OTHER_EPOCH = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
+_log = logger(__name__)
 SENDER = "sender"
 RECIPIENT = "recipient"
 TYPE = "type"
@@ -190,6 +192,8 @@ class _KafkaTail:
         self._codec = codec
         self._position = start
         self._bytes_read = 0
+        self._warned: set[int] = set()
+        """Errors that were told."""
         self._concerns = concerns
         self._on_unreadable = on_unreadable
         self._consumer = Consumer(
@@ -245,8 +249,11 @@ class _KafkaTail:
             self._position = max(self._position, offset)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             raise LogTruncated(self._topic, self._position, offset)
-        elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        elif error.fatal() or error.code() in ENDS_READING:
             raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
+        elif error.code() not in self._warned:
+            self._warned.add(error.code())
+            _log.warning("reading is interrupted; keeps trying", topic=self._topic, error=error.str())
 
     def _decoded(self, message: Message, offset: int) -> Event | None:
         value = message.value()

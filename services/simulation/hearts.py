@@ -74,4 +74,5 @@ def beating_of(configuration: Configuration, host: Host, hearts: Hearts) -> Hear
         seal=host.sealed,
         position=lambda: host.position,
         ready=host.leading.is_set,
+        idle_s=lambda: host.idle_s,
     )

@@ -22,7 +22,7 @@ from tailrace.services.roles import Owed
 from .simulation import PROFILE
 from .simulation_chaos_checkpoints import CHECKPOINT_TROUBLE, CheckpointChaos
 from .simulation_chaos_masters import MASTERS_TROUBLE, MastersChaos
-from .simulation_heartbeats import contradictions
+from .simulation_heartbeats import contradictions, heartbeats_count
 from .simulation_invariants import Invariants
 from .simulation_jobs import STRATEGIES, any_checkpointing, any_job
 from .simulation_masters import StandbyWorld
@@ -51,6 +51,9 @@ TROUBLE = {
     "stall": 2.0,
     "zombie": 3.0,
     "go_on": 2.0,
+    "deafen": 1.5,
+    "lose_deaf_workers": 3.0,
+    "hear_again": 2.0,
     "lose_dead_worker": 3.0,
     "lose_live_worker": 1.5,
     "master_unheard": 1.0,
@@ -363,6 +366,27 @@ class Chaos(CheckpointChaos, MastersChaos):
             if self.draw.random() < 0.5:
                 process.decide()
             process.speak()
+
+    def deafen(self) -> None:
+        """A process is given nothing to read, and goes on saying what it has to say."""
+        if (process := self.process()) is not None:
+            process.deaf = True
+
+    def hear_again(self) -> None:
+        deaf = [process for process in self.world.processes() if process.deaf]
+        if deaf:
+            self.draw.choice(deaf).deaf = False
+
+    def lose_deaf_workers(self) -> None:
+        """Whose heartbeats come, and do not count, is lost; of others none is."""
+        master = self.world.leader("resource_manager")
+        if master is None or "resource_manager" not in master.states:
+            return
+        for resource_id, process in sorted(self.world.workers.items()):
+            if not heartbeats_count(master, process):
+                assert process.deaf or process.stalled or process.position < master.position
+                if process.deaf:
+                    self.lose(resource_id, exited=False)
 
     def zombie(self) -> None:
         """A worker is declared lost while it pauses; then it goes on with what it was about to say."""

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tailrace.schemas import job_master, resource_manager, task_executor
-from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot
+from tailrace.schemas.event import Record
+from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot, Header
 from tailrace.services.job_master.reports import allocated_slot_report, missing_tasks
+from tailrace.services.liveness.monitor import HeartbeatMonitor
+from tailrace.services.liveness.resource_manager import ResourceManagerHeartbeats
 from tailrace.services.resource_manager.reports import contradicts
 from tailrace.services.roles import Owed
 from tailrace.services.task_executor.contradictions import slot_contradictions
@@ -39,6 +42,34 @@ def contradictions(world: World) -> Iterator[tuple[Process, str, Owed]]:
             master = world.leader(f"job_master/{job_id}")
             if master is not None:
                 yield from _of_job(master, process, resource_id, job_id, position)
+
+
+def heartbeats_count(manager: Process, worker: Process) -> bool:
+    """Whether the last of two heartbeats that the ResourceManager hears of a TaskExecutor counts as one; True where it
+    is not registered, and nobody waits for it."""
+    of_manager, own = manager.states["resource_manager"], worker.states.get(worker.leads[0])
+    registration = None if own is None else own.registration
+    if own is None or registration is None or registration.instance_id is None:
+        return True
+    known = of_manager.workers.get(own.resource_id)
+    if known is None or known.instance_id != registration.instance_id:
+        return True
+    participant = ResourceManagerHeartbeats(lambda *_: None, lambda *_: False)
+    participant.follow(of_manager)
+    participant.update(HeartbeatMonitor(timeout=2, stall=1), 0)
+    participant.beats(manager.position - 1)
+    beat = resource_manager.HeartbeatFromTaskManager(
+        resource_id=own.resource_id,
+        instance_id=registration.instance_id,
+        position=worker.position - 1,
+        slots=(),
+    )
+    header = Header(
+        event_id="beat", time=0, sender=worker.leads[0], sender_epoch=1, recipient="resource_manager"
+    )
+    heard = [participant.hear(Record(number, header, beat)) for number in range(2)]
+    assert heard[0] is not None, "one that has just begun to be heard counts"
+    return heard[1] is not None
 
 
 def _of_job(

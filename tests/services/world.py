@@ -134,7 +134,7 @@ class World:
     def heal(self) -> None:
         """Every process that is alive can go on."""
         for process in self.processes():
-            process.stalled = False
+            process.stalled = process.deaf = False
 
     def start_worker(
         self, resource_id: str, slots: int, profile: ResourceProfile = PROFILE, *, zombie: bool = False
@@ -230,6 +230,8 @@ class Process:
     """How far it has read: the offset of the next event."""
     stalled: bool = False
     """Whether it does nothing for now (SIGSTOP, a long pause): it goes on where it was."""
+    deaf: bool = False
+    """Whether it reads nothing for now, and does all else: its consumer is given nothing."""
     appended_to: int = -1
     said: int = 0
     registered: bool = False
@@ -279,9 +281,8 @@ class Process:
 
     def is_busy(self) -> bool:
         """Whether it has something to read, to look at, or to say."""
-        return bool(
-            self.position < len(self.world.log) or self.unsaid or self.dirty or self.checkpoints.is_behind()
-        )
+        unread = self.position < len(self.world.log) and not self.deaf
+        return bool(unread or self.unsaid or self.dirty or self.checkpoints.is_behind())
 
     def configure(self) -> None:
         """The leader says by which configuration it goes, if the log's last one is another."""
@@ -309,6 +310,8 @@ class Process:
 
     def fold(self, count: int | None = None) -> None:
         """Reads on, one event at a time; a deposed process ends where it reads of it."""
+        if self.deaf:
+            return
         world = self.world
         end = len(world.log) if count is None else min(len(world.log), self.position + count)
         for offset in range(self.position, end):

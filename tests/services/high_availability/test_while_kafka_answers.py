@@ -137,6 +137,35 @@ def test_within_a_session_timeout_of_silence_they_are_given_back_and_had_again_w
     assert not leader.mandates.suspended
 
 
+def test_who_is_given_nothing_to_read_gives_them_back_though_kafka_answers(leader: Leader) -> None:
+    tail = leader.heard.tail(0)
+    leader.log.append([WORD])
+    tail.poll(0)
+    leader.looks(100)
+    assert leader.holds, "all was read"
+    leader.log.append([WORD])
+    leader.looks(2)
+    assert leader.holds, "it may be read in time"
+    leader.looks(12)
+    assert not leader.holds
+    leader.looks(100)
+    assert leader.given.stands == {}
+    tail.poll(0)
+    leader.looks(2)
+    assert leader.given.stands == {"dispatcher": 2}
+
+
+def test_who_reads_slowly_keeps_its_mandates(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
+    tail, values_from = leader.heard.tail(0), leader.log.values_from
+    monkeypatch.setattr(leader.log, "values_from", lambda *where: values_from(*where)[:1])
+    for _ in range(100):
+        leader.log.append([WORD, WORD])
+        leader.looks(1)
+        tail.poll(0)
+    assert tail.position < leader.log.end()
+    assert leader.holds
+
+
 def test_an_error_is_no_answer(leader: Leader) -> None:
     leader.log.answers_questions = False
     for _ in range(12):

@@ -144,6 +144,48 @@ def test_who_is_silent_for_the_timeout_is_lost_and_nobody_else() -> None:
     assert body.reason.startswith("no heartbeat for 50 s from TaskExecutor silent at h:silent")
 
 
+def at(name: str, position: int) -> Event:
+    body = resource_manager.HeartbeatFromTaskManager(
+        resource_id=name, instance_id=f"{name}-1", position=position, slots=()
+    )
+    return sealed(f"task_executor/{name}", [Owed(RESOURCE_MANAGER, body, None)])[0]
+
+
+def test_who_sends_and_does_not_read_is_lost_within_the_timeout() -> None:
+    master = Master(worker("deaf"), worker("slow"), worker("reads"))
+    for number in range(7):
+        master.bench.position += 100
+        master.others.send([at("deaf", 7), at("slow", 7 + number), at("reads", master.bench.position)])
+        master.bench.passes(10)
+    assert master.lost == ["deaf-1"]
+    ((_, body),) = master.said
+    assert "TaskExecutor deaf at h:deaf has not read the log for 5" in body.reason
+    assert "it stands at offset 7, the log at" in body.reason
+
+
+def test_where_the_log_stands_still_nobody_has_to_move() -> None:
+    master = Master(worker("te"))
+    for _ in range(20):
+        master.others.send([at("te", master.bench.position)])
+        master.bench.passes(10)
+    assert master.lost == []
+
+
+def test_a_process_whose_host_stands_still_sends_nothing() -> None:
+    master = Master()
+    idle_s = 0.0
+    master.bench.heartbeats._idle_s = lambda: idle_s
+    master.others.poll(0)
+    master.bench.passes(30)
+    assert len(master.others.poll(0)) == 3
+    idle_s = INTERVAL / SECOND + 1
+    master.bench.passes(30)
+    assert master.others.poll(0) == []
+    idle_s = 0.0
+    master.bench.passes(30)
+    assert len(master.others.poll(0)) == 3
+
+
 def test_a_fact_that_nothing_followed_is_said_again_after_another_timeout() -> None:
     master = Master(worker("silent"))
     master.bench.passes(99)
