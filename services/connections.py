@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
 
+from ..pipelines.graph.registry_credentials import read_credentials
 from .configuration import Configuration
+from .configuration.errors import ConfigurationError
+from .configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
 from .configuration.options.heartbeat import HEARTBEAT_INTERVAL
 from .liveness.kafka import KafkaHeartbeats
 from .log import Codec
@@ -20,13 +23,21 @@ if TYPE_CHECKING:
 
 
 def registry(configuration: Configuration) -> SchemaRegistryClient | None:
-    """The schema registry, if one is configured; `mock://` is one in memory, for tests."""
+    """The schema registry, if one is configured; `mock://` is one in memory, for tests.
+
+    Raises ConfigurationError where the file with its credentials cannot be read.
+    """
     url = configuration.schema_registry_url
     if not url:
         return None
+    try:
+        credentials = read_credentials(configuration.get(SCHEMA_REGISTRY_CREDENTIALS_FILE), url)
+    except ValueError as error:
+        raise ConfigurationError([f"{SCHEMA_REGISTRY_CREDENTIALS_FILE.key}: {error}"]) from None
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
-    return SchemaRegistryClient.new_client({"url": url})
+    with_credentials = {} if credentials is None else {"basic.auth.user.info": credentials}
+    return SchemaRegistryClient.new_client({"url": url, **with_credentials})
 
 
 def event_log(configuration: Configuration, *, timeout: float = 30.0) -> KafkaEventLog:

@@ -1,6 +1,7 @@
 """What a process says of its own doings to the people who run it: warnings, and what it could not do, on stderr.
 
-structlog says it, and is loaded with the first line: a command that has nothing to say starts without it.
+structlog says it, and is loaded with the first line: a command that has nothing to say starts without it. Secrets are
+left out.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import logging
 import sys
 from typing import Any
+
+from ..pipelines.graph.redaction import redacted
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _to_stderr = False
@@ -52,10 +55,19 @@ def logger(name: str) -> Logger:
 def log_to_stderr() -> None:
     """One line an entry on stderr: time, level, what, where."""
     global _to_stderr
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=_FORMAT)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Redacting(_FORMAT))
     _to_stderr = True
     if "structlog" in sys.modules:
         _configure()
+
+
+class _Redacting(logging.Formatter):
+    """Leaves secrets out of the whole line and its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record))
 
 
 def log_nowhere() -> None:
@@ -82,6 +94,7 @@ def _configure() -> None:
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,
             structlog.dev.ConsoleRenderer(colors=False),
+            lambda _logger, _method, line: redacted(str(line)),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         # Looked up for each entry: what is stderr now may be closed later, as under a test.

@@ -1,12 +1,17 @@
-"""What others wrote, made safe to show to people: no character of it steers a terminal, no number is too large."""
+"""What others wrote, made safe to show to people: no character of it steers a terminal, no number is too large, and no
+secret is shown."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from ..pipelines.graph.redaction import redacted
+
 
 def printable(text: str) -> str:
-    """The text with escapes (\\x1b, \\n) for all that would not print: controls, line ends, marks of direction."""
+    """The text with escapes (\\x1b, \\n) for all that would not print: controls, line ends, marks of direction,
+    and without secrets."""
+    text = redacted(text)
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _escaped(each) for each in text)

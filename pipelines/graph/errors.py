@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .redaction import redacted
+
 
 class ProgramError(Exception):
     """A program cannot be run: what is wrong, in which operator, and at which line of it.
@@ -36,11 +38,12 @@ class InvalidJobGraph(ValueError):
 
 
 def one_line(text: str) -> str:
-    """The text without its line breaks, and not longer than people read."""
-    line = " ".join(text.split())
+    """The text without its line breaks and secrets, and not longer than people read."""
+    line = redacted(" ".join(text.split()))
     return line if len(line) <= 500 else f"{line[:497]}..."
 
 
 def shown(text: str) -> str:
-    """A name from outside, quoted, short and on one line."""
+    """A name from outside, quoted, short, on one line, and without secrets."""
+    text = redacted(text)
     return repr(text if len(text) <= 80 else f"{text[:77]}...")

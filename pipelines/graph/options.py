@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from .option_types import OptionType
+from .redaction import HIDDEN, is_secret, redacted
 
 T = TypeVar("T")
 
@@ -110,7 +111,8 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         )
 
     def _impossible(self, text: str) -> ValueError:
-        return ValueError(f"{self.key} is {shown(text)}: it may be {self.possible}")
+        value = HIDDEN if is_secret(self.key) else shown(text)
+        return ValueError(f"{self.key} is {value}: it may be {self.possible}")
 
 
 class Ordered(msgspec.Struct, frozen=True):
@@ -155,7 +157,8 @@ def unknown(key: str, known: Iterable[str]) -> str:
 
 
 def shown(text: str) -> str:
-    """A text from outside, short and on one line."""
+    """A text from outside, short, on one line, and without secrets."""
+    text = redacted(text)
     return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}...")
 
 

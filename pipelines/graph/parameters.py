@@ -18,6 +18,7 @@ from ...schemas.types import Partitioner
 from ..types import RecordType, RecordTypeError
 from .errors import one_line, shown
 from .operators import OperatorKind
+from .redaction import has_user_information, redacted
 
 Rule = Callable[[str, Any], Iterator[str]]
 """(path, value; None where it is left out) -> what is wrong with it."""
@@ -53,7 +54,7 @@ def _field_faults(path: str, value: Mapping[str, Any], rules: Mapping[str, Rule]
 
 
 def _json(value: object) -> str:
-    text = msgspec.json.encode(value).decode()
+    text = redacted(msgspec.json.encode(value).decode())
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -140,6 +141,10 @@ _size = _whole("a number of milliseconds, 1 or more", 1)
 _distance = _whole("a number of milliseconds, 0 or more", 0)
 _offset = _optional(_whole("a number of milliseconds", -(2**53)))
 _field = _optional(_name)
+_registry = _value(
+    lambda value: _is_filled(value) and not has_user_information(value),
+    "a URL without a user and password (schema.registry.basic-auth.credentials-file is for these)",
+)
 
 _SINK: Mapping[str, Rule] = {"rich": _flag}
 _SENDER: Mapping[str, Rule] = {
@@ -167,7 +172,7 @@ _FORMAT = _variants(
         "avro": {
             "schema": _optional(_value(_is_json, "an Avro schema as JSON text")),
             "framing": _one_of("single-object", "registry", "none"),
-            "registry": _optional(_name),
+            "registry": _optional(_registry),
         },
     },
     framing=_optional(_one_of("none")),

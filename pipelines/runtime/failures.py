@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from ..graph.redaction import redacted
 from ..types import RecordTypeError
 
 _OURS = str(Path(__file__).resolve().parents[2])
@@ -46,8 +47,9 @@ def describe(error: BaseException) -> str:
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
-    """The beginning of the text, saying where it was cut; characters that UTF-8 has not become question marks."""
-    text = text.encode(errors="replace").decode()
+    """The beginning of the text, saying where it was cut, without secrets; characters that UTF-8 has not become
+    question marks."""
+    text = redacted(text.encode(errors="replace").decode())
     cut = f" [cut: {len(text)} characters]"
     return text if len(text) <= longest else text[: longest - len(cut)] + cut
 

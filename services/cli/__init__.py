@@ -65,6 +65,8 @@ def _report(error: Exception) -> int:
 
 
 def _say(failure: Failure) -> int:
+    from ...pipelines.graph.redaction import redacted
+
     lines = [f"tailrace: {' '.join(str(failure).split())}", *failure.details.splitlines()]
-    print("\n".join(lines), file=sys.stderr)
+    print(redacted("\n".join(lines)), file=sys.stderr)
     return failure.code

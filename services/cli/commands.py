@@ -18,8 +18,8 @@ class Command(NamedTuple):
 
     place: str
     line: str
-    others_options: bool = False
-    """Whether options that the command does not know belong to a program that it runs."""
+    runs_program: bool = False
+    """Whether the command runs a program: then everything behind the program's path belongs to the program."""
 
 
 COMMANDS: Mapping[str, Command] = {
@@ -147,6 +147,6 @@ def load(name: str, command: Command) -> Any:
     if isinstance(found, typer.Typer):
         of.add_typer(found, name=name)
     else:
-        of.command(name, context_settings={"ignore_unknown_options": command.others_options})(found)
+        of.command(name, context_settings={"allow_interspersed_args": not command.runs_program})(found)
     group: Any = typer.main.get_command(of)
     return group.commands[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,8 +11,6 @@ from .show import result, table
 
 if TYPE_CHECKING:
     from ..configuration import Configuration
-
-_PASSWORD = re.compile(r"(?<=://)[^/@]*@")
 
 
 def config(
@@ -29,10 +26,10 @@ def config(
     What the command line of `cluster start` has set holds until `cluster stop`: it is from cluster.json.
     """
     found = _of_cluster(configuration(home, bootstrap_servers, cluster_id, definitions))
-    from ..configuration.configuration import DEFAULT
+    from ..configuration.configuration import DEFAULT, shown_value
 
     settings = [each for each in found.effective() if not changed or each.origin != DEFAULT]
-    values = [(each.key, _PASSWORD.sub("...@", each.text), each.origin) for each in settings]
+    values = [(each.key, shown_value(each), each.origin) for each in settings]
     if output is Format.TEXT:
         table("Options", ("KEY", "VALUE", "FROM"), values)
         return 0

@@ -9,7 +9,7 @@ import typer
 from ...schemas.states import JOB_ENDS
 from .errors import ExitCode, Failure
 from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
-from .show import clock, result, table, tell
+from .show import clock, result, table, tell, verbatim
 
 if TYPE_CHECKING:
     from ..client import OutputRecord
@@ -121,7 +121,7 @@ def output(
 
     if not follow or found.status in JOB_ENDS:
         for record in read_output(configuration, found.job_id):
-            result(printed(record, output))
+            verbatim(printed(record, output))
         return ExitCode.OK
     with Client(configuration, name="output", timeout=10.0) as client, client.conversation() as conversation:
         # It may have ended between the first look and the conversation's beginning.
@@ -136,7 +136,7 @@ def output(
             return ended
 
         for record in read_output(configuration, found.job_id, over=over):
-            result(printed(record, output))
+            verbatim(printed(record, output))
     return ExitCode.OK
 
 

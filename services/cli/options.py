@@ -6,7 +6,8 @@ In this order: the command line, the environment (`TAILRACE_...`), `<home>/tailr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -50,7 +51,7 @@ Arguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[ARGS]...",
-        help="For the program: what tailrace does not know, and all that follows '--'.",
+        help="For the program: everything behind its path. Options of tailrace go before it.",
     ),
 ]
 Parallelism = Annotated[
@@ -102,6 +103,47 @@ def configuration(
     return load(settings, definitions or ())
 
 
+_OF_RUN = frozenset(
+    [
+        "-p",
+        "--parallelism",
+        "-d",
+        "--detached",
+        "-D",
+        "-s",
+        "--from-savepoint",
+        "--allow-non-restored-state",
+        "--py-file",
+        "--job-id",
+        "-o",
+        "--output",
+        "--home",
+        "--bootstrap-servers",
+        "--cluster-id",
+        "--graph",
+        "--svg",
+    ]
+)
+
+
+@contextmanager
+def misplaced_options_named(program: str, arguments: Sequence[str]) -> Iterator[None]:
+    """Where a program refuses its arguments, names the option of tailrace that is among them. Raises ProgramError."""
+    from ...pipelines.graph.errors import ProgramError
+
+    try:
+        yield
+    except ProgramError as error:
+        taken = next((each for each in arguments if each.partition("=")[0] in _OF_RUN), None)
+        if taken is None or " exited with status " not in error.reason:
+            raise
+        raise ProgramError(
+            f"{error.reason}; {taken} is given behind {program} and goes to the program: options of tailrace go "
+            "before the program",
+            location=error.location,
+        ) from error
+
+
 def job_options(found: Configuration) -> dict[str, str]:
     """What -D says of the job. Raises Failure for what it says of anything else but where the cluster is."""
     from ...pipelines.graph.options import Scope
@@ -150,6 +192,7 @@ def located(found: Configuration) -> Configuration:
     if found.bootstrap_servers:
         return found
     from ..configuration.options.blob import BLOB_SECRET_FILE
+    from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE, SCHEMA_REGISTRY_URL
     from .local.record import read_record
 
     record = read_record(found.home)
@@ -166,11 +209,11 @@ def located(found: Configuration) -> Configuration:
         update["cluster.id"] = record.cluster_id
     # Whoever joins the masters has to take part in their elections.
     update |= {key: text for key, text in record.high_availability.items() if not found.has(key)}
-    # Whoever uploads, or serves, has to prove that it belongs here.
-    if (secret := record.configuration.get(BLOB_SECRET_FILE.key)) is not None and not found.has(
-        BLOB_SECRET_FILE.key
-    ):
-        update[BLOB_SECRET_FILE.key] = secret
+    # Whoever uploads, or serves, has to prove that it belongs here; whoever reads the log needs its schemas.
+    for option in (BLOB_SECRET_FILE, SCHEMA_REGISTRY_URL, SCHEMA_REGISTRY_CREDENTIALS_FILE):
+        text = record.configuration.get(option.key)
+        if text is not None and not found.has(option.key):
+            update[option.key] = text
     return found.replace(update)
 
 

@@ -23,9 +23,10 @@ from .options import (
     configuration,
     job_options,
     located,
+    misplaced_options_named,
     shipped,
 )
-from .show import amount, result, table, tell
+from .show import amount, result, table, tell, verbatim
 
 if TYPE_CHECKING:
     from ...schemas.types import PythonFile
@@ -78,6 +79,8 @@ def run(
 ) -> int:
     """Run a program's job on the cluster, wait for its end, and print what it prints.
 
+    Everything behind PROGRAM belongs to the program: options of tailrace go before it.
+
     -D sets options of the job, which the program may set again (docs/configuration.md).
 
     -s PATH goes on from a savepoint, also with a changed program or another parallelism (docs/checkpoints.md).
@@ -112,6 +115,7 @@ def run(
         )
         try:
             if named:
+                _check_arguments(arguments or [])
                 entry_point = EntryPoint(
                     target=program,
                     arguments=tuple(arguments or ()),
@@ -124,6 +128,19 @@ def run(
         finally:
             executor.close()
     return exit_code(executor.outcomes)
+
+
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """Raises Failure: arguments in application mode are part of an event that is kept for ever."""
+    from ...pipelines.graph.redaction import redacted
+
+    for argument in arguments:
+        if redacted(argument) != argument:
+            raise Failure(
+                ExitCode.USAGE,
+                f"the argument {argument!r} holds a secret, and arguments in application mode stay in the cluster's "
+                "log for ever: let the program read it from a file",
+            )
 
 
 class Screen:
@@ -154,7 +171,7 @@ class Screen:
     def printed(self, record: OutputRecord) -> None:
         from .jobs import printed
 
-        result(printed(record, self._output))
+        verbatim(printed(record, self._output))
 
     def ended(self, job: Outcome) -> None:
         if self._output is Format.JSON:
@@ -205,15 +222,16 @@ def _run_file(
             unpack(files, Path(directory))
             import_from(Path(directory))
         try:
-            run_file(
-                program,
-                arguments,
-                executor,
-                parallelism=parallelism,
-                configuration=options,
-                python_files=files,
-                python_path=directory,
-            )
+            with misplaced_options_named(program, arguments):
+                run_file(
+                    program,
+                    arguments,
+                    executor,
+                    parallelism=parallelism,
+                    configuration=options,
+                    python_files=files,
+                    python_path=directory,
+                )
         except ProgramError as error:
             if executor.failure is not None:
                 raise executor.failure from error

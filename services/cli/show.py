@@ -5,16 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from ...pipelines.graph.redaction import redacted
 from ..text import local_time, printable
 
 
 def tell(line: str) -> None:
-    """A line of progress, on stderr."""
-    print(line, file=sys.stderr, flush=True)
+    """A line of progress, on stderr, without secrets."""
+    print(redacted(line), file=sys.stderr, flush=True)
 
 
 def result(line: str) -> None:
-    """A line of what was asked for, on stdout. Raises BrokenPipeError where nobody reads it any more."""
+    """A line of what was asked for, on stdout, without secrets. Raises BrokenPipeError where nobody reads it any
+    more."""
+    print(redacted(line), flush=True)
+
+
+def verbatim(line: str) -> None:
+    """A line that a job has printed, on stdout. Raises BrokenPipeError as `result`."""
     print(line, flush=True)
 
 

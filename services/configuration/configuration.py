@@ -11,6 +11,7 @@ import msgspec
 from ...pipelines.graph.job_options import CHECKPOINTS_DIRECTORY, SAVEPOINTS_DIRECTORY
 from ...pipelines.graph.option_types import LOCATION
 from ...pipelines.graph.options import ConfigOption, Scope, unknown
+from ...pipelines.graph.redaction import HIDDEN, is_secret, redacted
 from . import options
 from .errors import ConfigurationError
 from .options.cluster import BOOTSTRAP_SERVERS, CLUSTER_ID, HOME, SCHEMA_REGISTRY_URL
@@ -145,13 +146,15 @@ class Configuration:
         means the same to a later version with other defaults.
 
         By default what ConfigurationChanged says: what masters and jobs go by. Options of CLIENT (addresses, which
-        may hold passwords, and paths) are never among them.
+        and paths) are never among them, nor is one whose key names a secret.
         """
         wanted = set(scopes or (Scope.JOBMANAGER, Scope.JOB))
         said = {
             option.key: option.write(self.get(option))
             for option in self._known()
-            if wanted.intersection(option.scopes) and Scope.CLIENT not in option.scopes
+            if wanted.intersection(option.scopes)
+            and Scope.CLIENT not in option.scopes
+            and not is_secret(option.key)
         }
         # Whoever reads the log may have another home.
         for directory in (CHECKPOINTS_DIRECTORY, SAVEPOINTS_DIRECTORY):
@@ -174,8 +177,13 @@ class Configuration:
         return hash(frozenset(self.environment().items()))
 
     def __repr__(self) -> str:
-        values = {setting.key: setting.text for setting in self.settings()}
+        values = {setting.key: shown_value(setting) for setting in self.settings()}
         return f"Configuration({values!r})"
+
+
+def shown_value(setting: Setting) -> str:
+    """The text of a setting as people may read it."""
+    return HIDDEN if is_secret(setting.key) else redacted(setting.text)
 
 
 def _at(setting: Setting, fault: str) -> str:

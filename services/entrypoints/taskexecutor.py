@@ -6,12 +6,15 @@ makes it leave: it tells the ResourceManager first, then ends its tasks, which r
 
 from __future__ import annotations
 
+import os
 import threading
 from pathlib import Path
 
+from ...pipelines.runtime.formats.registry import CREDENTIALS_FILE_VARIABLE
 from ...pipelines.runtime.runtime import TaskRuntime
 from ...schemas import resource_manager
 from ..configuration import Configuration
+from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
 from ..connections import event_log
 from ..diagnostics import logger
 from ..host import Host
@@ -50,6 +53,8 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     beating, own_heartbeats = liveness.of_task_executor(
         configuration, host, own_address, resource_id, shell.running
     )
+    # Before Spark starts: its workers and the StreamTasks inherit it.
+    os.environ[CREDENTIALS_FILE_VARIABLE] = configuration.get(SCHEMA_REGISTRY_CREDENTIALS_FILE) or ""
     runtime = TaskRuntime(
         bootstrap_servers=configuration.bootstrap_servers,
         scratch=scratch,

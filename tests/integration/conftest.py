@@ -38,7 +38,15 @@ def cluster_id() -> str:
 
 
 @pytest.fixture(scope="session")
-def four_slots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def credentials(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file with the user and password for schema registries that `four_slots` is started with."""
+    file = tmp_path_factory.mktemp("credentials") / "registry"
+    file.write_text(f"me:hidden-{uuid.uuid4().hex}\n")
+    return file
+
+
+@pytest.fixture(scope="session")
+def four_slots(tmp_path_factory: pytest.TempPathFactory, credentials: Path) -> Iterator[Cluster]:
     """A cluster with one TaskExecutor of four slots, for tests that only run jobs; in the end its log is checked.
 
     Where it is started from lies what must not be imported by mistake.
@@ -53,6 +61,7 @@ def four_slots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         TAILRACE_HEARTBEAT_INTERVAL="500 ms",
         TAILRACE_HEARTBEAT_TIMEOUT="1 min",
         TAILRACE_SLOT_REQUEST_TIMEOUT="1 min",
+        TAILRACE_SCHEMA_REGISTRY_BASIC_AUTH_CREDENTIALS_FILE=str(credentials),
     )
     with started(cluster, "--taskexecutors", "1", "--slots", "4"):
         yield cluster

@@ -132,7 +132,7 @@ def test_large_files_and_functions_run_and_never_enter_the_log(
     program = tmp_path / "large.py"
     program.write_text(program_text(adds=adds))
     ships = () if adds else ("--py-file", str(model[0]))
-    done = cluster.ok("run", str(program), *ships, "-p", "2", "-o", "json")
+    done = cluster.ok("run", *ships, "-p", "2", "-o", "json", str(program))
     assert records(done.stdout) == {f"{12 * MIB} {model[1]}": 20}
     assert largest_event(cluster) < LARGEST_IN_THE_LOG
     eventually(lambda: blobs(cluster) == [], "the job's blobs are gone")
@@ -143,7 +143,7 @@ def test_an_application_is_built_from_blobs_and_its_graph_may_be_large(
 ) -> None:
     (tmp_path / "large.py").write_text(program_text())
     ships = ("--py-file", str(model[0]), "--py-file", str(tmp_path / "large.py"))
-    done = cluster.ok("run", *ships, "large:main", "-o", "json", "--job-id", "built-there")
+    done = cluster.ok("run", *ships, "-o", "json", "--job-id", "built-there", "large:main")
     assert records(done.stdout) == {f"{12 * MIB} {model[1]}": 20}
     assert largest_event(cluster) < LARGEST_IN_THE_LOG
     eventually(lambda: blobs(cluster) == [], "the job's blobs are gone")
@@ -176,7 +176,7 @@ def test_a_job_goes_on_from_the_store_when_the_server_that_took_its_blobs_is_gon
             "cluster", "start", "--masters", "2", "--taskexecutors", "2", "--slots", "1", *options, *session
         )
         cluster.watch()
-        job_id = cluster.ok("run", str(program), "--py-file", str(model[0]), "-d").stdout.strip()
+        job_id = cluster.ok("run", "--py-file", str(model[0]), "-d", str(program)).stdout.strip()
         eventually(lambda: running_tasks(cluster, job_id) == 2, "running job")
         cluster.watch()
         leader, worker = master(cluster), running_on(cluster)

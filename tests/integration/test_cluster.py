@@ -175,7 +175,7 @@ def job(cluster: Cluster, text: TextServer) -> str:
     """WindowWordCount over all four slots, flatMap at 4 and the windows at 3, as document 002 has it."""
     options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "2"]
     parallelism = ["--flat-map-parallelism", "4", "--window-parallelism", str(WINDOW_PARALLELISM)]
-    submitted = cluster.ok("run", str(PROGRAM), "-d", *options, *parallelism)
+    submitted = cluster.ok("run", "-d", str(PROGRAM), *options, *parallelism)
     job_id = submitted.stdout.strip()
     eventually(lambda: running_tasks(cluster, job_id) == 8, "8 tasks RUNNING")
     cluster.watch()
@@ -447,7 +447,7 @@ def test_none_of_it_disturbed_the_job_which_is_cancelled(
 
 def test_ctrl_c_cancels_an_attached_job(cluster: Cluster, text: TextServer) -> None:
     options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "1"]
-    with cluster.popen("run", str(PROGRAM), "-o", "json", *options) as attached:
+    with cluster.popen("run", "-o", "json", str(PROGRAM), *options) as attached:
         assert attached.stdout is not None
         first = json.loads(attached.stdout.readline())
         assert set(first) == {"offset", "timestamp", "subtask", "identifier", "text", "record"}
@@ -486,7 +486,7 @@ def test_a_job_whose_code_raises_fails_with_its_line(
         f"env.socket_text_stream('127.0.0.1', {text.port}).map(convert).print()\n"
         "env.execute('raises')\n"
     )
-    done = cluster.run("run", str(program), "-D", "restart-strategy.type=none")
+    done = cluster.run("run", "-D", "restart-strategy.type=none", str(program))
     assert (done.returncode, done.stdout) == (ExitCode.JOB, "")
     last = done.stderr.strip().splitlines()[-1]
     assert "is FAILED" in last

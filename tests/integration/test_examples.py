@@ -1,4 +1,5 @@
-"""The ten examples, and some random programs, on one real cluster: Kafka, Spark, a TaskExecutor of four slots."""
+"""The commands of the examples' README, and some random programs, on one real cluster: Kafka, Spark, a TaskExecutor of
+four slots."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from pipelines.examples.cases import CASES, DATA, LATE_READING, Case, In, program, rows_of, shown, write_sales
+from pipelines.examples.cases import (
+    CASES,
+    LATE_READING,
+    Case,
+    In,
+    readme_commands,
+    rows_of,
+    shown,
+    write_sales,
+)
 from pipelines.model.drawing import programs
 from pipelines.model.interpreter import interpret
 from pipelines.model.programs import Program, decoded, topics, write
@@ -20,7 +30,10 @@ from waiting import PATIENCE_S
 
 from tailrace.pipelines.api.build import build_file
 from tailrace.schemas.types import JobGraph, JobStatus
+from tailrace.services.cli.commands import Loaded
+from tailrace.services.cli.demonstration import TextServer
 from tailrace.services.cli.executor import ClusterExecutor
+from tailrace.services.cli.options import Format
 from tailrace.services.cli.submitted_job import Outcome, SubmittedJob
 from tailrace.services.client import Client, Incident, OutputRecord, read_output
 from tailrace.services.configuration import Configuration
@@ -135,14 +148,27 @@ def cluster(four_slots: Cluster) -> Iterator[RealCluster]:
     cluster.close()
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, in which the paths of the README lead to the examples and their data."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("pipelines", "tests"):
+        (tmp_path / name).symlink_to(Path(__file__).parents[2] / name)
+    return tmp_path
+
+
 def start(cluster: RealCluster, name: str, parallelism: int, folder: Path) -> SubmittedJob:
-    """An example that reads its input."""
-    case = CASES[name]
+    """The README's command for an example, with its input in place."""
     write_sales(folder / "sales")
-    cluster.write({f"{name}.{t}": [_messages(messages)] for t, messages in case.topics.items()})
-    data = folder / "sales" if name == "sales_report" else DATA
-    arguments = case.arguments.format(data=data, out=folder / "out", t=f"{name}.").split()
-    return cluster.start(build_file(str(program(name)), arguments, parallelism))
+    cluster.write({topic: [_messages(messages)] for topic, messages in CASES[name].topics.items()})
+    return cluster.start(graph_of(readme_commands()[name], parallelism))
+
+
+def graph_of(command: Sequence[str], parallelism: int = 1) -> JobGraph:
+    """What `tailrace run` submits for a command line."""
+    parsed = Loaded()["run"].make_context("run", list(command)).params
+    assert (parsed["output"], parsed["parallelism"]) == (Format.TEXT, None)
+    return build_file(parsed["program"], list(parsed["arguments"]), parallelism)
 
 
 def _messages(messages: Sequence[In]) -> list[tuple[int, bytes]]:
@@ -158,9 +184,9 @@ def values(cluster: RealCluster, case: Case, topic: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "late_data"])
-def test_an_example_gives_what_is_expected(cluster: RealCluster, name: str, tmp_path: Path) -> None:
+def test_a_command_of_the_readme_gives_what_is_expected(cluster: RealCluster, name: str, folder: Path) -> None:
     case = CASES[name]
-    job = start(cluster, name, 2 if name in ("word_count", "enrichment") else 1, tmp_path)
+    job = start(cluster, name, 2 if name in ("word_count", "enrichment") else 1, folder)
     if case.bounded:
         cluster.finish(job)
     else:
@@ -168,7 +194,7 @@ def test_an_example_gives_what_is_expected(cluster: RealCluster, name: str, tmp_
             job,
             lambda: (
                 all(
-                    values(cluster, case, f"{name}.{topic}").total() >= expected.total()
+                    values(cluster, case, topic).total() >= expected.total()
                     for topic, expected in case.written.items()
                 )
                 and (case.printed is None or texts(cluster, job).total() >= case.printed.total())
@@ -178,24 +204,36 @@ def test_an_example_gives_what_is_expected(cluster: RealCluster, name: str, tmp_
     if case.printed is not None:
         assert texts(cluster, job) == case.printed
     for topic, expected in case.written.items():
-        assert values(cluster, case, f"{name}.{topic}") == expected
+        assert values(cluster, case, topic) == expected
     for topic, last in case.last.items():
-        messages = cluster.read(f"{name}.{topic}")
+        messages = cluster.read(topic)
         assert {(m.key() or b"").decode(): shown(case.decode(m.value() or b"")) for m in messages} == last
     if case.files is not None:
-        assert rows_of(tmp_path / "out") == case.files
+        assert rows_of(folder / "report") == case.files
 
 
-def test_a_reading_that_comes_when_its_minute_is_over_is_late(cluster: RealCluster, tmp_path: Path) -> None:
+def test_a_reading_that_comes_when_its_minute_is_over_is_late(cluster: RealCluster, folder: Path) -> None:
     case = CASES["late_data"]
-    job = start(cluster, "late_data", 1, tmp_path)
-    cluster.wait(job, lambda: values(cluster, case, "late_data.highest").total() >= 3)
-    cluster.send("late_data.readings", _messages([LATE_READING]))
-    cluster.wait(job, lambda: values(cluster, case, "late_data.late").total() >= 1)
+    job = start(cluster, "late_data", 1, folder)
+    cluster.wait(job, lambda: values(cluster, case, "highest").total() >= 3)
+    cluster.send("readings", _messages([LATE_READING]))
+    cluster.wait(job, lambda: values(cluster, case, "late").total() >= 1)
     cluster.cancel(job)
     highest = [case.topics["readings"][i] for i in (1, 2, 3)]
-    assert values(cluster, case, "late_data.highest") == Counter(shown(case.decode(m.value)) for m in highest)
-    assert values(cluster, case, "late_data.late") == Counter([shown(case.decode(LATE_READING.value))])
+    assert values(cluster, case, "highest") == Counter(shown(case.decode(m.value)) for m in highest)
+    assert values(cluster, case, "late") == Counter([shown(case.decode(LATE_READING.value))])
+
+
+def test_the_readmes_command_with_a_socket_counts_words(cluster: RealCluster, folder: Path) -> None:
+    server = TextServer(words_per_s=1000)
+    try:
+        *command, port = readme_commands()["window_word_count"]
+        assert (command[-1], port) == ("--port", "9999")
+        job = cluster.start(graph_of([*command, str(server.port)]))
+        cluster.wait(job, lambda: texts(cluster, job).total() > 0)
+        cluster.cancel(job)
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize("number", MODEL_SEEDS)

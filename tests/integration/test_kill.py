@@ -111,7 +111,7 @@ def submit(cluster: Cluster, text: TextServer) -> str:
     restarts = ["-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.attempts=1000"]
     restarts += ["-D", "restart-strategy.fixed-delay.delay=100 ms"]
     options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "2"]
-    return cluster.ok("run", *restarts, str(PROGRAM), "-d", *options).stdout.strip()
+    return cluster.ok("run", *restarts, "-d", str(PROGRAM), *options).stdout.strip()
 
 
 def kill(cluster: Cluster, name: str) -> None:

@@ -177,7 +177,7 @@ def test_a_cluster_without_task_executors_starts_what_a_job_needs_and_stops_it_w
     assert [each.name for each in active.record.processes] == ["jobmanager"]
     said = Conversation(active)
     options = ["--hostname", "127.0.0.1", "--port", str(text.port), "--window-seconds", "2"]
-    job_id = active.ok("run", str(PROGRAM), "-d", *options).stdout.strip()
+    job_id = active.ok("run", "-d", str(PROGRAM), *options).stdout.strip()
 
     wanted = said.until(resource_manager.StartWorker)
     assert isinstance(wanted.body, resource_manager.StartWorker)
@@ -206,7 +206,7 @@ def test_a_cluster_without_task_executors_starts_what_a_job_needs_and_stops_it_w
     assert not [each for each in said.read if isinstance(each.body, everyone.TaskExecutorLost)]
 
     # One that works when the cluster ends, ends with it.
-    active.ok("run", str(PROGRAM), "-d", *options)
+    active.ok("run", "-d", str(PROGRAM), *options)
     said.until(job_master.UpdateTaskExecutionState, runs)
     (working,) = worker_records(active.home, "tailrace")
     said.close()

@@ -194,7 +194,7 @@ def files_left(cluster: Cluster) -> list[str]:
 
 def test_a_program_runs_several_jobs_watches_them_and_cancels_one(cluster: Cluster, folder: Path) -> None:
     (folder / "several.py").write_text(SEVERAL_JOBS)
-    done = cluster.ok("run", str(folder / "several.py"), "-o", "json")
+    done = cluster.ok("run", "-o", "json", str(folder / "several.py"))
     told = lines(done.stdout)
     (program,) = [each for each in told if "rises" in each]
     assert program["rises"]
@@ -224,7 +224,7 @@ def test_a_job_that_is_over_has_no_connections(cluster: Cluster, folder: Path, d
 
 def test_what_was_committed_counts_once_though_a_task_was_killed(cluster: Cluster, folder: Path) -> None:
     (folder / "dies.py").write_text(DIES)
-    done = cluster.ok("run", str(folder / "dies.py"), "-o", "json")
+    done = cluster.ok("run", "-o", "json", str(folder / "dies.py"))
     told = lines(done.stdout)
     assert Counter(each["record"] for each in told if "record" in each) == Counter(range(600))
     assert told[-1]["job"]["accumulators"]["seen"] == 600
@@ -237,7 +237,7 @@ def test_what_was_committed_counts_once_though_a_task_was_killed(cluster: Cluste
 
 def test_detached_nobody_waits(cluster: Cluster, folder: Path) -> None:
     (folder / "dies.py").write_text(DIES)
-    done = cluster.ok("run", str(folder / "dies.py"), "-d")
+    done = cluster.ok("run", "-d", str(folder / "dies.py"))
     job_id = done.stdout.strip()
     assert "\n" not in job_id
     assert cluster.ok("output", "-f", job_id).stdout.count("\n") == 600
@@ -274,7 +274,7 @@ def test_two_jobs_in_one_task_executor_see_their_own_modules_and_packages(
     programs = {name: version(folder, name, rate) for name, rate in rates.items()}
     with ExitStack() as stack:
         running = {
-            name: stack.enter_context(cluster.popen("run", str(path), "-o", "json"))
+            name: stack.enter_context(cluster.popen("run", "-o", "json", str(path)))
             for name, path in programs.items()
         }
         told: dict[str, list[str]] = {name: [] for name in running}
@@ -340,7 +340,7 @@ def test_an_application_runs_at_the_master_from_the_files_that_came_with_it(
 
 
 def test_an_application_is_cut_off_at_its_first_execute(cluster: Cluster, shop: list[str]) -> None:
-    done = cluster.ok("run", *shop, "entry:twice", "-o", "json")
+    done = cluster.ok("run", *shop, "-o", "json", "entry:twice")
     told = lines(done.stdout)
     assert [each["record"] for each in told if "record" in each] == ["first"]
     assert [each["job"]["name"] for each in told if "job" in each] == ["first"]

@@ -63,7 +63,7 @@ except CheckpointFailedError as error:
 
 def started(cluster: Cluster, *arguments: str) -> str:
     return cluster.ok(
-        "run", arguments[0], SLOWLY, *arguments[1:], "-d", "-D", "execution.checkpointing.interval=1s"
+        "run", "-d", "-D", "execution.checkpointing.interval=1s", *arguments[1:], arguments[0], SLOWLY
     ).stdout.strip()
 
 
@@ -115,7 +115,7 @@ def test_what_two_jobs_have_printed_is_what_one_would_have(
     job_id, path = stopped
     before = printed(cluster, job_id)
     assert 0 < before.total() < RECORDS
-    again = cluster.ok("run", "count.py", QUICKLY, "-p", "4", "-s", path)
+    again = cluster.ok("run", "-p", "4", "-s", path, "count.py", QUICKLY)
     successor = again.stderr.partition("job ")[2].partition(" ")[0]
     whole = Counter(
         {str((f"key {key}", count)): 1 for key in range(KEYS) for count in range(1, RECORDS // KEYS + 1)}
@@ -130,7 +130,7 @@ def test_state_that_no_operator_takes_is_refused_unless_it_may_be_left_out(
     cluster: Cluster, stopped: tuple[str, str]
 ) -> None:
     _, path = stopped
-    refused = cluster.run("run", "changed.py", QUICKLY, "-s", path)
+    refused = cluster.run("run", "-s", path, "changed.py", QUICKLY)
     assert refused.returncode == ExitCode.JOB
     assert "there is state of operator" in refused.stderr.splitlines()[-1]
     job_id = started(cluster, "changed.py", "-s", path, "--allow-non-restored-state")
@@ -152,14 +152,14 @@ def test_a_savepoint_is_disposed_of_when_nobody_needs_it(cluster: Cluster, stopp
     )
     cluster.ok("savepoint", "dispose", path)
     assert not Path(path).exists()
-    for command in (("savepoint", "inspect", path), ("run", "count.py", QUICKLY, "-s", path)):
+    for command in (("savepoint", "inspect", path), ("run", "-s", path, "count.py", QUICKLY)):
         gone = cluster.run(*command)
         assert gone.returncode == ExitCode.NOT_FOUND
         assert gone.stderr == f"tailrace: {path} is no checkpoint or savepoint: it is not there\n"
 
 
 def test_a_program_takes_savepoints_of_its_own_job_and_stops_it(cluster: Cluster) -> None:
-    done = cluster.ok("run", "itself.py", SLOWLY, "-p", "2")
+    done = cluster.ok("run", "-p", "2", "itself.py", SLOWLY)
     said = [line for line in done.stdout.splitlines() if "> (" not in line]
     taken, kept, last, status, refused = said
     assert Path(taken).name.startswith("chk-")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...graph.errors import ProgramError
+from ...graph.redaction import has_user_information
 from ...types import PICKLED, RecordType
 from ..locations import caller_location
 
@@ -76,13 +77,19 @@ class Formats:
         `schema` is an Avro schema as JSON text or as what JSON makes of that; None: the one that follows from the
         record type, or that the registry has. With `registry`, its URL, values have Confluent's wire format;
         without, they begin with the schema's fingerprint (Avro's single-object encoding); with framing="none" they
-        are bare. Raises ProgramError.
+        are bare. A user and password for the registry come from the cluster's option
+        schema.registry.basic-auth.credentials-file: a URL that holds them is refused. Raises ProgramError.
         """
         found: Framing = framing or ("registry" if registry else "single-object")
         if found not in ("single-object", "registry", "none"):
             raise _refusal(f"the framing {framing!r} is none of single-object, registry and none")
         if (found == "registry") != (registry is not None):
             raise _refusal("a registry goes with the framing `registry`, and needs its URL")
+        if registry is not None and has_user_information(registry):
+            raise _refusal(
+                "the registry's URL holds a user or password, and the URL stays in the cluster's log for ever: write "
+                "them into the file of schema.registry.basic-auth.credentials-file, and give the URL without them"
+            )
         return Format("avro", None if schema is None else _schema_text(schema), found, registry)
 
 

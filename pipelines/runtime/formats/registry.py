@@ -2,6 +2,9 @@
 
 What an id means never changes, so what the registry has said is kept in files too: Spark's Python workers are many and
 short-lived, and to import the client takes each a third of a second.
+
+Credentials come from the file that the environment variable CREDENTIALS_FILE_VARIABLE names: the TaskExecutor sets it,
+and its StreamTasks and Spark's Python workers inherit it.
 """
 
 from __future__ import annotations
@@ -13,12 +16,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ...graph.redaction import redacted
+from ...graph.registry_credentials import read_credentials
 from ..failures import TaskError
 from .avro_schema import Schema
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
+CREDENTIALS_FILE_VARIABLE: Final = "TAILRACE_SCHEMA_REGISTRY_BASIC_AUTH_CREDENTIALS_FILE"
 _NOT_FOUND: Final = 404
 _clients: dict[str, SchemaRegistryClient] = {}
 
@@ -85,8 +91,17 @@ class Registry:
         if self._url not in _clients:
             from confluent_kafka.schema_registry import SchemaRegistryClient
 
-            _clients[self._url] = SchemaRegistryClient.new_client({"url": self._url, "max.retries": 1})
+            configuration: dict[str, Any] = {"url": self._url, "max.retries": 1}
+            if (credentials := self._credentials()) is not None:
+                configuration["basic.auth.user.info"] = credentials
+            _clients[self._url] = SchemaRegistryClient.new_client(configuration)
         return _clients[self._url]
+
+    def _credentials(self) -> str | None:
+        try:
+            return read_credentials(os.environ.get(CREDENTIALS_FILE_VARIABLE) or None, self._url)
+        except ValueError as error:
+            raise TaskError(f"schema.registry.basic-auth.credentials-file: {error}") from None
 
     def _file(self, schema_id: int) -> Path | None:
         if self._cache is None or self._url.startswith("mock:"):
@@ -111,4 +126,4 @@ class Registry:
 
 
 def _short(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return redacted(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")

@@ -19,6 +19,7 @@ from ..options import (
     PyFiles,
     configuration,
     job_options,
+    misplaced_options_named,
     shipped,
 )
 from ..show import result
@@ -63,7 +64,7 @@ def plan(
 ) -> int:
     """Show what a program becomes: StreamGraph, JobGraph and ExecutionGraph of its first job. Needs no cluster.
 
-    The program runs up to its first `execute`, in a process of its own.
+    The program runs up to its first `execute`, in a process of its own. Everything behind PROGRAM belongs to it.
     """
     if output is Format.JSON and graph not in (Graph.ALL, Graph.STREAM):
         raise Failure(ExitCode.USAGE, f"-o json prints the StreamGraph: leave --graph {graph.value} out")
@@ -90,16 +91,16 @@ def _built(
     from ....pipelines.graph.program import BuildRequest, build_plan
 
     named = ":" in program and not Path(program).exists()
-    return build_plan(
-        BuildRequest(
-            target=program if named else None,
-            file=None if named else program,
-            arguments=tuple(arguments),
-            parallelism=parallelism,
-            configuration=options,
-            python_files=shipped(py_files),
-        )
+    request = BuildRequest(
+        target=program if named else None,
+        file=None if named else program,
+        arguments=tuple(arguments),
+        parallelism=parallelism,
+        configuration=options,
+        python_files=shipped(py_files),
     )
+    with misplaced_options_named(program, arguments):
+        return build_plan(request)
 
 
 def _diagrams(graph: Graph, stream_graph: StreamGraph, job_graph: JobGraph) -> list[Diagram]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from ....pipelines.graph.option_types import DAY, DURATION, SECOND, pattern
 from ....pipelines.graph.options import ConfigOption
-from .kinds import EVERYONE, ID, MASTER, SERVER_LIST
+from ....pipelines.graph.redaction import has_user_information
+from .kinds import EVERYONE, FILE, ID, MASTER, SERVER_LIST
 
 _URL = re.compile(r"(https?|mock)://\S+")
 
@@ -29,10 +30,24 @@ BOOTSTRAP_SERVERS = ConfigOption(
 )
 SCHEMA_REGISTRY_URL = ConfigOption(
     key="schema.registry.url",
-    type=pattern("a URL, http://... or nothing", lambda text: not text or bool(_URL.fullmatch(text))),
+    type=pattern(
+        "a URL, http://... without a user and password (schema.registry.basic-auth.credentials-file is for these), or "
+        "nothing",
+        lambda text: not text or (bool(_URL.fullmatch(text)) and not has_user_information(text)),
+    ),
     default="",
     doc="The schema registry; nothing: events are written in Avro's single-object encoding. Named as Kafka's "
     "serializers name it.",
+    scopes=EVERYONE,
+    ours=True,
+)
+SCHEMA_REGISTRY_CREDENTIALS_FILE = ConfigOption[str | None](
+    key="schema.registry.basic-auth.credentials-file",
+    type=FILE,
+    default=None,
+    doc="A file with users and passwords for schema registries, that of events and those of a program's Avro formats. "
+    "Each line is `user:password`, for every registry, or `URL user:password`, for that one. A file, so that the "
+    "password is in no configuration, environment, event or log. Every machine of the cluster needs it.",
     scopes=EVERYONE,
     ours=True,
 )
@@ -59,6 +74,7 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     CLUSTER_ID,
     BOOTSTRAP_SERVERS,
     SCHEMA_REGISTRY_URL,
+    SCHEMA_REGISTRY_CREDENTIALS_FILE,
     HOME,
     OUTPUT_RETENTION,
 )

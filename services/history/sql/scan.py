@@ -13,7 +13,12 @@ import pyarrow as pa
 
 from ....schemas.event import Record
 from ...configuration import Configuration
-from ...configuration.options.cluster import BOOTSTRAP_SERVERS, CLUSTER_ID, SCHEMA_REGISTRY_URL
+from ...configuration.options.cluster import (
+    BOOTSTRAP_SERVERS,
+    CLUSTER_ID,
+    SCHEMA_REGISTRY_CREDENTIALS_FILE,
+    SCHEMA_REGISTRY_URL,
+)
 from ...log import EventLog
 from ...log.event_log import Unreadable, read_to_end
 from ..archive.file_log import FileLog
@@ -32,13 +37,15 @@ class Origin(msgspec.Struct, frozen=True):
     bootstrap_servers: str = ""
     cluster_id: str = ""
     schema_registry_url: str = ""
+    schema_registry_credentials_file: str = ""
 
     @classmethod
     def of(cls, of: Configuration | Path) -> Origin:
         """Of a cluster whose Kafka is known, or an exported file."""
         if isinstance(of, Path):
             return cls(str(of.absolute()))
-        return cls(None, of.bootstrap_servers, of.cluster_id, of.schema_registry_url)
+        credentials_file = of.get(SCHEMA_REGISTRY_CREDENTIALS_FILE) or ""
+        return cls(None, of.bootstrap_servers, of.cluster_id, of.schema_registry_url, credentials_file)
 
     def open(self) -> EventLog:
         """To be closed. Raises ArchiveError."""
@@ -50,6 +57,7 @@ class Origin(msgspec.Struct, frozen=True):
             BOOTSTRAP_SERVERS.key: self.bootstrap_servers,
             CLUSTER_ID.key: self.cluster_id,
             SCHEMA_REGISTRY_URL.key: self.schema_registry_url,
+            SCHEMA_REGISTRY_CREDENTIALS_FILE.key: self.schema_registry_credentials_file,
         }
         return event_log(Configuration({key: text for key, text in said.items() if text}), timeout=_TIMEOUT_S)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,6 +63,14 @@ class Case:
 def program(name: str) -> Path:
     """Where an example is."""
     return Path(examples.__file__).with_name(f"{name}.py")
+
+
+def readme_commands() -> Mapping[str, Sequence[str]]:
+    """What stands behind `tailrace run` in each command of the examples' README, by the example's name."""
+    prompt = "$ tailrace run "
+    lines = program("README").with_suffix(".md").read_text().splitlines()
+    commands = [shlex.split(line.removeprefix(prompt)) for line in lines if line.startswith(prompt)]
+    return {Path(command[0]).stem: command for command in commands}
 
 
 def _json(**values: Any) -> In:

@@ -8,7 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pipelines.examples.cases import CASES, DATA, LATE_READING, Case, program, rows_of, shown, write_sales
+from pipelines.examples.cases import (
+    CASES,
+    DATA,
+    LATE_READING,
+    Case,
+    program,
+    readme_commands,
+    rows_of,
+    shown,
+    write_sales,
+)
 from pipelines.memory_cluster import Message, Outcome
 
 from pipelines import memory_cluster
@@ -71,6 +81,19 @@ def test_a_reading_is_in_its_window_or_late(tmp_path: Path) -> None:
         assert values(case, outcome, "highest") == highest
         seen.add(late.total())
     assert seen == {0, 1}, "that depends on what comes in together"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_readme_has_its_command(name: str) -> None:
+    data = "sales/" if name == "sales_report" else "tests/pipelines/examples/data"
+    arguments = CASES[name].arguments.format(data=data, out="report/", t="").split()
+    assert readme_commands()[name] == [f"pipelines/examples/{name}.py", *arguments]
+
+
+def test_the_readme_has_a_command_for_each_example() -> None:
+    files = program("README").parent.glob("[a-z]*.py")
+    programs = {path.stem for path in files if "env.execute(" in path.read_text()}
+    assert readme_commands().keys() == programs
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -96,5 +96,5 @@ def test_what_can_not_be_shipped_is_told_before_anything_is_asked_for(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "json.py").touch()
-    assert main(["run", "a:b", "--py-file", path, "--bootstrap-servers", "localhost:1"]) == ExitCode.JOB
+    assert main(["run", "--py-file", path, "--bootstrap-servers", "localhost:1", "a:b"]) == ExitCode.JOB
     assert capsys.readouterr().err == f"tailrace: {says}\n"

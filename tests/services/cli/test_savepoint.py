@@ -120,7 +120,7 @@ def test_a_job_of_a_cluster_here_is_not_begun_with_what_is_no_savepoint(
 ) -> None:
     Path(".tailrace").mkdir()
     write_record(Path(".tailrace"), ClusterRecord("c", "localhost:1", embedded_kafka=False))
-    assert main(["run", "a:b", "-s", "nowhere"]) == ExitCode.NOT_FOUND
+    assert main(["run", "-s", "nowhere", "a:b"]) == ExitCode.NOT_FOUND
     assert capsys.readouterr().err == (
         f"tailrace: {savepoint.parent}/nowhere is no checkpoint or savepoint: it is not there\n"
     )

@@ -300,11 +300,12 @@ class TestTheCommandLine:
         for name in [name for name in os.environ if name.startswith("TAILRACE_")]:
             monkeypatch.delenv(name)
 
-    @pytest.mark.parametrize("command", ["cluster start", "jobmanager", "taskexecutor", "run x.py", "config"])
+    @pytest.mark.parametrize("command", ["cluster start", "jobmanager", "taskexecutor", "run", "config"])
     def test_refuses_before_anything_starts(
         self, command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
     ) -> None:
-        assert main([*command.split(), "-D", "heartbeat.timout=1 s"]) == ExitCode.USAGE
+        program = ["x.py"] if command == "run" else []
+        assert main([*command.split(), "-D", "heartbeat.timout=1 s", *program]) == ExitCode.USAGE
         out, err = capsys.readouterr()
         assert (out, err.count("\n")) == ("", 1)
         assert "-D: there is no option 'heartbeat.timout': the nearest is heartbeat.timeout" in err
@@ -316,23 +317,30 @@ class TestTheCommandLine:
         assert f"--slots: taskmanager.numberOfTaskSlots is '{slots}'" in capsys.readouterr().err
 
     def test_tells_options_of_jobs_from_others(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["run", "x.py", "-D", "heartbeat.interval=1s"]) == ExitCode.USAGE
+        assert main(["run", "-D", "heartbeat.interval=1s", "x.py"]) == ExitCode.USAGE
         assert "heartbeat.interval is an option of jobmanager and taskmanager, not of a job" in (
             capsys.readouterr().err
         )
         # An option of jobs gets past that, to where the cluster is missed.
-        assert main(["run", "x.py", "-D", "execution.mode=micro-batch"]) == ExitCode.UNREACHABLE
+        assert main(["run", "-D", "execution.mode=micro-batch", "x.py"]) == ExitCode.UNREACHABLE
+
+    def test_a_password_in_a_url_is_refused_and_not_shown(self, capsys: pytest.CaptureFixture[str]) -> None:
+        given = "schema.registry.url=http://me:hunter2@registry"
+        assert main(["config", "-D", given]) == ExitCode.USAGE
+        err = capsys.readouterr().err
+        assert "schema.registry.basic-auth.credentials-file is for these" in err
+        assert "hunter2" not in err
 
     def test_lists_what_holds_and_why(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("TAILRACE_SCHEMA_REGISTRY_URL", "http://me:secret@registry")
+        monkeypatch.setenv("TAILRACE_SCHEMA_REGISTRY_URL", "http://registry")
         assert main(["config", "--changed", "-o", "json", "-D", "slot.idle.timeout=60s"]) == ExitCode.OK
         out = capsys.readouterr().out
         assert json.loads(out) == [
             {
                 "key": "schema.registry.url",
-                "value": "http://...@registry",
+                "value": "http://registry",
                 "from": "TAILRACE_SCHEMA_REGISTRY_URL",
             },
             {"key": "slot.idle.timeout", "value": "1 min", "from": "-D"},

@@ -9,8 +9,11 @@ from textwrap import dedent
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tailrace.services.cli import main
+from tailrace.services.cli.commands import Loaded
 from tailrace.services.cli.errors import ExitCode
 
 PROGRAM = """
@@ -55,12 +58,12 @@ def test_all_three_graphs_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     ("graph", "title"), [("stream", "StreamGraph"), ("job", "JobGraph"), ("execution", "ExecutionGraph")]
 )
 def test_one_of_them_by_itself(graph: str, title: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "words.py", "--graph", graph]) == ExitCode.OK
+    assert main(["plan", "--graph", graph, "words.py"]) == ExitCode.OK
     assert [line for line in capsys.readouterr().out.splitlines() if line.endswith("Graph")] == [title]
 
 
 def test_the_json_plan_has_flinks_form(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "words.py", "-o", "json"]) == ExitCode.OK
+    assert main(["plan", "-o", "json", "words.py"]) == ExitCode.OK
     plan = json.loads(capsys.readouterr().out)
     assert [(each["id"], each["pact"], each["parallelism"]) for each in plan["nodes"]] == [
         (1, "Data Source", 1),
@@ -86,7 +89,7 @@ def test_the_json_plan_has_flinks_form(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_an_svg_is_written_and_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "words.py", "--svg", "plan.svg"]) == ExitCode.OK
+    assert main(["plan", "--svg", "plan.svg", "words.py"]) == ExitCode.OK
     out, err = capsys.readouterr()
     assert (out, err) == ("", "plan.svg is written: open it in a browser\n")
     root = ElementTree.parse("plan.svg").getroot()
@@ -97,13 +100,13 @@ def test_an_svg_is_written_and_said(capsys: pytest.CaptureFixture[str]) -> None:
 def test_parallelism_options_and_arguments_reach_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [
         "plan",
-        "words.py",
         "-p",
         "2",
         "-D",
         "execution.mini-batch=true",
         "--graph",
         "stream",
+        "words.py",
         "here",
     ]
     assert main(arguments) == ExitCode.OK
@@ -111,9 +114,49 @@ def test_parallelism_options_and_arguments_reach_the_program(capsys: pytest.Capt
     assert "x2" in out
 
 
+TAILRACE_OPTIONS = [
+    ["-o", "out"],
+    ["--output", "report/"],
+    ["-p", "many"],
+    ["-D", "no=option"],
+    ["-s"],
+    ["-d"],
+    ["--py-file"],
+    ["--home", "x"],
+    ["--graph", "tree"],
+    ["--help"],
+    ["--"],
+    ["--unknown=1"],
+]
+
+
+@given(st.lists(st.sampled_from(TAILRACE_OPTIONS), max_size=5))
+@settings(max_examples=10, deadline=None)
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_everything_behind_the_program_belongs_to_the_program(command: str, drawn: list[list[str]]) -> None:
+    arguments = [part for each in drawn for part in each]
+    parsed = Loaded()[command].make_context(command, ["-p", "2", "words.py", *arguments]).params
+    assert (parsed["program"], parsed["parallelism"], list(parsed["arguments"])) == ("words.py", 2, arguments)
+
+
+def test_an_option_behind_the_program_reaches_it(capsys: pytest.CaptureFixture[str]) -> None:
+    checks = "import sys\nassert sys.argv[1:] == ['--output', 'x', '-p', '9']\ndel sys.argv[1:]\n"
+    Path("args.py").write_text(checks + PROGRAM)
+    assert main(["plan", "-p", "2", "args.py", "--output", "x", "-p", "9"]) == ExitCode.OK
+    assert "x2" in capsys.readouterr().out
+
+
+def test_a_program_that_refuses_an_option_of_tailrace_says_where_that_belongs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("strict.py").write_text(f"import argparse\nargparse.ArgumentParser().parse_args()\n{PROGRAM}")
+    assert main(["plan", "strict.py", "-p", "2"]) == ExitCode.JOB
+    assert "-p is given behind strict.py and goes to the program" in capsys.readouterr().err
+
+
 def test_a_program_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     Path("jobs.py").write_text("def words():\n" + "".join(f"    {line}\n" for line in PROGRAM.splitlines()))
-    assert main(["plan", "jobs:words", "--graph", "job"]) == ExitCode.OK
+    assert main(["plan", "--graph", "job", "jobs:words"]) == ExitCode.OK
     assert "3 vertices, 2 edges" in capsys.readouterr().out
 
 
@@ -146,7 +189,7 @@ def test_what_is_wrong_is_one_line(
     if program is not None:
         name = "program.py"
         Path(name).write_text(dedent(program))
-    assert main(["plan", name, *arguments]) == code
+    assert main(["plan", *arguments, name]) == code
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("tailrace: ")

@@ -1,0 +1,56 @@
+"""The one rule for secrets in text that people read or that is kept: `redacted` replaces each of them by `***`.
+
+A secret is the user information of a URL, the value of a key whose name says that it is secret, and the credentials of
+an HTTP Authorization header. The names are those that Flink's GlobalConfiguration regards as sensitive, and a few more.
+A key that ends with `file` names a place and no secret.
+
+This stands below the services, because the failures of tasks and the errors of programs are made in pipelines.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+HIDDEN: Final = "***"
+_USER_INFORMATION = re.compile(r"(?<=://)[^\s/?#'\"\\<>]+@")
+_NAMES = (
+    r"passw(?:or)?d|passphrase|secret|token|api[-_.]?key|access[-_.]?key|account[-_.]?key|service[-_.]?key|"
+    r"private[-_.]?key|credentials?|basic[-_.]auth|auth[-_.]params|user[-_.]info|jaas[-_.]config"
+)
+_SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
+_LONGEST_KEY = 100
+# The lookbehind and the bound keep the search linear in the length of the text.
+_ASSIGNMENT = re.compile(
+    rf"(?P<key>(?<![\w.-])[\w.-]{{1,{_LONGEST_KEY}}})"
+    r"(?:(?P<equals>\s{0,9}=(?!=)\s{0,9})(?:(?P<quote>\\*[\"'])[^\"'\\\n]+|[^\s\"'\\,;&(){}\[\]]+)"
+    r"|(?P<colon>\\*[\"']\s{0,9}:\s{0,9})(?:(?P<second>\\*[\"'])[^\"'\\\n]+|[0-9][\w.-]*))"
+)
+_AUTHORIZATION = re.compile(
+    r"(?P<head>authorization\\*[\"']?\s*[:=]\s*\\*[\"']?(?:Basic|Bearer)\s+)[^\s\"'\\,;]+", re.IGNORECASE
+)
+
+
+def is_secret(key: str) -> bool:
+    """Whether a key names a secret. A key of a file that holds one does not."""
+    return _SECRET_NAME.search(key) is not None and not key.lower().endswith("file")
+
+
+def has_user_information(url: str) -> bool:
+    """Whether a text holds a URL with a user, a password or a token in front of its host."""
+    return _USER_INFORMATION.search(url) is not None
+
+
+def redacted(text: str) -> str:
+    """The text without its secrets. JSON text stays JSON text."""
+    if "://" in text:
+        text = _USER_INFORMATION.sub(f"{HIDDEN}@", text)
+    text = _AUTHORIZATION.sub(rf"\g<head>{HIDDEN}", text)
+    return _ASSIGNMENT.sub(_hidden, text)
+
+
+def _hidden(found: re.Match[str]) -> str:
+    if not is_secret(found["key"]):
+        return found[0]
+    between = found["equals"] or found["colon"]
+    return f"{found['key']}{between}{found['quote'] or found['second'] or ''}{HIDDEN}"

@@ -1,0 +1,149 @@
+"""A secret that a user configures is in nothing that a cluster leaves behind, and in no output of its commands."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from confluent_kafka.cimpl import NewTopic
+
+from tailrace.services.cli.errors import ExitCode
+from tailrace.services.connections import admin
+from tailrace.services.log.topics import create_topics
+
+from .test_cluster import Cluster
+
+pytestmark = pytest.mark.timeout(300)
+
+PROGRAM = """
+import sys
+from tailrace import Formats, KafkaSink, KafkaSource, StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment({"restart-strategy.type": "none"})
+avro = Formats.avro(registry=sys.argv[2])
+if sys.argv[1] == "write":
+    env.from_collection([1, 2, 3], output_type=int).sink_to(KafkaSink("secrets", avro))
+else:
+    env.from_source(KafkaSource("secrets", avro, output_type=int, bounded=True)).print()
+env.execute(sys.argv[1])
+"""
+RAISES = """
+import sys
+from tailrace import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment({"restart-strategy.type": "none"})
+file = sys.argv[1]
+
+def fails(number):
+    secret = open(file).read().strip().rpartition(":")[2]
+    raise ValueError(f"http://me:{secret}@host refused password={secret}")
+
+env.from_collection([1], output_type=int).map(fails, output_type=int).print()
+env.execute("raises")
+"""
+
+
+class Registry:
+    """A schema registry that knows one schema, and answers nobody but who has the right password."""
+
+    def __init__(self, user: str, password: str) -> None:
+        right = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+        self.refused = 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self._answer({"id": 1})
+
+            def do_GET(self) -> None:
+                self._answer({"schema": '"long"'})
+
+            def _answer(self, found: dict[str, object]) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                said = self.headers.get("Authorization")
+                if said != right:
+                    outer.refused += 1
+                    # As careless as a server may be: it repeats what it was told.
+                    found = {"error_code": 40101, "message": f"Authorization: {said}"}
+                body = json.dumps(found).encode()
+                self.send_response(200 if said == right else 401)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *arguments: object) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def registries(credentials: Path) -> Iterator[tuple[Registry, Registry]]:
+    """One that takes the credentials of the cluster's file, and one that does not."""
+    user, _, password = credentials.read_text().strip().partition(":")
+    takes, refuses = Registry(user, password), Registry(user, "another")
+    yield takes, refuses
+    takes.close()
+    refuses.close()
+
+
+def test_a_password_is_in_nothing_that_a_cluster_leaves_behind(
+    four_slots: Cluster, credentials: Path, registries: tuple[Registry, Registry], tmp_path: Path
+) -> None:
+    takes, refuses = registries
+    secret = credentials.read_text().strip().rpartition(":")[2]
+    printed: list[str] = []
+
+    def run(code: ExitCode, *arguments: str) -> str:
+        done = four_slots.run(*arguments)
+        printed.append(done.stdout + done.stderr)
+        assert done.returncode == code, f"{arguments}: {printed[-1]}"
+        return printed[-1]
+
+    create_topics(admin(four_slots.configuration), [NewTopic("secrets", 1)])
+    program, raises = tmp_path / "program.py", tmp_path / "raises.py"
+    program.write_text(PROGRAM)
+    raises.write_text(RAISES)
+    run(ExitCode.OK, "run", str(program), "write", f"http://{takes.address}")
+    assert "1> 3" in run(ExitCode.OK, "run", str(program), "read", f"http://{takes.address}")
+    assert "does not take secrets-value" in run(
+        ExitCode.JOB, "run", str(program), "write", f"http://{refuses.address}"
+    )
+    assert refuses.refused
+    assert "http://***@host refused password=***" in run(ExitCode.JOB, "run", str(raises), str(credentials))
+    in_url = f"http://me:{secret}@{takes.address}"
+    assert "the registry's URL holds a user or password" in run(
+        ExitCode.JOB, "run", str(program), "write", in_url
+    )
+    run(ExitCode.USAGE, "run", "program:main", in_url)
+    run(ExitCode.USAGE, "run", "-D", f"schema.registry.url={in_url}", str(program))
+
+    log = tmp_path / "log.jsonl"
+    run(ExitCode.OK, "log", "export", str(log))
+    run(ExitCode.OK, "cluster", "snapshot")
+    raised = next(line.split()[0] for line in run(ExitCode.OK, "list").splitlines() if "host refused" in line)
+    for command in ("list -o json", "state -o json", "config -o json", "log -o json", f"story {raised}"):
+        run(ExitCode.OK, *command.split())
+    assert "host refused" in run(ExitCode.OK, "show", raised)
+
+    left = [path for path in [log, *four_slots.home.rglob("*")] if path.is_file()]
+    assert any(path.name.startswith("taskexecutor") for path in left)
+    assert any("snapshots" in str(path) for path in left)
+    assert [path for path in left if secret.encode() in path.read_bytes()] == []
+    encoded = base64.b64encode(credentials.read_bytes().strip())
+    assert [path for path in left if encoded in path.read_bytes()] == []
+    assert [text for text in printed if secret in text] == []
