@@ -184,7 +184,9 @@ def values(cluster: RealCluster, case: Case, topic: str) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "late_data"])
-def test_a_command_of_the_readme_gives_what_is_expected(cluster: RealCluster, name: str, folder: Path) -> None:
+def test_a_command_of_the_readme_gives_what_is_expected(
+    cluster: RealCluster, name: str, folder: Path
+) -> None:
     case = CASES[name]
     job = start(cluster, name, 2 if name in ("word_count", "enrichment") else 1, folder)
     if case.bounded:

@@ -215,7 +215,7 @@ def test_a_program_runs_several_jobs_watches_them_and_cancels_one(cluster: Clust
 @pytest.mark.parametrize("detached", [False, True])
 def test_a_job_that_is_over_has_no_connections(cluster: Cluster, folder: Path, detached: bool) -> None:
     (folder / "many.py").write_text(MANY_JOBS)
-    done = cluster.ok("run", str(folder / "many.py"), "-o", "json", *(["-d"] if detached else []))
+    done = cluster.ok("run", "-o", "json", *(["-d"] if detached else []), str(folder / "many.py"))
     (told,) = [json.loads(line)["seen"] for line in done.stdout.splitlines() if "seen" in line]
     (threads, descriptors), (threads_at_end, descriptors_at_end) = told[1], told[-1]
     assert threads_at_end <= threads + 2

@@ -52,7 +52,9 @@ def test_a_secret_is_hidden_whatever_stands_around_it(
     assert secret not in redacted(f"{before} {form.format(key=key, secret=secret)} {after}")
 
 
-@given(st.recursive(WORDS, lambda inner: st.lists(inner) | st.dictionaries(WORDS | KEYS, inner), max_leaves=10))
+@given(
+    st.recursive(WORDS, lambda inner: st.lists(inner) | st.dictionaries(WORDS | KEYS, inner), max_leaves=10)
+)
 def test_json_stays_json_and_keeps_its_shape(value: object) -> None:
     assert _shape(json.loads(redacted(json.dumps(value)))) == _shape(value)
 
@@ -78,7 +80,9 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
     assert redacted(text) == text
 
 
-@pytest.mark.parametrize("part", ["a", "token", "http://", "password=", "token.", '"secret":', "x=", "://a:b"])
+@pytest.mark.parametrize(
+    "part", ["a", "token", "http://", "password=", "token.", '"secret":', "x=", "://a:b"]
+)
 def test_long_text_is_redacted_in_linear_time(part: str) -> None:
     def cost(length: int) -> float:
         text = part * (length // len(part))
