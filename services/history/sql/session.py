@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ....infra.class_archives import reading, spark_archive
+from ....infra.jars import spark_jars
 from ....infra.prerequisites import find_java
 from .errors import SparkUnavailable
 
@@ -77,7 +79,9 @@ def _start(scratch: Path) -> SparkSession:
     log4j.write_text(_LOG4J)
     settings = {
         **_SETTINGS,
-        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log4j.as_uri()}" -XX:+UseSerialGC',
+        "spark.driver.extraJavaOptions": _java_options(log4j),
+        # The class archive fits this class path only.
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, spark_jars())),
         "spark.local.dir": str(scratch / "spark"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
@@ -92,6 +96,17 @@ def _start(scratch: Path) -> SparkSession:
         # Whatever PySpark raises, the reason is what the JVM said.
         said = errors.read_text("utf-8", "replace").strip().splitlines()
         raise SparkUnavailable(f"Spark did not start: {said[-1] if said else error}") from error
+
+
+def _java_options(log4j: Path) -> str:
+    """A question takes a second of a JVM's life: what the best compiler would gain, it never gives back."""
+    options = [
+        f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        *reading(spark_archive(find_java())),
+    ]
+    return " ".join(f'"{option}"' for option in options)
 
 
 @contextmanager
