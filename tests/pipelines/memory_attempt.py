@@ -367,7 +367,10 @@ class MemoryAttempt:
         self._line.close()
 
     def crash(self) -> None:
-        """What the process had in memory is gone."""
+        """What the process had in memory is gone, except ticks that are under way."""
+        self._transaction.is_zombie = True
+        if not self.task.ended:
+            self.task.output.tell_time(again=True)
         self._transaction.abort()
         with contextlib.suppress(Exception):
             self.close()

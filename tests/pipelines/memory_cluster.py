@@ -156,7 +156,7 @@ class MemoryCluster:
         self,
         crashes: int = 0,
         patience: int = 1_000,
-        crash_rate: float = 0.1,
+        crash_rate: float | None = None,
         until: Callable[[MemoryKafka], bool] | None = None,
         rollbacks: int = 0,
     ) -> Outcome:
@@ -166,7 +166,10 @@ class MemoryCluster:
         """
         rng = self.rng
         idle = 0
-        crash_rate = crash_rate if rng is not None else 0.0
+        if rng is None:
+            crash_rate = 0.0
+        elif crash_rate is None:
+            crash_rate = rng.choice([0.1, 0.03])  # early, or when much has been sent
         try:
             for place in self._numbers:
                 self._start(place)
@@ -189,6 +192,8 @@ class MemoryCluster:
                     rollbacks -= 1
                     self._roll_back(latest)
                 self._let_zombies_work()
+                if rng is not None:
+                    self.kafka.deliver_late(rng)
                 if until is not None and self.steps > MOST_STEPS:
                     raise AssertionError(f"after {self.steps} steps it has not come to what was to come")
                 idle = 0 if moved else idle + 1
@@ -257,6 +262,10 @@ class MemoryCluster:
             return
         if self.checkpoints is not None:
             self.checkpoints.died(place)
+        if self.rng is not None and self.rng.random() < 0.3:
+            self._numbers[place] -= (
+                1  # its TaskExecutor was restarted, and runs the attempt again under its number
+            )
         self._start(place)
 
     def _roll_back(self, taken: Taken) -> None:

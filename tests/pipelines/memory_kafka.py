@@ -40,9 +40,16 @@ class MemoryKafka:
     """What lies below these offsets is deleted, by (topic, partition); it is kept here, and nobody may read it."""
     sent: dict[Place, list[Sent]] = field(default_factory=dict)
     """What each subtask has committed, in its order."""
+    late: list[Sent] = field(default_factory=list)
+    """Ticks that are under way: they arrive at any moment, also after their sender's end."""
 
     def append(self, topic: str, partition: int, message: Message) -> None:
         self.logs.setdefault(topic, {}).setdefault(partition, []).append(message)
+
+    def deliver_late(self, rng: random.Random) -> None:
+        """One of the ticks that are under way arrives, now and then."""
+        if self.late and rng.random() < 0.2:
+            self.append(*self.late.pop(rng.randrange(len(self.late))))
 
     def log(self, topic: str, partition: int) -> list[Message]:
         return self.logs.get(topic, {}).get(partition, [])
@@ -63,7 +70,8 @@ class MemoryTransaction:
         self._owner = owner
         self._rng = rng
         self._now = now
-        self._late: list[Sent] = []
+        self.is_zombie = False
+        """Whether nothing arrives any more but ticks, at any moment."""
         self._open: list[Sent] = []
         self._told: list[tuple[int, Callable[[int], None]]] = []
         """Who wants to know where a message of the open transaction comes to lie."""
@@ -101,22 +109,21 @@ class MemoryTransaction:
 
     def tell(self, topic: str, partition: int, value: bytes) -> None:
         fate = 1.0 if self._rng is None else self._rng.random()
-        if fate > 0.4:
+        if fate > 0.4 and not self.is_zombie:
             self._kafka.append(topic, partition, Message(value))
-        elif fate > 0.2:
-            self._late.append((topic, partition, Message(value)))
+        elif fate > 0.2 or self.is_zombie:
+            self._kafka.late.append((topic, partition, Message(value)))
 
     def commit(self, offsets: Sequence[ConsumedOffset]) -> None:
         if self._kafka.owners.get(self._owner) is not self:
             raise TaskError("a newer attempt of this subtask has fenced this one")
         self._kafka.sent.setdefault(self._owner, []).extend(self._open)
         told = dict(self._told)
-        for i, (topic, partition, message) in enumerate((*self._open, *self._late)):
+        for i, (topic, partition, message) in enumerate(self._open):
             if i in told:
                 told[i](len(self._kafka.log(topic, partition)))
             self._kafka.append(topic, partition, message)
         self._told.clear()
-        self._late.clear()
         committed = self._kafka.offsets.setdefault(self._owner, {})
         committed.update({(each.topic, each.partition): each for each in offsets})
         self._open.clear()

@@ -5,8 +5,9 @@ Rules:
    buffer was lost, and the task must not go on. An attempt that goes on in another process, because its
    TaskExecutor was restarted, begins at 0 again: it has fenced itself, and what it had not committed is gone.
 2. A tick, which tells the time outside of transactions, has the number of the next buffer, and takes no number. It may
-   get lost, come late, or be a fenced attempt's: one that is not the sender's latest word counts for nothing. To a gate
-   that has heard nothing else from the attempt it tells the time, but not which number follows.
+   get lost, come late, or be a fenced attempt's: one that is not the sender's latest word counts for nothing. One with
+   a greater number is of an older process of the attempt; a buffer that was lost shows at the next one. To a gate that
+   has heard nothing else from the attempt a tick tells the time, but not which number follows.
 3. The watermark is the least of all senders that are not idle, and never falls; a sender that has not spoken yet holds
    it. If all that have not ended are idle, so is the subtask.
 4. The clock is the least of all senders that have not ended.
@@ -116,9 +117,8 @@ class InputGate:
             return True
         expected = sender.sequence + 1
         if header.tick:
-            if header.sequence < expected:
-                return False
-        elif header.sequence == 0:
+            return header.sequence == expected
+        if header.sequence == 0:
             expected = 0
         if header.sequence != expected:
             raise ProgressLost(
@@ -126,8 +126,7 @@ class InputGate:
                 f" sender {header.sender} (attempt {header.attempt}), after number {sender.sequence};"
                 " the job has to go back to a checkpoint"
             )
-        if not header.tick:
-            sender.sequence = header.sequence
+        sender.sequence = header.sequence
         return True
 
     def conclude(self, input_index: int, header: Header) -> None:
