@@ -51,7 +51,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.job_master.DeclineCheckpoint": "bc00c696eb798bbe",
         "tailrace.job_master.DisconnectTaskManager": "b9c2aab8235b8e4d",
         "tailrace.job_master.FailSlot": "119b6bd9066780e7",
-        "tailrace.job_master.HeartbeatFromTaskManager": "8ce1edf1d4a96b01",
+        "tailrace.job_master.HeartbeatFromTaskManager": "ca81d32a4fc05575",
         "tailrace.job_master.HeartbeatTimedOut": "50d5d618889d385b",
         "tailrace.job_master.JobManagerRegistrationSuccess": "3727b77bc587f41b",
         "tailrace.job_master.JobMasterFailed": "8385416fcfc48e82",

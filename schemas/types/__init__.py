@@ -52,6 +52,8 @@ class AccumulatorSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The Execution."""
     user_accumulators: Mapping[str, float] = msgspec.field(default_factory=dict)
     """Accumulator -> value."""
+    metrics: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What this attempt has measured: numRecordsIn, numRecordsOut, numCommits, and the functions' own as operator.name."""
 
 
 class AllocatedSlotInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True):

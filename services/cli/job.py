@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from ..text import printable
 from .checkpoints import restored_from
 from .errors import ExitCode
-from .jobs import JobId, find_job, read_jobs, why
+from .jobs import JobId, find_job, why
 from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
-from .show import amount, clock, lasted, result, size
+from .show import amount, clock, lasted, result, size, table
 
 if TYPE_CHECKING:
+    from ..client.accumulators import Counted
+    from ..configuration import Configuration
+    from ..history import Fold
     from ..history.checkpoints import CheckpointsSummary
+    from ..history.subtasks import SubtaskView
     from ..history.views import JobView
     from ..job_master.exceptions import TaskException
+
+_RECORDS_IN, _RECORDS_OUT = "numRecordsIn", "numRecordsOut"
+_OF_TAILRACE = (_RECORDS_IN, _RECORDS_OUT, "numCommits")
+_NO_METRICS: Mapping[str, Mapping[str, float]] = {}
 
 
 def show(
@@ -30,26 +40,84 @@ def show(
     cluster_id: ClusterId = None,
 ) -> int:
     """Show a job: its tasks, checkpoints, and the last failures of its tasks, with what was raised and where."""
-    found = find_job(read_jobs(find_cluster(home, bootstrap_servers, cluster_id)), job)
+    from ..history.subtasks import subtasks, waits_for
+    from ..history.views import jobs
+    from .reading import folded
+
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    fold = folded(configuration)
+    found = find_job(jobs(fold), job)
+    running = subtasks(fold.replica, found.job_id)
+    counted = _counted(configuration, fold, found.job_id, running)
+    if counted is not None:
+        found = replace(found, accumulators=counted.accumulators)
+    metrics = counted.metrics if counted is not None else {}
+    waits = waits_for(fold, found)
     if output is Format.JSON:
         import msgspec
 
-        result(msgspec.json.encode(as_data(found)).decode())
+        result(msgspec.json.encode(as_data(found, running, metrics, waits)).decode())
         return ExitCode.OK
-    for line in [*described(found), *told(found.failures[len(found.failures) - failures :])]:
+    for line in described(found, waits):
+        result(printable(line))
+    if running:
+        result("")
+        table("Subtasks", *rows_of(running, metrics))
+    for line in told(found.failures[len(found.failures) - failures :]):
         result(printable(line))
     return ExitCode.OK
 
 
-def as_data(job: JobView) -> dict[str, Any]:
-    """A job for JSON: as in `list`, with all failures."""
+def as_data(
+    job: JobView,
+    running: Sequence[SubtaskView] = (),
+    metrics: Mapping[str, Mapping[str, float]] = _NO_METRICS,
+    waits: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A job for JSON: as in `list`, with all failures, what it waits for, and its subtasks with their metrics."""
     import msgspec
 
     data: dict[str, Any] = msgspec.to_builtins(job)
+    data["waits_for"] = list(waits)
+    data["subtasks"] = [
+        {**msgspec.to_builtins(each), "metrics": dict(metrics.get(each.execution_attempt_id, {}))}
+        for each in running
+    ]
     return data
 
 
-def described(job: JobView) -> list[str]:
+def rows_of(
+    running: Sequence[SubtaskView], metrics: Mapping[str, Mapping[str, float]]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The table of the subtasks: its headings, and a row for each."""
+    rows = []
+    for each in running:
+        measured = metrics.get(each.execution_attempt_id, {})
+        counts = [amount(measured[name]) if name in measured else "" for name in (_RECORDS_IN, _RECORDS_OUT)]
+        own = ", ".join(
+            f"{name} {amount(value)}" for name, value in measured.items() if name not in _OF_TAILRACE
+        )
+        subtask = f"{each.vertex} ({each.subtask}/{each.parallelism})"
+        rows.append((subtask, each.state.value, str(each.attempt), each.resource_id or "", *counts, own))
+    return ("SUBTASK", "STATE", "ATTEMPT", "TASKEXECUTOR", "RECORDS IN", "RECORDS OUT", "METRICS"), rows
+
+
+def _counted(
+    configuration: Configuration, fold: Fold, job_id: str, running: Sequence[SubtaskView]
+) -> Counted | None:
+    """None of a job of which nothing runs."""
+    from ..client.accumulators import counted
+    from ..job_master.state import JobMasterState
+    from ..roles import JOB_MASTER, address
+
+    state = fold.replica.states.get(address(JOB_MASTER, job_id))
+    if not running or not isinstance(state, JobMasterState):
+        return None
+    attempts = {each: state.executions[each].vertex for each in state.current.values()}
+    return counted(configuration, job_id, attempts, dict(state.accumulators))
+
+
+def described(job: JobView, waits: Sequence[str] = ()) -> list[str]:
     """A job in some lines."""
     told_why = why(job)
     lines = [
@@ -61,6 +129,7 @@ def described(job: JobView) -> list[str]:
     tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
     slots = "1 slot" if job.required_slots == 1 else f"{job.required_slots} slots"
     lines.append(f"  tasks        {tasks} in {slots}")
+    lines += [f"  {'waits for' if i == 0 else '':<12} {each}" for i, each in enumerate(waits)]
     lines += [f"  {line}" for line in _checkpoints(job.checkpoints)]
     if job.accumulators:
         counted = ", ".join(f"{name} {amount(value)}" for name, value in job.accumulators.items())

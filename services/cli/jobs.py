@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...schemas.states import JOB_ENDS
+from ...schemas.types import JobStatus
 from .errors import ExitCode, Failure
 from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
 from .show import clock, result, table, tell, verbatim
@@ -19,18 +21,36 @@ if TYPE_CHECKING:
 _LONGEST_REASON = 120
 
 JobId = Annotated[
-    str, typer.Argument(metavar="JOB", help="The job's id, or as much of its beginning as is unique.")
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="The job's id, as much of its beginning as is unique, or its name. Of several with that name, the one "
+        "that has not ended.",
+    ),
 ]
 
 
 def list_jobs(
+    status: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help="Only jobs of this status, such as RUNNING or failed; may be given several times.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="TEXT", help="Only jobs whose name or id contains this.")
+    ] = None,
     output: Output = Format.TEXT,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
     cluster_id: ClusterId = None,
 ) -> int:
     """List all jobs, oldest first, with their status and their tasks by state. JSON: one object a line."""
+    wanted = _statuses(status or [])
     found = read_jobs(find_cluster(home, bootstrap_servers, cluster_id))
+    found = [job for job in found if fits(job, wanted, name)]
     if output is Format.JSON:
         import msgspec
 
@@ -44,6 +64,23 @@ def list_jobs(
         rows.append((job.job_id, job.name, job.status.value, *times, tasks, why(job)))
     table("Jobs", ("JOB", "NAME", "STATUS", "SUBMITTED", "ENDED", "TASKS", "WHY"), rows)
     return ExitCode.OK
+
+
+def fits(job: JobView, statuses: Collection[str], name: str | None) -> bool:
+    """Whether `list` shows a job: of one of the statuses, of any where there are none, and with the name."""
+    if statuses and job.status.value not in statuses:
+        return False
+    return name is None or any(name.lower() in text.lower() for text in (job.name, job.job_id))
+
+
+def _statuses(given: Sequence[str]) -> set[str]:
+    known = {status.value for status in JobStatus}
+    found = {text.upper() for text in given}
+    if wrong := sorted(found - known):
+        raise Failure(
+            ExitCode.USAGE, f"{wrong[0]!r} is no status of a job: it may be {', '.join(sorted(known))}"
+        )
+    return found
 
 
 def why(job: JobView) -> str:
@@ -149,9 +186,12 @@ def read_jobs(configuration: Configuration) -> list[JobView]:
 
 
 def find_job(jobs: list[JobView], wanted: str) -> JobView:
-    """The job of that id, or the only one whose id begins so. Raises Failure."""
+    """The job of that id; or the only one of that name, or whose id begins so. Where several have it, the only one of
+    them that has not ended. Raises Failure."""
     exact = [job for job in jobs if job.job_id == wanted]
-    found = exact or [job for job in jobs if job.job_id.startswith(wanted)]
+    named = [job for job in jobs if job.name == wanted or job.job_id.startswith(wanted)]
+    live = [job for job in named if job.status not in JOB_ENDS]
+    found = exact or (live if len(live) == 1 else named)
     if len(found) == 1:
         return found[0]
     if not found:
@@ -160,7 +200,8 @@ def find_job(jobs: list[JobView], wanted: str) -> JobView:
         )
     some = ", ".join(job.job_id for job in found[:5])
     raise Failure(
-        ExitCode.USAGE, f"{wanted!r} is the beginning of {len(found)} job ids ({some}): give more of it"
+        ExitCode.USAGE,
+        f"{wanted!r} is the name, or the beginning of the id, of {len(found)} jobs ({some}): give more of the id",
     )
 
 

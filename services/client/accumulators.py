@@ -8,7 +8,7 @@ interval, and a reader takes the last ones that are there.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -83,6 +83,42 @@ class Counts:
         if before is None or (number, ended) >= (before.attempt_number, before.ended):
             named = before.counts if before is not None else {}
             self._said[subtask] = _Said(number, ended, bounded({**named, **counts}))
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What the attempts of a job that run now have counted, as their last heartbeats say."""
+
+    accumulators: dict[str, float]
+    """The sums over all subtasks, with what `ended` ones had counted."""
+    metrics: dict[str, dict[str, float]]
+    """execution_attempt_id -> metric -> value."""
+
+
+def counted(
+    configuration: Configuration,
+    job_id: str,
+    attempts: Mapping[str, Subtask],
+    ended: Mapping[Subtask, Mapping[str, float]],
+) -> Counted:
+    """Of a job that runs: `attempts` are its current ones, `ended` what earlier attempts said at their end.
+
+    Raises LogUnavailable.
+    """
+    reports = KafkaReports(configuration, job_id)
+    try:
+        latest = {
+            each.execution_attempt_id: each
+            for report in reports.poll()
+            for each in report.accumulator_snapshots
+        }
+    finally:
+        reports.close()
+    said = dict(ended)
+    for attempt, subtask in attempts.items():
+        if attempt in latest and latest[attempt].user_accumulators:
+            said[subtask] = bounded(latest[attempt].user_accumulators)
+    metrics = {each: bounded(latest[each].metrics) for each in attempts if each in latest}
+    return Counted(total(said.values()), metrics)
 
 
 class Reports(Protocol):

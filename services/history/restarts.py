@@ -14,9 +14,21 @@ from ...schemas.event import Record
 from ...schemas.job_master import ResumeJob
 from ...schemas.types import ExecutionState
 from ..job_master import job_status
+from ..job_master.restart_strategies import FailureHistory
 from ..job_master.state import JobMasterState
 
 _UNDER_WAY = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
+
+
+def is_restart(before: FailureHistory, after: FailureHistory) -> bool:
+    """Whether a job is to start something again that it was not to start before. Each restart is counted so."""
+    verdicts = [(each.restart_at, each.counted) for each in (before, after)]
+    return after.restart_at is not None and verdicts[0] != verdicts[1]
+
+
+def restarts_so_far(failures: FailureHistory) -> int:
+    """As many restarts as the state alone tells; an exponential delay counts anew after its reset."""
+    return max(0, failures.counted - (failures.restart_at is None))
 
 
 class RestartView(msgspec.Struct, frozen=True):

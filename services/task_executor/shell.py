@@ -56,6 +56,8 @@ class Runtime(Protocol):
 
     def accumulators(self) -> Mapping[str, Mapping[str, float]]: ...
 
+    def attempts(self) -> Mapping[str, Mapping[str, float]]: ...
+
     def close(self) -> None: ...
 
 
@@ -124,13 +126,20 @@ class TaskExecutorShell:
         """What the runtime really has, and what it is still to be given; from any thread."""
         # In this order: one whose blobs have come is in both, not in neither.
         attempts: dict[str, Mapping[str, float]] = {each: {} for each in self._libraries.waiting()}
+        measured: Mapping[str, Mapping[str, float]] = {}
         if self._runtime is not None:
             attempts |= self._runtime.accumulators()
+            measured = self._runtime.attempts()
         for attempt, counts in attempts.items():
             known = self._jobs.get(attempt)
             if known is not None:
+                all_counts = measured.get(attempt, {})
+                metrics = {name: value for name, value in all_counts.items() if name not in counts}
                 yield AccumulatorSnapshot(
-                    job_id=known[0], execution_attempt_id=attempt, user_accumulators=counts
+                    job_id=known[0],
+                    execution_attempt_id=attempt,
+                    user_accumulators=counts,
+                    metrics=bounded(metrics),
                 )
         for attempt, task in state.tasks.items():
             if attempt not in self._jobs:

@@ -16,6 +16,7 @@ from ...schemas.everyone import LeaderElected, TaskExecutorLost
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import JobStatus
 from ..dispatcher.state import DispatcherState
+from ..history.restarts import is_restart
 from ..job_master.job_status import ACTIVE
 from ..job_master.restart_strategies import FailureHistory
 from ..job_master.state import JobMasterState
@@ -130,10 +131,7 @@ class _Job:
         """It has changed."""
         self.pass_time(now)
         before, self.state = self.state, state
-        failures = state.failures
-        earlier = _NO_FAILURES if before is None else before.failures
-        verdicts = [(each.restart_at, each.counted) for each in (earlier, failures)]
-        if failures.restart_at is not None and verdicts[0] != verdicts[1]:
+        if is_restart(_NO_FAILURES if before is None else before.failures, state.failures):
             self.restarts += 1
         if state.all_run and self.ran is None:
             self.ran = now

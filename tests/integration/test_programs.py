@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 from tailrace.services.cli.errors import ExitCode
 
@@ -74,6 +74,23 @@ for number in range(5):
     env.execute(f"job {number}")
     seen.append([process.num_threads(), process.num_fds()])
 print(json.dumps({"seen": seen}))
+"""
+
+COUNTS = """
+from tailrace import MapFunction, StreamExecutionEnvironment
+
+class Counts(MapFunction):
+    def open(self, context):
+        self.seen, self.all = context.metrics.counter("seen"), context.accumulator("all")
+
+    def map(self, value: int) -> int:
+        self.seen.inc()
+        self.all.inc()
+        return value
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.generate(lambda i: i, rate_per_second=50, output_type=int).map(Counts()).print()
+env.execute("counts")
 """
 
 DIES = """
@@ -220,6 +237,27 @@ def test_a_job_that_is_over_has_no_connections(cluster: Cluster, folder: Path, d
     (threads, descriptors), (threads_at_end, descriptors_at_end) = told[1], told[-1]
     assert threads_at_end <= threads + 2
     assert descriptors_at_end <= descriptors + 4
+
+
+def test_show_tells_where_a_job_runs_and_what_its_functions_count(cluster: Cluster, folder: Path) -> None:
+    (folder / "counts.py").write_text(COUNTS)
+    job_id = cluster.ok("run", "-d", str(folder / "counts.py")).stdout.strip()
+
+    def counted() -> dict[str, Any]:
+        shown: dict[str, Any] = json.loads(cluster.ok("show", "counts", "-o", "json").stdout)
+        measured = any(name.endswith(".seen") for each in shown["subtasks"] for name in each["metrics"])
+        return shown if measured and shown["accumulators"].get("all") else {}
+
+    shown = eventually(counted, "counters of a job that runs")
+    assert shown["job_id"] == job_id
+    assert {each["resource_id"] for each in shown["subtasks"]} <= {"taskexecutor-1", "taskexecutor-2"}
+    assert any(each["metrics"].get("numRecordsIn", 0) > 0 for each in shown["subtasks"])
+    text = cluster.ok("show", job_id).stdout
+    assert "seen " in text
+    assert "RECORDS IN" in text
+    assert job_id in cluster.ok("list", "--status", "running", "--name", "counts").stdout
+    assert job_id not in cluster.ok("list", "--status", "FINISHED").stdout
+    cluster.ok("cancel", "counts")
 
 
 def test_what_was_committed_counts_once_though_a_task_was_killed(cluster: Cluster, folder: Path) -> None:

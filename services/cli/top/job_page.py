@@ -53,7 +53,7 @@ def _head(canvas: Canvas, each: JobLine, now: Time | None) -> list[Line]:
         times += f", {wording.ago(job.submitted, now)} ago"
     facts = [
         f"{each.slots} of {wording.count(job.required_slots, 'slot')}",
-        f"{wording.count(each.restarts, 'restart')} of tasks",
+        wording.count(each.restarts, "restart"),
     ]
     rows = [
         canvas.line(

@@ -145,8 +145,8 @@ def _beside(cells: Sequence[list[Span]], size: int) -> list[Span]:
 
 
 _JOBS = (
-    Column("JOB", 8, 12),
-    Column("NAME", 15, 40),
+    Column("JOB", 8, 64),
+    Column("NAME", 15, 40, need=5),
     Column("STATUS", 9, 12),
     Column("TASKS", 16, 48),
     Column("SLOTS", 5, 9, need=3),
@@ -161,6 +161,7 @@ _FEW = 3
 _MOST_ROWS = 3
 """Of an event in the log."""
 _NARROWEST = 20
+_SHORTEST_ID, _LONGEST_ID = 8, 40
 
 
 def jobs(canvas: Canvas, view: View, look: Look, now: Time | None, room: int) -> tuple[list[Line], str]:
@@ -183,6 +184,8 @@ def jobs(canvas: Canvas, view: View, look: Look, now: Time | None, room: int) ->
         said += f"; {first + 1} to {first + len(shown)} of {len(found)} are shown"
     cells = [_job(canvas, each, now)[: len(columns)] for each in shown]
     wanted = [max(width_of(each[i].text) for each in cells) for i in range(len(columns))]
+    # An id that is cut can't be used: names give way.
+    columns = (columns[0]._replace(least=max(_SHORTEST_ID, min(wanted[0], _LONGEST_ID))), *columns[1:])
     sizes = widths(columns, canvas.width - 3, wanted)
     heading = row(canvas, columns, sizes, [Span(each.name, Style.HEADING) for each in columns], begin="   ")
     rows = [heading]
@@ -238,7 +241,7 @@ def _job(canvas: Canvas, each: JobLine, now: Time | None) -> list[Span]:
     short = not over and each.slots < job.required_slots
     failure, failed = failure_of(canvas, each, now)
     return [
-        Span(canvas.clean(job.job_id)[:12] if len(job.job_id) != 32 else job.job_id[:8], plain),
+        Span(canvas.clean(job.job_id) if len(job.job_id) != 32 else job.job_id[:8], plain),
         Span(canvas.clean(job.name), Style.DIM if over else Style.NAME),
         Span(status, style),
         Span(wording.tasks(job.tasks, 1 << 10), plain),

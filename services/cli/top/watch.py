@@ -11,15 +11,16 @@ from typing import Any
 
 from ....schemas.event import Record
 from ....schemas.everyone import LeaderElected, TaskExecutorLost
-from ....schemas.task_executor import SubmitTask
 from ...dispatcher.state import DispatcherState
 from ...history.history_store import HistoryStore
 from ...history.leaders import leaders
+from ...history.restarts import is_restart, restarts_so_far
 from ...history.story.failures import Trouble
 from ...history.story.teller import Teller, Told
 from ...history.story.timeline import Mark
+from ...history.subtasks import subtasks
 from ...history.views import checkpoints
-from ...job_master.executions import in_order
+from ...job_master.restart_strategies import FailureHistory
 from ...job_master.state import JobMasterState
 from ...log import EventLog
 from ...resource_manager.registered_slots import WorkerSlots
@@ -42,6 +43,7 @@ from .view import (
 LINES = 5_000
 """How many events of the log's tail are kept in words."""
 _MOST_FORMER = 3
+_NO_FAILURES = FailureHistory()
 _MOST_CHECKPOINTS = 20
 
 
@@ -57,6 +59,8 @@ class Watch:
         self._time: int | None = None
         self._lines: deque[LogLine] = deque(maxlen=LINES)
         self._restarts: Counter[str] = Counter()
+        self._failures: dict[str, FailureHistory] = {}
+        """What each JobMaster remembered of failures when it was last looked at."""
         self._lost: dict[str, LostView] = {}
         self._elected: dict[str, int] = {}
         """Masters by the offset at which they were elected last."""
@@ -89,8 +93,8 @@ class Watch:
         self._teller.entities.adopt()
         for state in fold.replica.states.values():
             if isinstance(state, JobMasterState):
-                attempts = (state.executions[each].attempt_number for each in state.current.values())
-                self._restarts[state.job_id] = sum(attempts)
+                self._restarts[state.job_id] = restarts_so_far(state.failures)
+                self._failures[state.job_id] = state.failures
         masters = (each for each in leaders(fold.replica) if kind_of(each.role) != TASK_EXECUTOR)
         self._elected = {each.address: each.since for each in masters}
         return start
@@ -101,6 +105,7 @@ class Watch:
         watch = Watch(self.cluster, Teller(self._teller.fold.renewed()))
         watch._time, watch._lines = self._time, self._lines.copy()
         watch._restarts.update(self._restarts)
+        watch._failures = self._failures.copy()
         watch._lost = self._lost.copy()
         watch._elected = self._elected.copy()
         return watch
@@ -112,11 +117,10 @@ class Watch:
         self._jobs.met(record)
         self._time = record.header.time if self._time is None else max(self._time, record.header.time)
         self._lines.append(self._line(told))
+        self._count_restarts()
         if told.entry.ignored is not None:
             return
         match record.body:
-            case SubmitTask(job_id=job_id, attempt_number=number) if number > 0:
-                self._restarts[job_id] += 1
             case TaskExecutorLost(resource_id=resource_id, reason=reason):
                 self._lost.pop(resource_id, None)
                 self._lost[resource_id] = LostView(resource_id, record.header.time, reason)
@@ -125,6 +129,16 @@ class Watch:
                 self._elected[by] = record.offset
             case _:
                 pass
+
+    def _count_restarts(self) -> None:
+        fold = self._teller.fold
+        for each in fold.changed:
+            state = fold.replica.states[each]
+            if isinstance(state, JobMasterState):
+                before = self._failures.get(state.job_id, _NO_FAILURES)
+                if state.failures is not before:
+                    self._failures[state.job_id] = state.failures
+                    self._restarts[state.job_id] += is_restart(before, state.failures)
 
     def view(self, looked_at: str | None = None) -> View:
         """The moment behind the last event; `looked_at`: the job whose tasks and checkpoints are wanted."""
@@ -222,24 +236,16 @@ class Watch:
         master: Any = fold.replica.states.get(address(JOB_MASTER, job_id))
         if not isinstance(master, JobMasterState):
             return None
-        found = sorted(
-            (master.executions[each] for each in master.current.values()),
-            key=lambda each: in_order(master, each),
-        )
-        tasks = []
-        for each in found:
-            vertex = master.topology.vertices.get(each.vertex_id)
-            name = vertex.name if vertex is not None else each.vertex_id
-            of = vertex.parallelism if vertex is not None else "?"
-            tasks.append(
-                TaskLine(
-                    name,
-                    f"{each.subtask_index + 1}/{of}",
-                    each.state.value,
-                    each.attempt_number + 1,
-                    each.resource_id,
-                )
+        tasks = [
+            TaskLine(
+                each.vertex,
+                f"{each.subtask}/{each.parallelism or '?'}",
+                each.state.value,
+                each.attempt,
+                each.resource_id,
             )
+            for each in subtasks(fold.replica, job_id)
+        ]
         seen = checkpoints(fold, job_id)
         last = type(seen)(seen.completed, seen.failed, seen.restored, seen.checkpoints[-_MOST_CHECKPOINTS:])
         return JobDetail(job_id, tuple(tasks), last)

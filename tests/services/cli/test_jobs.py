@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tailrace.schemas import dispatcher
 from tailrace.schemas.types import ExecutionState, JobStatus
+from tailrace.services.cli import main
 from tailrace.services.cli.cluster_view import _told, counts
-from tailrace.services.cli.jobs import why
+from tailrace.services.cli.errors import ExitCode, Failure
+from tailrace.services.cli.job import as_data, rows_of
+from tailrace.services.cli.jobs import find_job, fits, why
 from tailrace.services.history import Fold
+from tailrace.services.history.subtasks import subtasks, waits_for
 from tailrace.services.history.views import JobView, jobs
 
 from ..simulation import Cluster, graph
@@ -86,6 +92,102 @@ def test_a_job_that_waits_for_slots_says_for_how_many() -> None:
     cluster.submit("j", graph(3))
     cluster.settle()
     assert why(seen(cluster)) == "waits for 2 of 3 slots"
+
+
+def told(cluster: Cluster) -> Fold:
+    fold = Fold()
+    for record in cluster.log:
+        fold.tell(record)
+    return fold
+
+
+def test_what_a_job_waits_for_and_where_its_subtasks_run() -> None:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1", slots=1)
+    cluster.submit("j", graph(2))
+    cluster.settle()
+    fold = told(cluster)
+    (job,) = jobs(fold)
+    slots, *rest = waits_for(fold, job)
+    assert slots == "1 of 2 slots"
+    assert all("SCHEDULED now" in each for each in rest)
+    cluster.start_task_executor("te-2", slots=1)
+    cluster.settle()
+    fold = told(cluster)
+    (job,) = jobs(fold)
+    assert waits_for(fold, job) == ()
+    seen = subtasks(fold.replica, "j")
+    assert Counter(each.state.value for each in seen) == job.tasks
+    assert {each.resource_id for each in seen} == {"te-1", "te-2"}
+    assert all(1 <= each.subtask <= each.parallelism for each in seen)
+    metrics = {seen[0].execution_attempt_id: {"numRecordsIn": 1234.0, "map.late": 2.0}}
+    headings, rows = rows_of(seen, metrics)
+    assert rows[0] == (
+        f"{seen[0].vertex} (1/{seen[0].parallelism})",
+        "RUNNING",
+        "1",
+        seen[0].resource_id,
+        "1,234",
+        "",
+        "map.late 2",
+    )
+    assert len(headings) == len(rows[0])
+    assert as_data(job, seen, metrics)["subtasks"][0]["metrics"]["numRecordsIn"] == 1234.0
+
+
+def view(job_id: str, name: str, status: JobStatus) -> JobView:
+    return JobView(job_id, name, status, None, 1, None, {}, 1, 0, {}, None)
+
+
+JOBS = [
+    view("totals-1a", "totals", JobStatus.FINISHED),
+    view("totals-2b", "totals", JobStatus.RUNNING),
+    view("other-3c", "Total", JobStatus.FAILED),
+    view("over-4d", "over", JobStatus.FAILED),
+    view("over-5e", "over", JobStatus.CANCELED),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("totals", "totals-2b"),
+        ("tot", "totals-2b"),
+        ("totals-1", "totals-1a"),
+        ("Total", "other-3c"),
+        ("over-4d", "over-4d"),
+    ],
+)
+def test_a_name_is_that_of_the_job_that_has_not_ended(wanted: str, found: str) -> None:
+    assert find_job(JOBS, wanted).job_id == found
+
+
+@pytest.mark.parametrize(("wanted", "code"), [("over", ExitCode.USAGE), ("none", ExitCode.NOT_FOUND)])
+def test_a_name_of_no_job_or_several_is_refused(wanted: str, code: ExitCode) -> None:
+    with pytest.raises(Failure) as refused:
+        find_job(JOBS, wanted)
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("statuses", "name", "shown"),
+    [
+        ((), None, 5),
+        (("RUNNING",), None, 1),
+        (("RUNNING", "FAILED"), None, 3),
+        ((), "TOTAL", 3),
+        (("FAILED",), "total", 1),
+        ((), "4d", 1),
+    ],
+)
+def test_list_is_filtered_by_status_and_name(statuses: tuple[str, ...], name: str | None, shown: int) -> None:
+    assert sum(fits(job, statuses, name) for job in JOBS) == shown
+
+
+def test_a_status_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "--status", "gone"]) == ExitCode.USAGE
+    assert "'GONE' is no status of a job: it may be CANCELED" in capsys.readouterr().err
 
 
 def test_a_long_reason_is_cut() -> None:

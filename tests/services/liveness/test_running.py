@@ -31,6 +31,9 @@ class Runtime:
 
     def cancel(self, execution_attempt_id: str) -> None: ...
 
+    def attempts(self) -> Mapping[str, Mapping[str, float]]:
+        return {}
+
     def accumulators(self) -> Mapping[str, Mapping[str, float]]:
         return dict(self.counts)
 

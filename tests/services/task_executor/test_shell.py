@@ -67,6 +67,9 @@ class RuntimeThatNotes:
     def abort_checkpoint(self, execution_attempt_ids: Sequence[str], checkpoint_id: int) -> None:
         self.checkpoints.append(("abort", tuple(execution_attempt_ids), checkpoint_id))
 
+    def attempts(self) -> Mapping[str, Mapping[str, float]]:
+        return {}
+
     def accumulators(self) -> Mapping[str, Mapping[str, float]]:
         return {}
 

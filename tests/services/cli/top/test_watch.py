@@ -11,6 +11,7 @@ from tailrace.services.cli.top.watch import Watch
 from tailrace.services.history.checkpoints import CheckpointsSummary, CheckpointStatus, CheckpointsView
 from tailrace.services.history.fold import Fold
 from tailrace.services.history.views import jobs, workers
+from tailrace.services.what_if.measure import Measure
 
 from ...snapshots.histories import HISTORIES, history
 from .watched import SEEDS, seen, watched
@@ -34,6 +35,18 @@ def test_a_view_says_of_jobs_and_slots_what_other_commands_say(name: str | int) 
     assert [(each.resource_id, each.slots, each.slots - each.used - each.pending) for each in there] == [
         (each.resource_id, each.slots, each.free_slots) for each in workers(fold.replica)
     ]
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_restarts_are_counted_as_what_if_counts_them(name: str | int) -> None:
+    fold = Fold()
+    measure = Measure(fold.replica, 0)
+    for record in history(name):
+        fold.tell(record)
+        measure.see(record, fold.changed)
+    measured = {each.job_id: each.restarts for each in measure.outcome(0).jobs}
+    shown = {each.job.job_id: each.restarts for each in watched(name).view().jobs}
+    assert shown == {job_id: count for job_id, count in measured.items() if job_id in shown}
 
 
 def summary(view: CheckpointsView) -> CheckpointsSummary:
