@@ -1,8 +1,6 @@
 """Runs programs: files for `tailrace run`, entry points for the jobmanager.
 
-`python -m tailrace.pipelines.api.build` is the child process of `graph.program`: a BuildRequest as JSON
-on stdin, a BuildResult in MessagePack on the descriptor that was stdout. What the program itself prints
-goes to stderr.
+build_server.py runs those of the jobmanager in processes of their own.
 
 Whatever a program does wrong becomes a ProgramError with the line of the program.
 """
@@ -10,11 +8,8 @@ Whatever a program does wrong becomes a ProgramError with the line of the progra
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
-import os
 import runpy
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,12 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-import msgspec
-
 from ...schemas.types import JobGraph, PythonFile
 from ..graph.errors import ProgramError, ProgramExited
-from ..graph.program import BuildRequest, BuildResult
-from ..graph.python_files import import_from, unpack
+from ..graph.program import BuildRequest
 from ..graph.stream_graph import StreamGraph
 from .executor import JobClient, PipelineExecutor, ProgramContext, program_context
 from .locations import is_users, shown_path
@@ -80,7 +72,7 @@ class Plan:
     job_graph: JobGraph
 
 
-def plan(request: BuildRequest) -> Plan:
+def plan(request: BuildRequest, python_path: str) -> Plan:
     """As `build` or `build_file`, for what a request names. Raises ProgramError."""
     target, file = request.target or "", request.file
     return _captured(
@@ -90,7 +82,7 @@ def plan(request: BuildRequest) -> Plan:
             else _run_as_main(file, request.arguments)
         ),
         target if file is None else file,
-        _context(request.parallelism, request.configuration, request.python_files, request.directory),
+        _context(request.parallelism, request.configuration, request.python_files, python_path),
     )
 
 
@@ -259,45 +251,3 @@ def _location(error: BaseException) -> str | None:
         return f"{shown_path(error.filename)}:{error.lineno}"
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users(frame.filename)]
     return f"{shown_path(own[-1].filename)}:{own[-1].lineno}" if own else None
-
-
-def main() -> int:
-    """The child process: see the module's head."""
-    _die_with_parent()
-    with os.fdopen(os.dup(1), "wb") as answer:
-        os.dup2(2, 1)
-        request = msgspec.json.decode(sys.stdin.buffer.read(), type=BuildRequest)
-        try:
-            _import_from(request)
-            made = plan(request)
-            result = BuildResult(
-                job_graph=made.job_graph,
-                stream_graph=made.stream_graph if request.wants_stream_graph else None,
-            )
-        except ProgramError as error:
-            exited = isinstance(error, ProgramExited) and isinstance(error.status, int)
-            result = BuildResult(error=str(error), exited=exited)
-        answer.write(msgspec.msgpack.encode(result))
-    # Threads and exit handlers of the program have no say in when the answer is complete.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
-
-
-def _import_from(request: BuildRequest) -> None:
-    """The program's own files come first, and what lies in the working directory last: it must not hide ours."""
-    sys.path.append(os.getcwd())
-    if request.python_files and request.directory is not None:
-        unpack(request.python_files, Path(request.directory), request.blobs)
-        import_from(Path(request.directory))
-
-
-def _die_with_parent() -> None:
-    """A program that hangs must not outlive a jobmanager that was killed."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

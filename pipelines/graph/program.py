@@ -1,24 +1,21 @@
 """Building the graph of a program that is named, not shipped, in a process of its own.
 
-The jobmanager never runs user code. It asks a child process, `python -m tailrace.pipelines.api.build`,
-with a BuildRequest as JSON on its stdin; the child writes a BuildResult in MessagePack to the descriptor
-it had as stdout, and whatever the program prints goes to stderr. The JobGraph that comes back is
-validated here.
+The jobmanager never runs user code. It asks a BuildServer, which forks a process that runs the program and answers a
+BuildRequest with a BuildResult. The JobGraph that comes back is validated here.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
-from ...infra.interpreter import module_command
 from ...schemas.types import JobGraph, PythonFile
+from .build_server import PRINTED, REQUEST, RESULT, BuildServer, BuildServerClosed, BuildTimeout
 from .errors import InvalidJobGraph, ProgramError, one_line
 from .python_files import MOST_SHIPPED
 from .stream_graph import StreamGraph
@@ -26,10 +23,6 @@ from .validation import check
 
 BUILD_TIMEOUT_S = 60.0
 """Long enough to import what data programs import on a busy machine; a program that waits for ever is an error."""
-
-
-# By name: the graph does not know the API.
-_CHILD = f"{__package__.rpartition('.')[0]}.api.build"
 
 
 class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +39,6 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What the program is imported from, in front of all else; its job ships them too."""
     blobs: dict[str, str] = {}
     """Those of them that are blobs: key -> the local file with the content."""
-    directory: str | None = None
-    """Where they are to be unpacked: an empty directory, which whoever asks removes again."""
     wants_stream_graph: bool = False
     """Whether the StreamGraph is wanted too, for people to look at."""
 
@@ -71,11 +62,13 @@ def build(
     python_files: Sequence[PythonFile] = (),
     blobs: Mapping[str, str] | None = None,
     timeout_s: float = BUILD_TIMEOUT_S,
+    server: BuildServer | None = None,
 ) -> JobGraph:
     """The valid JobGraph of the program that `module:function` names, called with the arguments.
 
     The module is imported from `python_files` first, if there are any; `blobs`: local files for those that are blobs.
-    Blocks until the child process has ended; every process the program started is ended with it.
+    `server`: the one that forks the program's process; None: one for this program alone.
+    Blocks until that process has ended; every process the program started is ended with it.
     Raises ProgramError: one line that can be given to whoever submitted the program.
     """
     return build_request(
@@ -88,12 +81,15 @@ def build(
             blobs=dict(blobs or {}),
         ),
         timeout_s=timeout_s,
+        server=server,
     )
 
 
-def build_request(request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S) -> JobGraph:
+def build_request(
+    request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S, server: BuildServer | None = None
+) -> JobGraph:
     """As `build`, for any request."""
-    _, graph = _built(request, timeout_s)
+    _, graph = _built(request, timeout_s, server)
     return graph
 
 
@@ -105,12 +101,16 @@ def build_plan(request: BuildRequest, *, timeout_s: float = BUILD_TIMEOUT_S) -> 
     return stream_graph, graph
 
 
-def _built(request: BuildRequest, timeout_s: float) -> tuple[StreamGraph | None, JobGraph]:
+def _built(
+    request: BuildRequest, timeout_s: float, server: BuildServer | None = None
+) -> tuple[StreamGraph | None, JobGraph]:
     name = _name(request)
     try:
-        with tempfile.TemporaryDirectory(prefix="tailrace-build-") as directory:
-            placed = msgspec.structs.replace(request, directory=directory)
-            returncode, output, printed = _run_child(placed, name, timeout_s)
+        with contextlib.ExitStack() as stack:
+            if server is None:
+                server = BuildServer()
+                stack.callback(server.close)
+            returncode, output, printed = _run(server, request, name, timeout_s)
     except OSError as error:
         raise ProgramError(f"no process could be started to build the graph of {name}: {error}") from error
     result = _result(name, returncode, output, printed)
@@ -128,27 +128,22 @@ def _name(request: BuildRequest) -> str:
     return request.target or request.file or "the program"
 
 
-def _run_child(request: BuildRequest, name: str, timeout_s: float) -> tuple[int, bytes, bytes]:
-    """Exit status, answer, and what was printed."""
-    # A file, not a pipe: what the program has started may hold it open for longer than the program runs.
-    with tempfile.TemporaryFile() as stderr:
-        with subprocess.Popen(
-            module_command(_CHILD),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            start_new_session=True,
-        ) as child:
-            try:
-                output, _ = child.communicate(msgspec.json.encode(request), timeout=timeout_s)
-                returncode = child.wait(timeout_s)
-            except subprocess.TimeoutExpired:
-                raise ProgramError(f"{name} did not build its graph within {timeout_s:g} s") from None
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-        stderr.seek(0)
-        return returncode, output, stderr.read()
+def _run(server: BuildServer, request: BuildRequest, name: str, timeout_s: float) -> tuple[int, bytes, bytes]:
+    """Exit status, answer, and what was printed. Raises OSError, ProgramError."""
+    with tempfile.TemporaryDirectory(prefix="tailrace-build-") as made:
+        directory = Path(made)
+        (directory / REQUEST).write_bytes(msgspec.json.encode(request))
+        try:
+            status = server.run(directory, timeout_s)
+        except BuildTimeout:
+            raise ProgramError(f"{name} did not build its graph within {timeout_s:g} s") from None
+        except BuildServerClosed as error:
+            raise ProgramError(f"{name} did not build its graph: {error}") from None
+        return status, _content(directory / RESULT), _content(directory / PRINTED)
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
 
 
 def _result(name: str, returncode: int, output: bytes, printed: bytes) -> BuildResult:

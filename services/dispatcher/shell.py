@@ -3,11 +3,14 @@ deletes savepoints."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 
 import msgspec
 
+from ...pipelines.graph.build_server import BuildServer
 from ...pipelines.graph.errors import ProgramError
 from ...pipelines.graph.program import build
 from ...schemas import dispatcher, everyone
@@ -31,6 +34,7 @@ from .submissions import SubmissionsReader
 from .submissions_topic import Admitted
 
 _BUILDERS = 2
+"""Programs that are built at once."""
 _log = logger(__name__)
 
 
@@ -61,6 +65,11 @@ class DispatcherShell:
         self._admitting = False
         self._begun = Begun()
         self._builders = ThreadPoolExecutor(_BUILDERS, thread_name_prefix="build")
+        self._closed = threading.Event()
+        self._servers = [BuildServer() for _ in range(_BUILDERS)]
+        self._idle: SimpleQueue[BuildServer] = SimpleQueue()
+        for server in self._servers:
+            self._idle.put(server)
         # Storage may be slow, and must not keep programs waiting.
         self._disposers = ThreadPoolExecutor(1, thread_name_prefix="dispose")
 
@@ -103,13 +112,17 @@ class DispatcherShell:
         )
 
     def close(self) -> None:
+        self._closed.set()
         self._submissions.close()
+        for server in self._servers:
+            server.close()
         self._builders.shutdown(cancel_futures=True)
         self._disposers.shutdown(cancel_futures=True)
 
     def _build(self, instruction: BuildJobGraph) -> None:
         entry_point = instruction.entry_point
         body: Body
+        server = self._idle.get()
         try:
             graph = build(
                 entry_point.target,
@@ -118,6 +131,7 @@ class DispatcherShell:
                 entry_point.configuration,
                 python_files=entry_point.python_files,
                 blobs=self._files(instruction),
+                server=server,
             )
             graph = self._offloaded(graph, instruction.job_id)
             size = len(msgspec.msgpack.encode(graph))
@@ -133,6 +147,11 @@ class DispatcherShell:
             # Nobody asks for the outcome of this thread: what is not said here leaves the client without an answer.
             reason = f"{entry_point.target} could not be run: {type(error).__name__}: {error}"
             body = dispatcher.JobGraphFailed(job_id=instruction.job_id, reason=reason)
+        finally:
+            self._idle.put(server)
+        if self._closed.is_set():
+            # The program was ended, not at fault: the next leader builds its graph.
+            return
         self._say(DISPATCHER, Owed(DISPATCHER, body, instruction.cause))
 
     def _files(self, instruction: BuildJobGraph) -> dict[str, str]:

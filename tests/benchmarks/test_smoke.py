@@ -19,6 +19,7 @@ CHEAP = frozenset(
         "blob",
         "decide_idle",
         "keyed_state",
+        "program_builds",
         "state_growth",
         "time_travel",
         "translation",

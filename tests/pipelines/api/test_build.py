@@ -6,14 +6,19 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import psutil
 import pytest
+from waiting import PATIENCE_S, eventually
 
 from tailrace.pipelines.api import JobExecutionResult, ProgramError
 from tailrace.pipelines.api.build import build, build_file, run_file
+from tailrace.pipelines.graph.build_server import BuildServer
 from tailrace.pipelines.graph.program import BuildRequest, build_request
 from tailrace.pipelines.graph.program import build as build_in_a_child
 from tailrace.schemas.types import JobGraph, JobStatus
@@ -253,6 +258,72 @@ def test_a_program_that_hangs_is_ended(program: Program) -> None:
     program(ENTRY, "entry.py")
     with pytest.raises(ProgramError, match=r"entry:hang did not build its graph within 2 s"):
         build_in_a_child("entry:hang", timeout_s=2)
+
+
+@pytest.fixture
+def server() -> Iterator[BuildServer]:
+    made = BuildServer()
+    yield made
+    made.close()
+
+
+def test_a_server_builds_one_program_after_another_and_none_sees_another(
+    program: Program, server: BuildServer
+) -> None:
+    program(
+        """
+        import os
+        import sys
+
+        def main(name):
+            assert not hasattr(sys, "left_behind") and "LEFT" not in os.environ
+            sys.left_behind, os.environ["LEFT"] = name, name
+            env.socket_text_stream("h", 1).print()
+            env.execute(name)
+
+        def hang():
+            import time
+            time.sleep(600)
+
+        def kill():
+            os.kill(os.getpid(), 9)
+        """,
+        "entry.py",
+    )
+    for name in ("first", "second"):
+        assert build_in_a_child("entry:main", [name], server=server).name == name
+        with pytest.raises(ProgramError, match=r"entry:hang did not build its graph within 0.5 s"):
+            build_in_a_child("entry:hang", server=server, timeout_s=0.5)
+        with pytest.raises(ProgramError, match="was killed by SIGKILL"):
+            build_in_a_child("entry:kill", server=server)
+
+
+def test_the_end_of_a_server_ends_the_program_that_it_runs(
+    program: Program, server: BuildServer, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    program(
+        f"""
+        import os
+        import time
+
+        def main():
+            open({str(started)!r} + ".new", "w").write(str(os.getpid()))
+            os.replace({str(started)!r} + ".new", {str(started)!r})
+            time.sleep(600)
+        """,
+        "entry.py",
+    )
+    with ThreadPoolExecutor(1) as pool:
+        building = pool.submit(build_in_a_child, "entry:main", server=server)
+        eventually(started.exists, "the start of the program")
+        server.close()
+        with pytest.raises(ProgramError, match="did not build its graph"):
+            building.result(PATIENCE_S)
+    pid = int(started.read_text())
+    eventually(lambda: not psutil.pid_exists(pid), "the end of the program")
+    with pytest.raises(ProgramError, match="no graphs are built any more"):
+        build_in_a_child("entry:main", server=server)
 
 
 def test_a_graph_that_cannot_be_run_is_refused(program: Program) -> None:
