@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from confluent_kafka import IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from .stream_task.kafka import admin_client
+from ...infra.lasting_admin import LastingAdmin
+from .stream_task.kafka import admin_settings
 
 _TIMEOUT_S: Final = 10.0
 
 
 class EndOffsets:
-    """One client, made when it is needed; any thread may ask."""
+    """Any thread may ask."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
-        self._lock = threading.Lock()
-        self._admin: AdminClient | None = None
+        self._admin = LastingAdmin(admin_settings(bootstrap_servers))
 
     def of(self, partitions: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
         """(topic, partition) -> the offset that follows the last record. Raises KafkaException."""
@@ -28,15 +26,14 @@ class EndOffsets:
         asked = {TopicPartition(*each): latest for each in partitions}
         if not asked:
             return {}
-        futures = self._client().list_offsets(
+        futures = self._admin.client().list_offsets(
             asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S
         )
-        return {
-            (each.topic, each.partition): future.result(_TIMEOUT_S).offset for each, future in futures.items()
-        }
-
-    def _client(self) -> AdminClient:
-        with self._lock:
-            if self._admin is None:
-                self._admin = admin_client(self._bootstrap_servers)
-            return self._admin
+        try:
+            return {
+                (each.topic, each.partition): future.result(_TIMEOUT_S).offset
+                for each, future in futures.items()
+            }
+        except Exception as error:
+            self._admin.note(error)
+            raise

@@ -23,6 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
+from ...infra.lasting_admin import LastingAdmin
 from ...schemas.event import Event, Record
 from ..diagnostics import logger
 from .clients import ENDS_READING, client, patiently, reader, watermarks, writer
@@ -30,7 +31,6 @@ from .codec import Codec, Undecodable
 from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
 
 _BATCH = 10_000
-_OTHER_EPOCH = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH)
 _log = logger(__name__)
 SENDER = "sender"
 RECIPIENT = "recipient"
@@ -46,9 +46,8 @@ class KafkaEventLog:
         self._codec = codec
         self._timeout = timeout
         self._appending = threading.Lock()
-        self._admin = AdminClient(client(bootstrap_servers))
-        self._outdated = False
-        self._connected = False
+        self._admin = LastingAdmin(client(bootstrap_servers))
+        self._connected: AdminClient | None = None
         milliseconds = int(timeout * 1000)
         self._producer = Producer(
             writer(
@@ -128,18 +127,12 @@ class KafkaEventLog:
             ) from error
 
     def _asked_end(self) -> int:
-        admin = self._client()
-        if not self._connected:
+        admin = self._admin.client()
+        if self._connected is not admin:
             # A client that is asked before it has a connection may look for the partition's leader 3 s later only.
             admin.list_topics(timeout=self._timeout)
-            self._connected = True
+            self._connected = admin
         return self.ask_end(self._timeout).result()
-
-    def _client(self) -> AdminClient:
-        if self._outdated:
-            self._admin = AdminClient(client(self._servers))
-            self._outdated = self._connected = False
-        return self._admin
 
     def ask_end(self, timeout: float) -> Future[int]:
         """`end` of the log, once it is known; a KafkaException where it is not within `timeout` seconds, or it is only
@@ -154,13 +147,12 @@ class KafkaEventLog:
                 # Where a request times out on a connection that there was, no error is told, but no offset either.
                 error = KafkaException(KafkaError(KafkaError._TIMED_OUT))
             if error is not None:
-                # An AdminClient goes on asking by the epoch that it knew before a restart of Kafka.
-                self._outdated |= isinstance(error, KafkaException) and error.args[0].code() in _OTHER_EPOCH
+                self._admin.note(error)
                 told.set_exception(error)
             else:
                 told.set_result(offset)
 
-        futures = self._client().list_offsets(
+        futures = self._admin.client().list_offsets(
             wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout
         )
         next(iter(futures.values())).add_done_callback(on_answer)

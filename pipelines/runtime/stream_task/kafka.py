@@ -19,8 +19,11 @@ from confluent_kafka.admin import AdminClient
 
 from ..failures import TaskError
 
-TRANSACTION_TIMEOUT_MS: Final = 30_000
-"""How long a dead task's open transaction may hold up readers, if no successor ends it before."""
+TRANSACTION_TIMEOUT_MS: Final = 60_000
+"""How long a dead task's open transaction may hold up readers, if no successor ends it before.
+
+Longer than Kafka may stand still: it aborts then what is older, before the commit arrives that waits for it.
+"""
 
 _QUEUED_MESSAGES: Final = 1_000_000
 _TIMEOUT_S: Final = 30.0
@@ -33,6 +36,9 @@ _COMMON: Final[dict[str, Any]] = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 1_000,
     "topic.metadata.refresh.fast.interval.ms": 10,
+    # A client that is kept learns within this time what a restart of Kafka has changed, also where no answer says so.
+    "topic.metadata.refresh.interval.ms": 30_000,
+    "metadata.max.age.ms": 60_000,
 }
 
 
@@ -89,7 +95,12 @@ def group_consumer(bootstrap_servers: str, group: str) -> Consumer:
 
 def admin_client(bootstrap_servers: str) -> AdminClient:
     """A client for topics, their ends, and what is to be deleted of them."""
-    return AdminClient({**_COMMON, "bootstrap.servers": bootstrap_servers, "log_level": _CRITICAL})
+    return AdminClient(admin_settings(bootstrap_servers))
+
+
+def admin_settings(bootstrap_servers: str) -> dict[str, Any]:
+    """What `admin_client` is made of; for one that is kept, infra/lasting_admin.py."""
+    return {**_COMMON, "bootstrap.servers": bootstrap_servers, "log_level": _CRITICAL}
 
 
 def connected(client: Consumer | Producer | AdminClient, topic: str) -> None:

@@ -34,11 +34,15 @@ _TOPIC_APPEARS_S: Final = 3.0
 """A topic that was made a moment ago may not be known to all brokers yet."""
 _REPORTS_S: Final = 10.0
 _PATIENCE_S: Final = 60.0
-"""How long retriable errors are retried: longer than a broker takes to come back."""
+"""How long retriable errors are retried: as long as the broker keeps the transaction (TRANSACTION_TIMEOUT_MS)."""
 _TIMEOUT_S: Final = 10.0
 """Of a single call."""
-_HANGS_S: Final = 25.0
-"""A call that takes so much longer than its timeout will never return."""
+_HANGS_S: Final = 12.0
+"""A call that takes longer than its timeout, and than this, will never return, if Kafka answers others..."""
+_ANSWERING_S: Final = 4.0
+"""... for so long."""
+_ANSWERS_S: Final = 1.0
+"""How long an answer may take that shows it."""
 
 
 class Transactions:
@@ -76,10 +80,14 @@ class Transactions:
         """Committed where there is no offset; with others or alone, to the subtask's own group only."""
         self._producer = transactional_producer(bootstrap_servers, transactional_id, timeout_ms)
         self._teller: Producer | None = None
-        self._watchdog = Watchdog(_HANGS_S, lambda what: hangs(self._hanging(what)))
+        self._topic = ""
+        self._watchdog = Watchdog(
+            _HANGS_S, lambda what: hangs(self._hanging(what)), self._kafka_answers, _ANSWERING_S
+        )
 
     def open(self, topic: str) -> None:
         """Fences older attempts; what they had open is aborted. `topic` is any that exists."""
+        self._topic = topic
         connected(self._producer, topic)
         self._persist("init_transactions", lambda: self._producer.init_transactions(_TIMEOUT_S))
 
@@ -235,10 +243,18 @@ class Transactions:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise self._explained(what, error) from error
 
+    def _kafka_answers(self) -> bool:
+        """From another thread."""
+        try:
+            self._producer.list_topics(self._topic, _ANSWERS_S)
+        except KafkaException:
+            return False
+        return True
+
     def _hanging(self, what: str) -> str:
         return (
-            f"{what} of {self._id} has not returned for {_HANGS_S:.0f} s, which is longer than it was given:"
-            " the process ends, and the next attempt goes on from what was committed"
+            f"{what} of {self._id} has not returned for {_HANGS_S:.0f} s, which is longer than it was given, although"
+            " Kafka answers: the process ends, and the next attempt goes on from what was committed"
         )
 
     def _explained(self, what: str, error: KafkaException) -> TaskError:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 
+import pytest
+from waiting import eventually
+
+from tailrace.pipelines.runtime.stream_task import watchdog as watchdog_module
 from tailrace.pipelines.runtime.stream_task.watchdog import Watchdog
 
 
@@ -21,3 +26,51 @@ def test_a_call_that_does_not_return_is_told_of() -> None:
     with watchdog.watching("one that hangs"):
         assert noticed.wait(60)
     assert told == ["one that hangs"]
+
+
+def test_a_call_is_not_overdue_while_kafka_answers_nobody() -> None:
+    told: list[str] = []
+    looks = 0
+    back = threading.Event()
+
+    def answers() -> bool:
+        nonlocal looks
+        looks += 1
+        return back.is_set()
+
+    watchdog = Watchdog(0.02, told.append, answers, answering_s=0.1)
+    with watchdog.watching("one that waits for Kafka"):
+        eventually(lambda: looks > 20)
+        assert told == []
+        back.set()
+        eventually(lambda: told)
+    assert told == ["one that waits for Kafka"]
+
+
+def test_time_for_which_the_process_stood_still_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a SIGSTOP: the clock has gone on, nobody has looked."""
+    told: list[str] = []
+    looks = 0
+    ahead = 0.0
+
+    def answers() -> bool:
+        nonlocal looks
+        looks += 1
+        return True
+
+    class Clock:
+        sleep = staticmethod(time.sleep)
+
+        @staticmethod
+        def monotonic() -> float:
+            return time.monotonic() + ahead
+
+    monkeypatch.setattr(watchdog_module, "time", Clock)
+    monkeypatch.setattr(watchdog_module, "_LOOKS_S", 0.01)
+    watchdog = Watchdog(3600.0, told.append, answers)
+    with watchdog.watching("one that is stopped"):
+        eventually(lambda: looks > 3)
+        ahead += 7200.0
+        before = looks
+        eventually(lambda: looks > before + 5)
+    assert told == []

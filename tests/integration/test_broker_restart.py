@@ -1,0 +1,211 @@
+"""A Kafka that is killed, stopped or restarted under a job: output goes on soon after it is back, and is exact."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from kafka_topics import Topics
+from runtime_jobs import Job, Reports
+from waiting import eventually
+
+from tailrace import Formats, KafkaSink, KafkaSource, StreamExecutionEnvironment
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.pipelines.runtime.end_offsets import EndOffsets
+from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.schemas.types import ExecutionState, JobGraph
+
+KEYS = 5
+PER_SECOND = 200
+SOON_S = 10.0
+
+
+class Broker:
+    """A Kafka that tests end and bring back."""
+
+    def __init__(self, kafka: EmbeddedKafka) -> None:
+        self.kafka = kafka
+
+    def kill(self) -> None:
+        self.kafka.kill()
+        self.kafka.start()
+
+    def restart(self) -> None:
+        self.kafka.stop()
+        self.kafka.start()
+
+    def pause(self, seconds: float) -> None:
+        self.kafka.pause()
+        time.sleep(seconds)
+        self.kafka.resume()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with EmbeddedKafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield Broker(kafka)
+
+
+@pytest.fixture(scope="module")
+def own_reports() -> Reports:
+    return Reports()
+
+
+@pytest.fixture(scope="module")
+def own_runtime(
+    broker: Broker, own_reports: Reports, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[TaskRuntime]:
+    running = TaskRuntime(
+        bootstrap_servers=broker.kafka.bootstrap_servers,
+        scratch=tmp_path_factory.mktemp("runtime"),
+        slots=4,
+        report=own_reports,
+    )
+    try:
+        running.start()
+        yield running
+    finally:
+        running.close()
+
+
+class Feed:
+    """Writes `key|number`, with numbers that count up for each key, and reads what a job counts of them."""
+
+    def __init__(self, servers: str, source: str, sink: str) -> None:
+        self._servers = servers
+        self._source = source
+        self._ends = threading.Event()
+        self.sent = 0
+        self.counts: list[str] = []
+        self._read_at: list[float] = []
+        """When each of them was."""
+        self._sink = sink
+        self._threads = [
+            threading.Thread(target=self._write),
+            threading.Thread(target=self._read, daemon=True),
+        ]
+        for each in self._threads:
+            each.start()
+
+    def _write(self) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self._servers, "enable.idempotence": True, "log_level": 0, "linger.ms": 5}
+        )
+        for number in itertools.count():
+            if self._ends.wait(1 / PER_SECOND):
+                break
+            producer.produce(self._source, f"k{number % KEYS}".encode())
+            producer.poll(0)
+            self.sent += 1
+        assert producer.flush(60) == 0
+
+    def _read(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": "feed",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "log_level": 0,
+                "reconnect.backoff.max.ms": 200,
+            }
+        )
+        consumer.assign([TopicPartition(self._sink, 0, 0)])
+        while True:
+            message = consumer.poll(0.1)
+            if message is not None and message.error() is None:
+                self.counts.append((message.value() or b"").decode())
+                self._read_at.append(time.monotonic())
+
+    def end(self) -> None:
+        self._ends.set()
+        self._threads[0].join()
+
+    def first_after(self, moment: float) -> float:
+        """When the first output was read after that."""
+        return next(each for each in self._read_at if each > moment)
+
+    @property
+    def expected(self) -> Counter[str]:
+        return Counter(f"k{n % KEYS}|{n // KEYS + 1}" for n in range(self.sent))
+
+
+class Tasks:
+    """All subtasks of a job, each started again when it has failed."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._numbers = dict.fromkeys(range(len(job.graph.vertices)), 0)
+        self.failures: list[str | None] = []
+        job.deploy_all()
+
+    @property
+    def attempts(self) -> list[str]:
+        return [self._job.attempt(vertex, 0, number) for vertex, number in self._numbers.items()]
+
+    def restart(self) -> None:
+        for vertex, number in self._numbers.items():
+            attempt = self._job.attempt(vertex, 0, number)
+            if ExecutionState.FAILED in self._job.reports.of(attempt):
+                self.failures.append(self._job.reports.failure_of(attempt))
+                self._numbers[vertex] += 1
+                self._job.deploy(vertex, attempt=number + 1)
+
+
+def answers(ends: EndOffsets, topic: str) -> bool:
+    try:
+        return ends.of([(topic, 0)])[topic, 0] > 0
+    except KafkaException:
+        return False
+
+
+def counting(source: str, sink: str) -> JobGraph:
+    env = StreamExecutionEnvironment().set_parallelism(1)
+    pairs = env.from_source(KafkaSource(source, Formats.text())).map(lambda key: (key, 1), tuple[str, int])
+    counts = pairs.key_by(0).sum(1)
+    counts.map(lambda pair: f"{pair[0]}|{pair[1]}", str).sink_to(KafkaSink(sink, Formats.text()))
+    return env.get_job_graph("counting")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "harm",
+    [
+        pytest.param(Broker.kill, id="killed"),
+        pytest.param(lambda broker: broker.pause(5), id="stopped for 5 s"),
+        pytest.param(lambda broker: broker.pause(40), id="stopped for 40 s", marks=pytest.mark.soak),
+        pytest.param(Broker.restart, id="restarted", marks=pytest.mark.soak),
+    ],
+)
+def test_output_goes_on(
+    broker: Broker, own_runtime: TaskRuntime, own_reports: Reports, harm: Callable[[Broker], None]
+) -> None:
+    servers = broker.kafka.bootstrap_servers
+    names = Topics(servers)
+    source, sink = names.new(), names.new()
+    job = Job(own_runtime, own_reports, servers, "restarts", counting(source, sink))
+    tasks = Tasks(job)
+    feed = Feed(servers, source, sink)
+    try:
+        eventually(lambda: len(feed.counts) > 50)
+        ends = EndOffsets(servers)
+        assert ends.of([(source, 0)])
+        harm(broker)
+        back, before = time.monotonic(), len(feed.counts)
+        eventually(lambda: tasks.restart() or len(feed.counts) > before, "output")
+        resumed = feed.first_after(back) - back
+        # It was made before; a client that is kept for ever would be refused until its metadata expire.
+        eventually(lambda: answers(ends, source))
+        feed.end()
+        eventually(lambda: tasks.restart() or len(feed.counts) >= feed.sent, "the rest of the output")
+        assert Counter(feed.counts) == feed.expected
+        print(f"resumed after {resumed:.1f} s, {len(tasks.failures)} tasks failed")
+        assert resumed < SOON_S, tasks.failures
+    finally:
+        feed.end()
+        job.cancel_all(tasks.attempts)
