@@ -18,7 +18,7 @@ from ...schemas.types import ExecutionState
 from ..roles import Time, derive_id
 from . import execution_states
 from .slot_pool import PendingRequest, fitting
-from .slot_sharing import LogicalSlot, SlotTree, allocate_shared_slot, allocate_single_slot, leaves
+from .slot_sharing import LogicalSlot, allocate_slot, leaves
 from .state import Deployment, DeploymentKey, Execution, JobMasterState, Progress
 from .topology import SchedulingVertex, SlotKey, VertexKey
 
@@ -53,8 +53,9 @@ def find_slots(state: JobMasterState, slots: Sequence[SlotKey], cause: int, due:
     pool, trees = state.slots, {}
     idle = pool.idle_slots() if slots else []
     requests = []
+    profiles = state.topology.profiles_of(slots)
     for slot in slots:
-        profile = state.topology.profile_of(slot)
+        profile = profiles[slot]
         found = fitting(idle, profile)
         if found is not None:
             idle.remove(found)
@@ -167,7 +168,7 @@ def _place(
 ) -> JobMasterState:
     """Subtasks that have not finished get their leaves in the trees, and the trees their slots."""
     executions: dict[str, Execution] = {}
-    trees: dict[SlotKey, SlotTree] = {}
+    planted: dict[SlotKey, list[tuple[SchedulingVertex, str]]] = {}
     slotless: list[SlotKey] = []
     in_slots: list[Execution] = []
     newly = 0
@@ -181,17 +182,15 @@ def _place(
             execution = replace(execution, state=scheduled, cause=cause)
             executions[execution.execution_attempt_id] = execution
         slot = (vertex.group, index)
-        tree = trees.get(slot) or state.sharing.trees.get(slot)
-        if tree is None:
+        tree = state.sharing.trees.get(slot)
+        if tree is None and slot not in planted:
             slotless.append(slot)
-        elif tree.resolved:
+        elif tree is not None and tree.resolved:
             in_slots.append(execution)
-        payload = execution.execution_attempt_id
-        trees[slot] = (
-            allocate_shared_slot(tree, vertex, payload)
-            if vertex.shares
-            else allocate_single_slot(vertex, payload)
-        )
+        planted.setdefault(slot, []).append((vertex, execution.execution_attempt_id))
+    trees = {
+        slot: allocate_slot(state.sharing.trees.get(slot), leaves_of) for slot, leaves_of in planted.items()
+    }
     state = replace(
         state,
         executions=state.executions.update(executions),

@@ -9,7 +9,7 @@ children is gone, and its physical slot available.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -83,36 +83,50 @@ class SlotSharingManager(msgspec.Struct, frozen=True):
         return SlotSharingManager(self.trees.set(slot, tree))
 
 
-def allocate_shared_slot(tree: SlotTree | None, vertex: SchedulingVertex, payload: str) -> SlotTree:
-    """A subtask of a vertex that shares its slots gets a leaf in the tree; None: in a new one, without a slot so far.
+def allocate_slot(tree: SlotTree | None, subtasks: Sequence[tuple[SchedulingVertex, str]]) -> SlotTree:
+    """Subtasks, each with its Execution, get their leaves in the tree; None: in a new one, without a slot so far.
 
-    Raises ValueError where a subtask of the vertex has one already, and for the tree of one that shares with nobody.
+    All share one slot. One that shares with nobody gets a tree of its own. Raises ValueError where a vertex has a
+    subtask in the tree already, and for the tree of one that shares with nobody.
     """
-    tree = tree or SlotTree("", False, MultiTaskSlot(vertex.group))
+    first, payload = subtasks[0]
+    if not first.shares:
+        return SlotTree("", False, SingleTaskSlot(first.vertex_id, payload))
+    tree = tree or SlotTree("", False, MultiTaskSlot(first.group))
     if isinstance(tree.root, SingleTaskSlot):
         raise ValueError(
-            f"the subtask of {tree.root.vertex_id} shares its slot with nobody, not with {vertex.name}"
+            f"the subtask of {tree.root.vertex_id} shares its slot with nobody, not with {first.name}"
         )
-    leaf = SingleTaskSlot(vertex.vertex_id, payload)
-    return replace(tree, root=with_leaf(tree.root, leaf, vertex.co_location_group))
+    added = [
+        (SingleTaskSlot(vertex.vertex_id, attempt), vertex.co_location_group) for vertex, attempt in subtasks
+    ]
+    return replace(tree, root=with_leaves(tree.root, added))
 
 
-def allocate_single_slot(vertex: SchedulingVertex, payload: str) -> SlotTree:
-    """A subtask that shares with nobody gets a tree of its own, without a slot so far."""
-    return SlotTree("", False, SingleTaskSlot(vertex.vertex_id, payload))
-
-
-def with_leaf(root: MultiTaskSlot, leaf: SingleTaskSlot, co_location_group: str | None) -> MultiTaskSlot:
-    """The root with one more subtask. Raises ValueError where a subtask of the vertex is in it already."""
-    if _holds(root, leaf.vertex_id):
-        raise ValueError(f"the slot of group {root.group} holds a subtask of {leaf.vertex_id} already")
-    if co_location_group is None:
-        return MultiTaskSlot(root.group, (*root.children, leaf))
-    for place, child in enumerate(root.children):
-        if isinstance(child, MultiTaskSlot) and child.group == co_location_group:
-            grown = MultiTaskSlot(co_location_group, (*child.children, leaf))
-            return MultiTaskSlot(root.group, (*root.children[:place], grown, *root.children[place + 1 :]))
-    return MultiTaskSlot(root.group, (*root.children, MultiTaskSlot(co_location_group, (leaf,))))
+def with_leaves(root: MultiTaskSlot, added: Iterable[tuple[SingleTaskSlot, str | None]]) -> MultiTaskSlot:
+    """The root with more subtasks, each in its co-location group. Raises ValueError where a subtask of the vertex is in
+    it already. Costs what is in the tree then, however many are added."""
+    present = {leaf.vertex_id for leaf in leaves(root)}
+    children = list(root.children)
+    places: dict[str, int] = {}
+    together: dict[str, list[TaskSlot]] = {}
+    for place, child in enumerate(children):
+        if isinstance(child, MultiTaskSlot):
+            places[child.group], together[child.group] = place, list(child.children)
+    for leaf, group in added:
+        if leaf.vertex_id in present:
+            raise ValueError(f"the slot of group {root.group} holds a subtask of {leaf.vertex_id} already")
+        present.add(leaf.vertex_id)
+        if group is None:
+            children.append(leaf)
+            continue
+        if group not in places:
+            places[group], together[group] = len(children), []
+            children.append(MultiTaskSlot(group))
+        together[group].append(leaf)
+    for group, place in places.items():
+        children[place] = MultiTaskSlot(group, tuple(together[group]))
+    return MultiTaskSlot(root.group, tuple(children))
 
 
 def without_leaf(node: TaskSlot, vertex_id: str) -> TaskSlot | None:
@@ -136,16 +150,6 @@ def leaves(node: TaskSlot) -> Iterator[SingleTaskSlot]:
     else:
         for child in node.children:
             yield from leaves(child)
-
-
-def _holds(node: MultiTaskSlot, vertex_id: str) -> bool:
-    for child in node.children:
-        if isinstance(child, SingleTaskSlot):
-            if child.vertex_id == vertex_id:
-                return True
-        elif _holds(child, vertex_id):
-            return True
-    return False
 
 
 def _with_payload(node: TaskSlot, vertex_id: str, payload: str) -> TaskSlot:

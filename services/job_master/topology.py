@@ -5,6 +5,8 @@ The ExecutionGraph of a job of 20,000 subtasks is multiplied out once, when the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 from immutables import Map
 
@@ -76,15 +78,26 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
         vertex_id, index = vertex
         return self.vertices[vertex_id].group, index
 
-    def profile_of(self, slot: SlotKey) -> ResourceProfile | None:
-        """What all subtasks that will ever share the slot want together: UNKNOWN if one of them says nothing."""
-        group, index = slot
-        wanted = [
-            vertex.resource_profile
-            for vertex in self.vertices.values()
-            if vertex.group == group and index < vertex.parallelism
-        ]
-        profile = wanted[0]
-        for each in wanted[1:]:
-            profile = merge(profile, each)
-        return profile
+    def profiles_of(self, slots: Iterable[SlotKey]) -> Mapping[SlotKey, ResourceProfile | None]:
+        """What all subtasks that will ever share each of the slots want together: UNKNOWN if one of them says nothing.
+
+        Slots of a group differ only by how many of its vertices reach so far, so each vertex is added once.
+        """
+        wanted: dict[str, list[int]] = {}
+        for group, index in slots:
+            wanted.setdefault(group, []).append(index)
+        members: dict[str, list[SchedulingVertex]] = {group: [] for group in wanted}
+        for vertex in self.vertices.values():
+            if vertex.group in members:
+                members[vertex.group].append(vertex)
+        found: dict[SlotKey, ResourceProfile | None] = {}
+        for group, indices in wanted.items():
+            widest_first = sorted(members[group], key=lambda vertex: (-vertex.parallelism, vertex.place))
+            added, profile = 0, widest_first[0].resource_profile
+            for index in sorted(indices, reverse=True):
+                while added < len(widest_first) and index < widest_first[added].parallelism:
+                    if added:
+                        profile = merge(profile, widest_first[added].resource_profile)
+                    added += 1
+                found[(group, index)] = profile
+        return found

@@ -12,7 +12,7 @@ from tailrace.services.job_master.slot_sharing import (
     MultiTaskSlot,
     SingleTaskSlot,
     leaves,
-    with_leaf,
+    with_leaves,
     without_leaf,
 )
 from tailrace.services.job_master.topology import SchedulingTopology
@@ -113,9 +113,12 @@ LEAVES = st.lists(
 @settings(deadline=None)
 @given(which=LEAVES, order=st.randoms(use_true_random=False))
 def test_a_tree_is_released_from_its_leaves_up(which: list[tuple[str, str | None]], order: object) -> None:
-    root = MultiTaskSlot("default")
-    for name, group in which:
-        root = with_leaf(root, SingleTaskSlot(name, f"attempt of {name}"), group)
+    added = [(SingleTaskSlot(name, f"attempt of {name}"), group) for name, group in which]
+    root = with_leaves(MultiTaskSlot("default"), added)
+    one_by_one = MultiTaskSlot("default")
+    for each in added:
+        one_by_one = with_leaves(one_by_one, [each])
+    assert root == one_by_one
     assert {leaf.vertex_id for leaf in leaves(root)} == {name for name, _ in which}
     left: MultiTaskSlot | SingleTaskSlot | None = root
     names = [name for name, _ in which]
@@ -136,9 +139,9 @@ def _empty_nodes(node: MultiTaskSlot | SingleTaskSlot | None) -> bool:
 
 
 def test_a_slot_holds_one_subtask_of_a_vertex() -> None:
-    root = with_leaf(MultiTaskSlot("default"), SingleTaskSlot("a", "1"), "x")
+    root = with_leaves(MultiTaskSlot("default"), [(SingleTaskSlot("a", "1"), "x")])
     try:
-        with_leaf(root, SingleTaskSlot("a", "2"), None)
+        with_leaves(root, [(SingleTaskSlot("a", "2"), None)])
     except ValueError as error:
         assert "a" in str(error)
     else:

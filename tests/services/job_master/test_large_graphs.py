@@ -1,0 +1,42 @@
+"""What starting a job costs grows with its subtasks, and not with their square."""
+
+from __future__ import annotations
+
+import pytest
+from graphs import operator, vertex
+from msgspec.structs import replace
+from operations import operations
+
+from tailrace.pipelines.graph.operators import OperatorKind
+from tailrace.pipelines.graph.validation import validate
+from tailrace.schemas.types import JobGraph
+
+from ..simulation import PROFILE
+from .driver import Job
+
+GROUPS = {
+    "of their own": lambda number: {"slot_sharing_group": ""},
+    "shared": lambda number: {"slot_sharing_group": "default"},
+    "co-located": lambda number: {"slot_sharing_group": "default", "co_location_group": f"g{number % 3}"},
+    "of all widths": lambda number: {"slot_sharing_group": "default", "parallelism": 1 + number % 7},
+}
+
+
+def sources(count: int, how: str) -> JobGraph:
+    """A graph of many vertices that are not connected."""
+    vertices = []
+    for number in range(count):
+        name = f"v{number}"
+        head = replace(operator(name, OperatorKind.GENERATOR), operator_id=name)
+        sink = replace(operator("p", OperatorKind.PRINT, upstream=name), operator_id=f"p{number}")
+        made = replace(vertex(name, head, sink), parallelism=2, resource_profile=PROFILE)
+        vertices.append(replace(made, **GROUPS[how](number)))
+    return JobGraph(name="many", vertices=tuple(vertices), edges=(), configuration={}, python_files=())
+
+
+@pytest.mark.parametrize("how", GROUPS)
+def test_the_start_of_a_job_is_linear_in_its_vertices(how: str) -> None:
+    few, many = (sources(count, how) for count in (50, 200))
+    assert validate(many) == []
+    Job(sources(5, how))
+    assert operations(lambda: Job(many)) < 5 * operations(lambda: Job(few))
