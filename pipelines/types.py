@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from .graph.nesting import MOST, is_value_too_deep
 from .sentinels import load_code
 
 if TYPE_CHECKING:
@@ -54,9 +55,11 @@ class RecordType(ABC):
     @staticmethod
     def from_json(form: object) -> RecordType:
         """Reads what `to_json` gave. Loads no classes. Raises RecordTypeError."""
+        if is_value_too_deep(form):
+            raise RecordTypeError(f"a record type is nested more than {MOST} deep")
         try:
             return _from_json(form)
-        except (KeyError, ValueError, TypeError, RecursionError) as error:
+        except (KeyError, ValueError, TypeError) as error:
             raise RecordTypeError(f"{reprlib.repr(form)} is not a record type: {error}") from error
 
     @property

@@ -13,6 +13,7 @@ EVENTS: Mapping[str, type[Body]] = MappingProxyType(
         client.CancelJobRejected.AVRO_NAME: client.CancelJobRejected,
         client.CheckpointFailed.AVRO_NAME: client.CheckpointFailed,
         client.CheckpointSucceeded.AVRO_NAME: client.CheckpointSucceeded,
+        client.FeatureLevelRejected.AVRO_NAME: client.FeatureLevelRejected,
         client.JobAccepted.AVRO_NAME: client.JobAccepted,
         client.JobFinished.AVRO_NAME: client.JobFinished,
         client.JobRejected.AVRO_NAME: client.JobRejected,

@@ -10,6 +10,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.client.CancelJobRejected": "8ac886b3555f13c9",
         "tailrace.client.CheckpointFailed": "bbef0090d5747ab5",
         "tailrace.client.CheckpointSucceeded": "eb8217f71e7f3d50",
+        "tailrace.client.FeatureLevelRejected": "39171a741d7f9f7a",
         "tailrace.client.JobAccepted": "06db81b12a7aa33a",
         "tailrace.client.JobFinished": "eba8f425cedb83f5",
         "tailrace.client.JobRejected": "22cc24d497ff3b3e",

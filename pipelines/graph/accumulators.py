@@ -14,6 +14,8 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 
+from .characters import is_plain
+
 MOST = 256
 """Accumulators of a job: they travel in heartbeats and in the log."""
 LONGEST_NAME = 128
@@ -26,7 +28,7 @@ def fault(name: object) -> str | None:
         return f"the name of an accumulator is {name!r}, not one or more characters"
     if len(name) > LONGEST_NAME:
         return f"the accumulator {name[:LONGEST_NAME]!r}... has a name of more than {LONGEST_NAME} characters"
-    if not name.isprintable():
+    if not is_plain(name):
         return f"the accumulator {name!r} has a name that can't be printed"
     return None
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig
 from ..types import PICKLED, RecordType
+from .nesting import is_too_deep
 
 
 def vertex_of(graph: JobGraph, vertex_id: str) -> JobVertex:
@@ -54,9 +55,11 @@ def output_type(operator: OperatorConfig, output_tag: str | None = None) -> Reco
 
 def side_outputs(operator: OperatorConfig) -> frozenset[str]:
     """The tags of an operator's side outputs; none where its parameters cannot be read."""
+    if is_too_deep(operator.parameters):
+        return frozenset()
     try:
         tags = json.loads(operator.parameters).get("side_outputs")
-    except (ValueError, RecursionError, AttributeError):
+    except (ValueError, AttributeError):
         return frozenset()
     return frozenset(tags) if isinstance(tags, dict) else frozenset()
 

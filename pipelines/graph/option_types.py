@@ -15,6 +15,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from .characters import is_plain
+
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
@@ -132,7 +134,8 @@ def _read_int(text: str) -> int:
 
 
 def _read_float(text: str) -> float:
-    value = float(text)
+    # Digits of other scripts are digits by the interpreter's tables.
+    value = float(text) if text.isascii() else math.nan
     if not math.isfinite(value) or "_" in text:
         raise ValueError(text)
     return value
@@ -140,10 +143,10 @@ def _read_float(text: str) -> float:
 
 def _read_location(text: str) -> str:
     path = text.removeprefix("file://") if text.startswith("file://") else text.removeprefix("file:")
-    if path.startswith("/") and text.isprintable():
+    if path.startswith("/") and is_plain(text):
         return f"file://{posixpath.normpath('/' + path.lstrip('/'))}"
     found = _URI.fullmatch(text)
-    if found is None or found[1] == "file" or not text.isprintable() or not found[2].strip("/"):
+    if found is None or found[1] == "file" or not is_plain(text) or not found[2].strip("/"):
         raise ValueError(text)
     return text.rstrip("/")
 

@@ -16,6 +16,7 @@ import msgspec
 
 from ...schemas.types import Partitioner
 from ..types import RecordType, RecordTypeError
+from . import nesting
 from .errors import one_line, shown
 from .operators import OperatorKind
 from .redaction import has_user_information, redacted
@@ -37,9 +38,12 @@ def edge_parameter_faults(partitioner: Partitioner, parameters: str) -> Iterator
 
 
 def _object_faults(text: str, rules: Mapping[str, Rule]) -> Iterator[str]:
+    if nesting.is_too_deep(text):
+        yield f"its parameters are nested more than {nesting.MOST} deep"
+        return
     try:
         parameters = msgspec.json.decode(text, type=dict[str, Any])
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError) as error:
         yield f"its parameters are no JSON object: {one_line(str(error))}"
         return
     yield from _field_faults("", parameters, rules)
@@ -123,11 +127,13 @@ def _is_filled(value: Any) -> bool:
 
 
 def _is_json(value: Any) -> bool:
+    if not isinstance(value, str) or nesting.is_too_deep(value):
+        return False
     try:
         msgspec.json.decode(value)
-    except (msgspec.DecodeError, TypeError, RecursionError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError):
         return False
-    return isinstance(value, str)
+    return True
 
 
 def _is_rate(value: Any) -> bool:

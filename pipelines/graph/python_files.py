@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from ...schemas.types import PythonFile
+from . import standard_modules
+from .characters import is_plain
 from .errors import ProgramError
 
 MOST_FILES = 2_000
@@ -162,7 +164,9 @@ def import_from(directory: Path) -> None:
     importlib.invalidate_caches()
     names = {each.name.partition(".")[0] for each in directory.iterdir()}
     for name in list(sys.modules):
-        if (top := name.partition(".")[0]) in names and not _is_taken(top):
+        if (top := name.partition(".")[0]) in names and not (
+            _is_taken(top) or top in sys.stdlib_module_names
+        ):
             del sys.modules[name]
     # Who only checks files, as services do, needs nothing of what functions are written with.
     from ..functions import files as shipped
@@ -176,22 +180,17 @@ def _path_fault(path: str) -> str | None:
         return (
             f"has a path of more than {LONGEST_PATH} characters, or more than {_LONGEST_PART} bytes in a part"
         )
-    if (
-        any(part in ("", ".", "..") for part in parts)
-        or "\\" in path
-        or ":" in path
-        or not path.isprintable()
-    ):
+    if any(part in ("", ".", "..") for part in parts) or "\\" in path or ":" in path or not is_plain(path):
         return "has no relative path of names joined by '/', such as shop/prices.py"
     top = parts[0].partition(".")[0]
     if _is_taken(top) and path.endswith(_SUFFIXES) and not path.endswith(".zip"):
-        owner = "of Python's own" if top in sys.stdlib_module_names else "that tailrace needs"
+        owner = "of Python's own" if top in standard_modules.NAMES else "that tailrace needs"
         return f"would hide the module {top} {owner}: rename it"
     return None
 
 
 def _is_taken(name: str) -> bool:
-    return name in _OURS or name in sys.stdlib_module_names
+    return name in _OURS or name in standard_modules.NAMES
 
 
 def _parents(path: str) -> Iterable[PurePosixPath]:

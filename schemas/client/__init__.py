@@ -14,6 +14,7 @@ __all__ = [
     "CancelJobRejected",
     "CheckpointFailed",
     "CheckpointSucceeded",
+    "FeatureLevelRejected",
     "JobAccepted",
     "JobFinished",
     "JobRejected",
@@ -50,6 +51,16 @@ class CheckpointSucceeded(Body, frozen=True, gc=False, kw_only=True):
     """The job."""
     checkpoint: CompletedCheckpoint
     """Where it is."""
+
+
+class FeatureLevelRejected(Body, frozen=True, gc=False, kw_only=True):
+    """The cluster can't go by the rules of the level that was asked for."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.client.FeatureLevelRejected"
+    level: int
+    """The level that was asked for."""
+    reason: str
+    """Why."""
 
 
 class JobAccepted(Body, frozen=True, gc=False, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...schemas.client import FeatureLevelRejected
 from ...schemas.event import Record
 from ...schemas.everyone import FeatureLevelRaised
 from ..configuration import Configuration
@@ -13,11 +14,14 @@ from .conversation import NoAnswer
 def upgrade(configuration: Configuration, *, timeout: float = 30.0) -> tuple[int, int]:
     """Asks for this release's feature level and waits for it; (the level before, the level now).
 
-    Raises NoAnswer, LogUnavailable; UnknownFeatureLevel where the cluster is beyond what this release knows.
+    Raises NoAnswer, also where the leader refuses it; LogUnavailable; UnknownFeatureLevel where the cluster is beyond
+    what this release knows.
     """
 
     def answer(record: Record) -> int | None:
         body = record.body
+        if isinstance(body, FeatureLevelRejected) and record.header.recipient == asker.address:
+            raise NoAnswer(body.reason)
         return body.level if isinstance(body, FeatureLevelRaised) and body.level >= FEATURE_LEVEL else None
 
     with Client(configuration, name="upgrade", timeout=10.0) as asker, asker.conversation() as conversation:

@@ -22,6 +22,8 @@ from ..maps import without
 from ..roles import JOB_MASTER, IllegalEvent, Instruction, Owed, Step, address
 from .state import DispatcherState, Disposal, Job, Phase, Refusal, Refused, Trigger
 
+MOST_DISPOSALS = 1_000
+"""Savepoints that wait to be deleted; further ones are refused."""
 _LONGEST = 2_048
 """Characters of a directory."""
 _SNAPSHOT_REQUEST = dispatcher.TriggerCheckpoint | dispatcher.TriggerSavepoint | dispatcher.StopWithSavepoint
@@ -137,6 +139,8 @@ def _disposal_asked(
         )
         if user is not None:
             fault = f"job {user} began with it and may need it again: end the job first"
+    if fault is None and len(state.disposals) >= MOST_DISPOSALS:
+        fault = f"{MOST_DISPOSALS:,} savepoints wait to be deleted already: ask again later"
     disposal = Disposal(record.header.sender, path, fault, done=fault is not None)
     return replace(state, disposals=state.disposals.set(record.offset, disposal))
 

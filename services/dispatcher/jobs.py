@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -17,11 +18,18 @@ from ...schemas.states import JOB_ENDS
 from ...schemas.types import EntryPoint, JobStatus
 from ..blobs import offloading
 from ..configuration.role_options import job_configuration
+from ..maps import without
 from ..roles import JOB_MASTER, IllegalEvent, Owed, Step, address
 from . import checkpoints
 from .state import TRANSITIONS, DispatcherState, Job, Phase, Refusal, Refused
 
+BUILDS_AT_ONCE = 8
+"""Programs that the shell knows of at a time; the others wait in the state, and cost nothing."""
+MOST_WAITING = 10_000
+"""Programs that wait to be built; further ones are rejected."""
 _REASONS = 5
+_SHOWN = 1_000
+"""Characters of the reason for which the cluster ends."""
 
 
 def _job(state: DispatcherState, record: Record, job_id: str, phase: Phase) -> Job:
@@ -33,11 +41,11 @@ def _job(state: DispatcherState, record: Record, job_id: str, phase: Phase) -> J
 
 
 def _submitted(state: DispatcherState, record: Record, body: dispatcher.SubmitJob) -> DispatcherState:
-    fault = _fault(state, body)
     requester = record.header.sender
-    if fault is not None:
+    if (fault := _fault_of_request(state, body)) is not None:
         refusal = Refusal(requester, body.job_id, fault)
         return replace(state, refusals=state.refusals.set(record.offset, refusal))
+    fault = _fault_of_job(state, body)
     job = Job(
         job_id=body.job_id,
         requester=requester,
@@ -50,24 +58,32 @@ def _submitted(state: DispatcherState, record: Record, body: dispatcher.SubmitJo
         savepoint_path=None if body.savepoint_path is None else LOCATION.read(body.savepoint_path),
         allow_non_restored_state=body.allow_non_restored_state,
     )
-    return state.put(job)
+    if fault is None:
+        return state.put(job)
+    refusal = Refusal(requester, body.job_id, fault, job=job)
+    return replace(state, refusals=state.refusals.set(record.offset, refusal))
 
 
-def _fault(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
+def _fault_of_request(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
+    """What no release ever accepts."""
     if not is_id(body.job_id):
         return f"job id {body.job_id[:80]!r} is not 1 to 64 letters, digits, '-' or '_': choose another"
     if body.job_id in state.jobs:
         return f"job {body.job_id} {_what_became_of(state.jobs[body.job_id])}: choose another job id"
-    if state.ending is not None:
-        return f"the cluster is shutting down ({state.ending.reason}): submit again when it has been started"
     if (body.job_graph is None) == (body.entry_point is None):
         return "exactly one of job_graph and entry_point must be given"
+    if body.savepoint_path is not None:
+        return checkpoints.fault_of_location(body.savepoint_path, what="the savepoint")
+    return None
+
+
+def _fault_of_job(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
+    if state.ending is not None:
+        return f"the cluster is shutting down ({state.ending.reason[:_SHOWN]}): submit again when it has been started"
     if body.parallelism is not None and body.parallelism < 1:
         return f"parallelism {body.parallelism} is impossible: give 1 or more"
-    if body.savepoint_path is not None:
-        fault = checkpoints.fault_of_location(body.savepoint_path, what="the savepoint")
-        if fault is not None:
-            return fault
+    if body.job_graph is None and len(state.building) >= MOST_WAITING:
+        return f"{MOST_WAITING:,} programs wait to be built already: submit again later"
     what = body.job_graph or body.entry_point
     if what is not None and (of_blobs := offloading.fault(what, body.job_id)) is not None:
         return of_blobs
@@ -100,27 +116,68 @@ def _some_of(reasons: list[str]) -> str:
 
 
 def _built(state: DispatcherState, record: Record, body: dispatcher.JobGraphBuilt) -> DispatcherState:
+    state = _built_all_the_same(state, record, body.job_id)
     job, graph = _job(state, record, body.job_id, Phase.BUILDING), body.job_graph
     fault = offloading.fault(graph, body.job_id) or _some_of(validate(graph))
+    admitted = job.moved(Phase.ADMITTED, cause=record.offset, name=graph.name, graph=graph, withdrawn=False)
     if fault:
-        return _refused(state, record, job, fault)
-    admitted = job.moved(Phase.ADMITTED, cause=record.offset, name=graph.name, graph=graph, cancellers=())
-    return state.put(admitted)
+        return _refused(state, record, job, fault, admitted)
+    return state.put(replace(admitted, cancellers=()))
 
 
 def _build_failed(state: DispatcherState, record: Record, body: dispatcher.JobGraphFailed) -> DispatcherState:
+    state = _built_all_the_same(state, record, body.job_id)
     return _refused(state, record, _job(state, record, body.job_id, Phase.BUILDING), body.reason)
 
 
-def _refused(state: DispatcherState, record: Record, job: Job, reason: str) -> DispatcherState:
-    """A job that never was: its id is free again."""
-    refusals = state.refusals.set(record.offset, Refusal(job.requester, job.job_id, reason))
+def _refused(
+    state: DispatcherState, record: Record, job: Job, reason: str, accepted: Job | None = None
+) -> DispatcherState:
+    """A job that never was: its id is free again. `accepted`: as it is if a leader accepts it all the same."""
+    refusal = Refusal(job.requester, job.job_id, reason, job=accepted)
+    state = replace(state, refusals=state.refusals.set(record.offset, refusal))
+    return _forgotten(state, job, f"job {job.job_id} was rejected: {reason}")
+
+
+def _forgotten(state: DispatcherState, job: Job, why: str) -> DispatcherState:
+    """Who wanted to cancel it while it was built is told."""
+    refusals = state.refusals
     for offset, canceller in job.cancellers:
-        never_was = Refusal(
-            canceller, job.job_id, f"job {job.job_id} was rejected: {reason}", Refused.CANCELLATION
-        )
-        refusals = refusals.set(offset, never_was)
+        refusals = refusals.set(offset, Refusal(canceller, job.job_id, why, Refused.CANCELLATION))
     return replace(state.without(job.job_id), refusals=refusals)
+
+
+def _restored(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
+    """With a job that would be refused here, where the log goes on as if it was not: a leader has accepted it."""
+    cause = record.header.cause
+    refusal = None if cause is None else state.refusals.get(cause)
+    if cause is None or refusal is None or refusal.job is None or refusal.job_id != job_id:
+        return state
+    if job_id in state.jobs:
+        return state
+    job, refusals = refusal.job, state.refusals.delete(cause)
+    for offset, _ in job.cancellers:
+        refusals = without(refusals, offset)
+    restored = job if job.phase is Phase.BUILDING else replace(job, cancellers=())
+    return replace(state, refusals=refusals).put(restored)
+
+
+def _built_all_the_same(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
+    """As `_restored`; and without the rejection that is owed for one that was cancelled while it waited."""
+    state = _restored(state, record, job_id)
+    job = state.jobs.get(job_id)
+    if job is None or not job.withdrawn:
+        return state
+    return replace(state, refusals=without(state.refusals, job.cause))
+
+
+def _rejected(state: DispatcherState, record: Record, body: client.JobRejected) -> DispatcherState:
+    """A leader has rejected it: then it is no job, whatever would be said of it here."""
+    state = _answered(state, record, body)
+    job = state.jobs.get(body.job_id)
+    if job is None or job.cause != record.header.cause or job.phase not in (Phase.BUILDING, Phase.ADMITTED):
+        return state
+    return _forgotten(state, job, f"job {job.job_id} was rejected: {body.reason}")
 
 
 def _answered(
@@ -135,6 +192,7 @@ def _answered(
 
 
 def _accepted(state: DispatcherState, record: Record, body: client.JobAccepted) -> DispatcherState:
+    state = _restored(state, record, body.job_id)
     return state.put(_job(state, record, body.job_id, Phase.ADMITTED).moved(Phase.ACCEPTED))
 
 
@@ -162,13 +220,32 @@ def _cancel_asked(state: DispatcherState, record: Record, body: dispatcher.Cance
     job_id = body.job_id
     job = state.jobs.get(job_id)
     if job is None or job.phase in (Phase.TERMINATED, Phase.ENDED):
+        state = _cancelled_if_accepted(state, record, job_id)
         what = "is unknown" if job is None else f"has ended already: {job.status.value}"
         refusal = Refusal(record.header.sender, job_id, f"job {job_id[:80]} {what}", Refused.CANCELLATION)
         return replace(state, refusals=state.refusals.set(record.offset, refusal))
     if job.phase is Phase.BUILDING:
-        job = replace(job, cancellers=(*job.cancellers, (record.offset, record.header.sender)))
-        return state.put(replace(job, cancel=True))
+        cancellers = (*job.cancellers, (record.offset, record.header.sender))
+        return _withdrawn(state, replace(job, cancellers=cancellers, cancel=True))
     return to_cancel(state, job, record.offset)
+
+
+def _cancelled_if_accepted(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
+    for offset, refusal in state.refusals.items():
+        if refusal.job is not None and refusal.job_id == job_id:
+            cancellers = (*refusal.job.cancellers, (record.offset, record.header.sender))
+            job = replace(refusal.job, cancel=True, cancellers=cancellers)
+            return replace(state, refusals=state.refusals.set(offset, replace(refusal, job=job)))
+    return state
+
+
+def _withdrawn(state: DispatcherState, job: Job) -> DispatcherState:
+    """A program that still waits is not built any more; one that is being built is cancelled when it is."""
+    if job.withdrawn or job.job_id in islice(state.building, BUILDS_AT_ONCE):
+        return state.put(job)
+    refusal = Refusal(job.requester, job.job_id, "it was cancelled before its program was built")
+    state = replace(state, refusals=state.refusals.set(job.cause, refusal))
+    return state.put(replace(job, withdrawn=True))
 
 
 def to_cancel(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
@@ -177,7 +254,8 @@ def to_cancel(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
         return state
     if job.phase in (Phase.RUNNING, Phase.SUSPEND_REQUESTED, Phase.SUSPENDED):
         return state.put(job.moved(Phase.CANCEL_REQUESTED, cancel=True, cause=cause))
-    return state.put(replace(job, cancel=True))
+    job = replace(job, cancel=True)
+    return _withdrawn(state, job) if job.phase is Phase.BUILDING else state.put(job)
 
 
 def to_suspend(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
@@ -307,7 +385,7 @@ STEPS: Mapping[type[Body], Step[DispatcherState]] = {
     dispatcher.JobGraphFailed: _build_failed,
     dispatcher.JobReachedTerminalState: _terminated,
     client.JobAccepted: _accepted,
-    client.JobRejected: _answered,
+    client.JobRejected: _rejected,
     client.CancelJobRejected: _answered,
     client.CheckpointFailed: _answered,
     client.JobFinished: _ended,

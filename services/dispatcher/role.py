@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from immutables import Map
 from msgspec.structs import replace
 
-from ...schemas import dispatcher, everyone
+from ...schemas import client, dispatcher, everyone
 from ...schemas.event import Record
 from ...schemas.types import EntryPoint
 from ..roles import (
@@ -19,7 +20,7 @@ from ..roles import (
     unchanged,
 )
 from . import checkpoints, ending, jobs
-from .state import DispatcherState, FeatureLevelWanted, Phase
+from .state import DispatcherState, FeatureLevelWanted
 
 
 class BuildJobGraph(Instruction, frozen=True):
@@ -40,6 +41,7 @@ class RaiseFeatureLevel(Instruction, frozen=True):
 
     level: int
     cause: int
+    requester: str = ""
 
     @property
     def key(self) -> str:
@@ -75,16 +77,14 @@ class Dispatcher:
         return None
 
     def instructions(self, state: DispatcherState) -> Sequence[Instruction]:
-        building = [
-            state.jobs[job_id] for job_id in state.owing if state.jobs[job_id].phase is Phase.BUILDING
-        ]
+        building = [state.jobs[job_id] for job_id in islice(state.building, jobs.BUILDS_AT_ONCE)]
         builds = [
             BuildJobGraph(job.job_id, job.entry_point, job.parallelism, job.cause)
-            for job in sorted(building, key=lambda job: job.cause)
+            for job in building
             if job.entry_point is not None
         ]
         wanted = state.raising
-        raises = [] if wanted is None else [RaiseFeatureLevel(wanted.level, wanted.cause)]
+        raises = [] if wanted is None else [RaiseFeatureLevel(wanted.level, wanted.cause, wanted.requester)]
         return [*builds, *checkpoints.instructions(state), *raises]
 
     def at_rest(self, state: DispatcherState) -> bool:
@@ -118,15 +118,22 @@ def _configured(
 def _level_wanted(
     state: DispatcherState, record: Record, body: dispatcher.RaiseFeatureLevel
 ) -> DispatcherState:
-    if state.raising is not None and state.raising.level >= body.level:
-        return state
-    return replace(state, raising=FeatureLevelWanted(body.level, record.offset))
+    # A later request takes the place of an earlier one.
+    return replace(state, raising=FeatureLevelWanted(body.level, record.offset, record.header.sender))
 
 
 def _level_raised(
     state: DispatcherState, _record: Record, body: everyone.FeatureLevelRaised
 ) -> DispatcherState:
     if state.raising is None or body.level < state.raising.level:
+        return state
+    return replace(state, raising=None)
+
+
+def _level_rejected(
+    state: DispatcherState, record: Record, _body: client.FeatureLevelRejected
+) -> DispatcherState:
+    if state.raising is None or state.raising.cause != record.header.cause:
         return state
     return replace(state, raising=None)
 
@@ -139,6 +146,7 @@ _STEPS: Steps[DispatcherState] = Steps(
         dispatcher.SubmissionRefused: _submission_refused,
         dispatcher.SubmissionsTopicChanged: _submissions_topic_changed,
         dispatcher.RaiseFeatureLevel: _level_wanted,
+        client.FeatureLevelRejected: _level_rejected,
         everyone.ConfigurationChanged: _configured,
         everyone.FeatureLevelRaised: _level_raised,
         everyone.TaskExecutorLost: unchanged,

@@ -13,7 +13,7 @@ import msgspec
 from ...pipelines.graph.build_server import BuildServer
 from ...pipelines.graph.errors import ProgramError
 from ...pipelines.graph.program import build
-from ...schemas import dispatcher, everyone
+from ...schemas import client, dispatcher, everyone
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE
 from ...schemas.types import JobGraph
@@ -82,8 +82,8 @@ class DispatcherShell:
                     self._builders.submit(self._build, instruction)
                 case DisposeSavepoint():
                     self._disposers.submit(self._dispose, instruction)
-                case RaiseFeatureLevel(level=level, cause=cause):
-                    self._raise_feature_level(level, cause)
+                case RaiseFeatureLevel(level=level, cause=cause, requester=requester):
+                    self._raise_feature_level(level, cause, requester)
                 case _:
                     raise TypeError(f"the Dispatcher's shell does not know {instruction!r}")
 
@@ -100,9 +100,17 @@ class DispatcherShell:
             changed = everyone.ConfigurationChanged(configuration=self._configuration)
             self._say(DISPATCHER, Owed(EVERYONE, changed, self._elected))
 
-    def _raise_feature_level(self, level: int, cause: int | None) -> None:
+    def _raise_feature_level(self, level: int, cause: int | None, requester: str = "") -> None:
         if level <= FEATURE_LEVEL:
             self._say(DISPATCHER, Owed(EVERYONE, everyone.FeatureLevelRaised(level=level), cause))
+            return
+        if level > FEATURE_LEVEL + 1 and requester:
+            reason = (
+                f"feature level {level} is not possible: this jobmanager knows levels up to {FEATURE_LEVEL}, and the "
+                f"release after it up to {FEATURE_LEVEL + 1}"
+            )
+            rejected = client.FeatureLevelRejected(level=level, reason=reason)
+            self._say(DISPATCHER, Owed(requester, rejected, cause))
             return
         # It stands, and is obeyed by the first leader that can.
         _log.warning(

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ...schemas.types import EntryPoint, JobGraph, JobStatus, SnapshotType
 from ..maps import without
+from ..timeline import Timeline
 
 
 class Phase(StrEnum):
@@ -56,7 +57,7 @@ TRANSITIONS: Mapping[Phase, frozenset[Phase]] = {
     Phase.ENDED: frozenset(),
 }
 """Phase of a job -> what may follow it. A job whose program builds no valid graph is forgotten instead."""
-_SILENT = frozenset({Phase.RUNNING, Phase.SUSPENDED, Phase.ENDED})
+_SILENT = frozenset({Phase.BUILDING, Phase.RUNNING, Phase.SUSPENDED, Phase.ENDED})
 _NOT_LIVE = frozenset({Phase.SUSPENDED, Phase.ENDED})
 
 
@@ -81,6 +82,8 @@ class Job(msgspec.Struct, frozen=True):
     cancellers: tuple[tuple[int, str], ...] = ()
     """Who asked for that while the graph was being built, by the offset of the request: if it is refused, the job never
     was, and they are told."""
+    withdrawn: bool = False
+    """Whether it was cancelled before its program was built, so that nobody builds it any more."""
     suspend: bool = False
     """Whether the job is to be suspended as soon as its JobMaster runs, or already is being."""
     status: JobStatus = JobStatus.INITIALIZING
@@ -116,6 +119,9 @@ class Refusal(msgspec.Struct, frozen=True):
     job_id: str
     reason: str
     of: Refused = Refused.SUBMISSION
+    job: Job | None = None
+    """The job as it is if a leader accepts it all the same: what a leader said of a submission counts, also where this
+    release would say something else."""
 
 
 class Trigger(msgspec.Struct, frozen=True):
@@ -157,14 +163,17 @@ class FeatureLevelWanted(msgspec.Struct, frozen=True):
     level: int
     cause: int
     """The offset of the request."""
+    requester: str = ""
 
 
 class DispatcherState(msgspec.Struct, frozen=True):
-    """The whole of it. `owing`, `live` and `suspended` index `jobs`, so that deciding costs what is owed."""
+    """The whole of it. What follows `jobs` up to `suspended` indexes it, so that deciding costs what is owed."""
 
     jobs: Map[str, Job] = Map()
     owing: Map[str, int] = Map()
     """Jobs in a phase that owes something, with the offset that led to it."""
+    building: Timeline = Timeline()
+    """Jobs whose programs wait to be built, or are being built, in the order of their submissions."""
     live: Map[str, None] = Map()
     """Jobs that the cluster's end waits for: neither ended nor suspended."""
     suspended: Map[str, None] = Map()
@@ -188,8 +197,10 @@ class DispatcherState(msgspec.Struct, frozen=True):
         """The state with the job as it is now."""
         job_id = job.job_id
         owing = without(self.owing, job_id)
+        waits = job.phase is Phase.BUILDING and not job.withdrawn
         return replace(
             self,
+            building=self.building.add(job_id, job.cause) if waits else self.building.remove(job_id),
             jobs=self.jobs.set(job_id, job),
             owing=owing if job.phase in _SILENT else owing.set(job_id, job.cause),
             live=_listed(self.live, job_id, job.phase not in _NOT_LIVE),
@@ -202,6 +213,7 @@ class DispatcherState(msgspec.Struct, frozen=True):
             self,
             jobs=without(self.jobs, job_id),
             owing=without(self.owing, job_id),
+            building=self.building.remove(job_id),
             live=without(self.live, job_id),
             suspended=without(self.suspended, job_id),
         )

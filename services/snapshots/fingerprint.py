@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 import types
 import typing
 from collections.abc import Hashable, Iterator, Mapping
@@ -43,8 +44,9 @@ def fingerprint_of(states: Mapping[str, type[msgspec.Struct]]) -> str:
 
 @functools.cache
 def code_fingerprint() -> str:
-    """8 bytes in hexadecimal: of the sources that folding depends on."""
+    """8 bytes in hexadecimal: of the sources that folding depends on, and of the Python that runs them."""
     digest = hashlib.blake2b(schema_fingerprint().encode(), digest_size=8)
+    digest.update(repr(sys.version_info[:3]).encode())
     for name, source in _sources():
         digest.update(b"%d\0%b\0%d\0%b" % (len(name), name.encode(), len(source), source))
     return digest.hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.schemas import dispatcher
+from tailrace.schemas import client, dispatcher
 from tailrace.schemas.client import JobAccepted
 from tailrace.schemas.event import EVERYONE, Record
 from tailrace.schemas.everyone import FeatureLevelRaised
@@ -139,11 +139,22 @@ def test_a_level_that_was_asked_for_is_wanted_until_it_is_there() -> None:
     cluster.start_master()
     cluster.say("client/test", "dispatcher", dispatcher.RaiseFeatureLevel(level=NEXT))
     assert wanted(cluster) == [NEXT]
-    cluster.say("client/test", "dispatcher", dispatcher.RaiseFeatureLevel(level=FIRST_LEVEL))
-    assert wanted(cluster) == [NEXT], "less than what is asked for is no news"
     cluster.start_master()
     assert wanted(cluster) == [NEXT], "a successor that knows the level finds it"
     cluster.say("dispatcher", EVERYONE, FeatureLevelRaised(level=FIRST_LEVEL))
     assert wanted(cluster) == [NEXT]
     cluster.say("dispatcher", EVERYONE, FeatureLevelRaised(level=NEXT))
+    assert wanted(cluster) == []
+
+
+def test_a_later_request_takes_the_place_of_an_earlier_one_and_a_refusal_ends_it() -> None:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.say("client/one", "dispatcher", dispatcher.RaiseFeatureLevel(level=2**31 - 1))
+    later = cluster.say("client/two", "dispatcher", dispatcher.RaiseFeatureLevel(level=NEXT + 1))
+    assert wanted(cluster) == [NEXT + 1]
+    refusal = client.FeatureLevelRejected(level=2**31 - 1, reason="no")
+    cluster.say("dispatcher", "client/one", refusal, cause=later - 1)
+    assert wanted(cluster) == [NEXT + 1]
+    cluster.say("dispatcher", "client/two", refusal, cause=later)
     assert wanted(cluster) == []

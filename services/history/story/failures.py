@@ -57,6 +57,7 @@ _FAILURES: frozenset[type[Body]] = frozenset(
     {
         client.CancelJobRejected,
         client.CheckpointFailed,
+        client.FeatureLevelRejected,
         client.JobRejected,
         job_master.FailSlot,
         job_master.SlotAllocationFailed,

@@ -217,6 +217,7 @@ _PHRASES: Mapping[type[Body], Phrase] = {
     client.CancelJobRejected: lambda b, _: f"{_job(b.job_id)} can't be cancelled{_because(b.reason)}",
     client.CheckpointFailed: lambda b, _: f"what was asked for was not completed{_because(b.reason)}",
     client.CheckpointSucceeded: lambda b, _: _completed(b.checkpoint),
+    client.FeatureLevelRejected: lambda b, _: f"refuses feature level {b.level}{_because(b.reason)}",
     client.JobAccepted: lambda b, _: f'accepts {_job(b.job_id)}, "{b.name}"',
     client.JobFinished: _ended,
     client.JobRejected: lambda b, _: f"rejects {_job(b.job_id)}{_because(b.reason)}",

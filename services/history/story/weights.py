@@ -30,6 +30,7 @@ _TURNS: frozenset[type[Body]] = frozenset(
     (
         client.CancelJobRejected,
         client.CheckpointFailed,
+        client.FeatureLevelRejected,
         client.CheckpointSucceeded,
         client.JobAccepted,
         client.JobFinished,

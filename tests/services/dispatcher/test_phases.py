@@ -108,10 +108,12 @@ def test_what_an_event_makes_of_a_job(phase: Phase, event: str) -> None:
 
 def check_indexes(talk: Talk) -> None:
     jobs = talk.state.jobs
-    silent = {Phase.RUNNING, Phase.SUSPENDED, Phase.ENDED}
+    silent = {Phase.BUILDING, Phase.RUNNING, Phase.SUSPENDED, Phase.ENDED}
     assert dict(talk.state.owing) == {
         each: job.cause for each, job in jobs.items() if job.phase not in silent
     }
+    building = [job for job in jobs.values() if job.phase is Phase.BUILDING and not job.withdrawn]
+    assert list(talk.state.building) == [job.job_id for job in sorted(building, key=lambda job: job.cause)]
     assert set(talk.state.suspended) == {each for each, job in jobs.items() if job.phase is Phase.SUSPENDED}
     over = {Phase.SUSPENDED, Phase.ENDED}
     assert set(talk.state.live) == {each for each, job in jobs.items() if job.phase not in over}

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from tailrace.schemas.client import FeatureLevelRejected
 from tailrace.schemas.everyone import ConfigurationChanged, FeatureLevelRaised
+from tailrace.services.dispatcher.role import RaiseFeatureLevel
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.dispatcher.submissions_topic import Admitted
@@ -65,3 +67,26 @@ def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_t
     ]
     assert {(each.recipient, each.cause) for each in heard} == ({("*", 3)} if said else set())
     assert submissions.followed[-1] == Admitted("t", Map({0: 7}))
+
+
+@pytest.mark.parametrize(
+    ("level", "said"),
+    [
+        (FEATURE_LEVEL, FeatureLevelRaised),
+        (FEATURE_LEVEL + 1, None),
+        (FEATURE_LEVEL + 2, FeatureLevelRejected),
+        (2**31 - 1, FeatureLevelRejected),
+    ],
+)
+def test_a_level_that_the_next_release_can_not_know_is_refused(level: int, said: type | None) -> None:
+    heard: list[Owed] = []
+    shell = DispatcherShell(lambda _, owed: heard.append(owed), Submissions())  # type: ignore[arg-type]
+    try:
+        shell.obey("dispatcher", [RaiseFeatureLevel(level, 7, "client/c")], DispatcherState())
+    finally:
+        shell.close()
+    assert [type(each.body) for each in heard] == ([] if said is None else [said])
+    assert [(each.recipient, each.cause) for each in heard] in (
+        [],
+        [("client/c" if said is FeatureLevelRejected else "*", 7)],
+    )
