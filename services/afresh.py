@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from ..infra import threads
 from .roles import Instruction, Owed, Say
 
 
@@ -60,7 +61,7 @@ class Afresh:
         (shell, over), self._current = self._current, None
         over.set()
         self._on_retire()
-        ending = threading.Thread(target=shell.close, name="end of a term", daemon=True)
+        ending = threads.Thread(target=shell.close, name="end of a term")
         self._ending.append(ending)
         ending.start()
 

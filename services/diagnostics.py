@@ -1,11 +1,12 @@
 """What a process says of its own doings to the people who run it: warnings, and what it could not do, on stderr.
 
-structlog says it, and is loaded with the first line: a command that has nothing to say starts without it. Secrets are
-left out.
+A line that can't be written is lost: it is no reason to stop. structlog says it, and is loaded with the first line: a
+command that has nothing to say starts without it. Secrets are left out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from typing import Any
@@ -25,20 +26,25 @@ class Logger:
         self._name = name
 
     def debug(self, event: str, **values: Any) -> None:
-        self._logger().debug(event, **values)
+        self._say("debug", event, values)
 
     def info(self, event: str, **values: Any) -> None:
-        self._logger().info(event, **values)
+        self._say("info", event, values)
 
     def warning(self, event: str, **values: Any) -> None:
-        self._logger().warning(event, **values)
+        self._say("warning", event, values)
 
     def error(self, event: str, **values: Any) -> None:
-        self._logger().error(event, **values)
+        self._say("error", event, values)
 
     def exception(self, event: str, **values: Any) -> None:
         """With the stack of the exception that is being handled."""
-        self._logger().exception(event, **values)
+        self._say("exception", event, values)
+
+    def _say(self, level: str, event: str, values: dict[str, Any]) -> None:
+        # A full disk, or a stderr that was closed, must not end what has something to say about it.
+        with contextlib.suppress(Exception):
+            getattr(self._logger(), level)(event, **values)
 
     def _logger(self) -> Any:
         import structlog

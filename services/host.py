@@ -200,9 +200,12 @@ class Host:
         """Ends `run` with an error that befell another thread of the process."""
         self._failure = self._failure or error
 
-    def close(self) -> None:
-        """Returns when all that was said is in the log."""
-        self._voice.close()
+    def close(self, timeout_s: float | None = None) -> None:
+        """Returns when all that was said is in the log, or after `timeout_s` seconds."""
+        if not self._voice.close(timeout_s):
+            _log.warning(
+                "what was said last may not get into the log", log=self._log.topic, waited_s=timeout_s
+            )
 
     def _tail(self) -> Tail:
         # The replica may have been put behind a snapshot.

@@ -8,9 +8,9 @@ much at a time as has gathered.
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable, Sequence
 
+from ..infra import threads
 from ..schemas.event import Event
 
 
@@ -23,17 +23,19 @@ class Voice:
         self._append = append
         self._on_failure = on_failure
         self._queue: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="voice", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="voice")
         self._thread.start()
 
     def say(self, event: Event) -> None:
         """Returns at once; from any thread."""
         self._queue.put(event)
 
-    def close(self) -> None:
-        """Returns when all that was said before is in the log, or could not be brought there."""
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Returns when all that was said before is in the log, or could not be brought there; whether that was within
+        `timeout_s` seconds."""
         self._queue.put(None)
-        self._thread.join()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         ending = False

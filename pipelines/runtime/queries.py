@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...infra import threads
 from .failures import TaskError, describe
 from .hand_over import HandOver
 from .query import Begin, Pace, Query, start_query
@@ -88,10 +89,13 @@ class Queries:
                 started()
 
             self._post(arrived)
-            failure = query.wait()
+            try:
+                failure = query.wait()
+            except Exception as error:
+                failure = describe(error)
             self._post(lambda: ended(failure))
 
-        threading.Thread(target=work, name=f"query-{run.number}", daemon=True).start()
+        threads.Thread(target=work, name=f"query-{run.number}").start()
 
     def stop(self, run: QueryRun, then: Callable[[], None] | None = None) -> None:
         """Stops a query that has started; posts `then` when none of its tasks runs any more."""
@@ -108,7 +112,7 @@ class Queries:
             if then is not None:
                 self._post(then)
 
-        run.stopping = threading.Thread(target=work, name=f"stop-{run.number}", daemon=True)
+        run.stopping = threads.Thread(target=work, name=f"stop-{run.number}")
         run.stopping.start()
 
     def when_stopped(self, run: QueryRun | None, then: Callable[[], None]) -> None:
@@ -122,7 +126,7 @@ class Queries:
             stopping.join()
             self._post(then)
 
-        threading.Thread(target=work, name="awaiting-stop", daemon=True).start()
+        threads.Thread(target=work, name="awaiting-stop").start()
 
     def _start(self, run: QueryRun, begin: Begin, hand_over: HandOver, pace: Pace) -> Query:
         self._settled.wait()

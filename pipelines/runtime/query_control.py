@@ -10,12 +10,12 @@ caught up with it: nobody waits while it starts.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ...infra import threads
 from .catch_up import CatchUp, Lag
 from .deployed import Deployment, Execution
 from .end_offsets import EndOffsets
@@ -163,7 +163,7 @@ class QueryControl:
                 if deployment.over.wait(LAG_INTERVAL_S):
                     return
 
-        threading.Thread(target=work, name=f"lag-{deployment.number}", daemon=True).start()
+        threads.Thread(target=work, name=f"lag-{deployment.number}").start()
 
     def _lag_measured(self, deployment: Deployment, ends: Mapping[tuple[str, int], int]) -> None:
         reading = deployment.reading

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from ...infra import threads
 from ...schemas.types import ExecutionState
 from .deployed import Deployment, Execution
 from .deployment import Checkpoint, Report, ReportCheckpoint, SubtaskDeployment, VertexDeployment
@@ -125,7 +126,7 @@ class TaskRuntime:
             failed=self._fail_all,
             dropped=self._drop,
         )
-        self._loop = threading.Thread(target=self._run, name="task-runtime", daemon=True)
+        self._loop = threads.Thread(target=self._run, name="task-runtime")
         self._loop.start()
 
     # What others call.
@@ -149,13 +150,16 @@ class TaskRuntime:
             raise
         self._spark = spark
         self._queries.spark_started(spark)
-        threading.Thread(target=self._watch_jvm, args=(spark,), name="jvm", daemon=True).start()
-        threading.Thread(
-            target=warm_up,
-            args=(spark, self._bootstrap_servers, self._scratch, FURTHER_ROUNDS, self._idle),
-            name="warm-up",
-            daemon=True,
-        ).start()
+        threads.Thread(target=self._watch_jvm, args=(spark,), name="jvm").start()
+
+        def go_on_warming_up() -> None:
+            try:
+                warm_up(spark, self._bootstrap_servers, self._scratch, FURTHER_ROUNDS, self._idle)
+            except Exception as error:
+                # The next deployments are slower, and that is all.
+                log.warning("Spark is warmed up no further: %s", describe(error))
+
+        threads.Thread(target=go_on_warming_up, name="warm-up").start()
 
     def _watch_jvm(self, spark: SparkSession) -> None:
         """Without its JVM no query can be started any more, here: tasks have to run elsewhere."""
@@ -243,7 +247,12 @@ class TaskRuntime:
 
     def _post(self, action: Callable[[], None]) -> None:
         self._posted.put(action)
-        self._wake_out.send(b"w")
+        try:
+            self._wake_out.send(b"w")
+        except OSError:
+            # Who tells of something when all is over is not heard.
+            if not self._closed:
+                raise
 
     def _run(self) -> None:
         self._register(self._wake_in, self._take_posted)

@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from ...infra import threads
 from ..configuration import Configuration
 from ..configuration.options.blob import (
     BLOB_CLEANUP_INTERVAL,
@@ -134,7 +135,7 @@ class BlobKeeper:
 
     def start(self) -> None:
         """Begins to clean up."""
-        self._thread = threading.Thread(target=self._run, name="blob clean-up", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="blob clean-up")
         self._thread.start()
 
     def close(self) -> None:

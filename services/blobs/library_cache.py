@@ -13,8 +13,12 @@ from pathlib import Path
 
 import msgspec
 
+from ...infra import threads
+from ..diagnostics import logger
 from .cache import BlobCache
 from .keys import BlobKey
+
+_log = logger(__name__)
 
 
 class _Job(msgspec.Struct):
@@ -90,7 +94,7 @@ class BlobLibraryCacheManager:
 
     def start(self) -> None:
         """Cleans up now and then, in a thread of its own, until it is closed."""
-        self._thread = threading.Thread(target=self._run, name="blob clean-up", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="blob clean-up")
         self._thread.start()
 
     def close(self) -> None:
@@ -102,4 +106,9 @@ class BlobLibraryCacheManager:
 
     def _run(self) -> None:
         while not self._closed.wait(min(self._interval, 60.0)):
-            self.clean_up()
+            try:
+                self.clean_up()
+            except OSError as error:
+                _log.warning(
+                    "can't clean up the blobs of jobs that have ended; tries again", error=str(error)
+                )

@@ -19,6 +19,7 @@ from typing import Final, Self
 
 import msgspec
 
+from ...infra import threads
 from ..diagnostics import logger
 from .connection import BlobServerConnection
 from .depot import BlobDepot
@@ -75,7 +76,7 @@ class BlobServer:
         self._active: dict[BlobServerConnection, threading.Thread] = {}
         self._changed = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(target=self._accept, name="blob server", daemon=True)
+        self._thread = threads.Thread(target=self._accept, name="blob server")
         self._thread.start()
 
     def close(self) -> None:
@@ -116,7 +117,7 @@ class BlobServer:
     def _serve(self, accepted: socket.socket) -> None:
         try:
             connection = BlobServerConnection(Channel(accepted, self._limits.pace), self.depot, self._secret)
-            thread = threading.Thread(
+            thread = threads.Thread(
                 target=self._run, args=(connection,), name="blob server connection", daemon=True
             )
             with self._changed:

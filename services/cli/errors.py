@@ -52,6 +52,7 @@ CODES: Mapping[str, ExitCode] = {
     "infra.jars:JarsUnavailable": ExitCode.PROCESS,
     "infra.kafka:KafkaUnavailable": ExitCode.PROCESS,
     "infra.prerequisites:MissingPrerequisite": ExitCode.PROCESS,
+    "infra.threads:ThreadFailed": ExitCode.INTERNAL,
     "infra.zookeeper:ZooKeeperUnavailable": ExitCode.PROCESS,
     "pipelines.graph.errors:ProgramError": ExitCode.JOB,
     "services.candidacy:LedByElection": ExitCode.USAGE,

@@ -29,11 +29,13 @@ def jobmanager(
     Killed at any moment it loses nothing: start it again. SIGTERM ends the process, not the cluster.
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id, definitions)
+    from ...infra import threads
     from ..diagnostics import log_to_stderr
     from ..entrypoints import jobmanager as entrypoint
     from ..entrypoints.process import stop_on_signals
 
     log_to_stderr()
+    threads.handle(threads.end_process)
     entrypoint.run(configuration, stop_on_signals())
     return ExitCode.OK
 
@@ -69,11 +71,13 @@ def taskexecutor(
         configuration.get(RESOURCE_ID)
         or f"{re.sub('[^A-Za-z0-9_-]', '-', socket.gethostname())[:40]}-{secrets.token_hex(3)}"
     )
+    from ...infra import threads
     from ..diagnostics import log_to_stderr
     from ..entrypoints import taskexecutor as entrypoint
     from ..entrypoints.process import stop_on_signals
 
     log_to_stderr()
+    threads.handle(threads.end_process)
     scratch = configuration.home.absolute() / "scratch"
     scratch.mkdir(parents=True, exist_ok=True)
     # Fresh for each process: what one that was killed has left there must not meet its successor.
@@ -84,6 +88,7 @@ def taskexecutor(
 
 def _simulated(configuration: Configuration, resource_id: str | None) -> int:
     """One TaskExecutor whose tasks only run, or all that the home names."""
+    from ...infra import threads
     from ..diagnostics import log_to_stderr
     from ..entrypoints import simulated as entrypoint
     from ..entrypoints.process import stop_on_signals
@@ -99,5 +104,6 @@ def _simulated(configuration: Configuration, resource_id: str | None) -> int:
             "cluster that has some",
         )
     log_to_stderr()
+    threads.handle(threads.end_process)
     entrypoint.run(configuration, members, stop_on_signals())
     return ExitCode.OK

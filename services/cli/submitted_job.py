@@ -15,6 +15,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
+from ...infra import threads
 from ...pipelines.api.executor import CheckpointFailedError, JobExecutionResult
 from ...schemas.client import JobAccepted, JobFinished, JobStatusChanged
 from ...schemas.event import Record
@@ -278,7 +279,7 @@ class _Printing:
         self.failure: Exception | None = None
         self._source = read_output(client.configuration, job_id, over=ended.is_set)
         self._listener = listener
-        self._thread = threading.Thread(target=self._run, name="output", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="output")
         self._thread.start()
 
     def join(self) -> None:

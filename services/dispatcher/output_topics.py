@@ -14,6 +14,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from ...infra import threads
 from ...pipelines.graph.physical_plan import output_topic
 from ..diagnostics import logger
 from ..log import LogUnavailable
@@ -47,7 +48,7 @@ class OutputTopicCleaner:
         self._state = state
         self._clock = clock
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="output topics", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="output topics")
 
     def start(self) -> None:
         """Begins to look."""

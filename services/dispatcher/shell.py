@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 
 import msgspec
 
+from ...infra import threads
 from ...pipelines.graph.build_server import BuildServer
 from ...pipelines.graph.errors import ProgramError
 from ...pipelines.graph.program import build
@@ -64,14 +64,14 @@ class DispatcherShell:
         self._submissions = submissions
         self._admitting = False
         self._begun = Begun()
-        self._builders = ThreadPoolExecutor(_BUILDERS, thread_name_prefix="build")
+        self._builders = threads.Pool(_BUILDERS, "build")
         self._closed = threading.Event()
         self._servers = [BuildServer() for _ in range(_BUILDERS)]
         self._idle: SimpleQueue[BuildServer] = SimpleQueue()
         for server in self._servers:
             self._idle.put(server)
         # Storage may be slow, and must not keep programs waiting.
-        self._disposers = ThreadPoolExecutor(1, thread_name_prefix="dispose")
+        self._disposers = threads.Pool(1, "dispose")
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if isinstance(state, DispatcherState):

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
+from ...infra import threads
 from ...schemas import dispatcher
 from ...schemas.event import Event
 from ...schemas.types import Origin
@@ -95,7 +96,7 @@ class SubmissionsReader:
         self._admitted = admitted
         self._followed.set()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="submissions", daemon=True)
+            self._thread = threads.Thread(target=self._run, name="submissions")
             self._thread.start()
 
     def close(self) -> None:

@@ -3,11 +3,13 @@
 Killed at any moment it loses nothing: the next one folds the log, takes the next epoch, and says what is still owed;
 tasks run on meanwhile. With `high-availability.type: zookeeper` any number of them stand by, warm, and the roles may be
 led by different ones; without, the newest leads all, and the one before it ends. It may start before Kafka. SIGTERM
-stops the process, not the cluster; the cluster ends by ShutDownCluster.
+stops the process, not the cluster; the cluster ends by ShutDownCluster. A process that ends hands over first, and then
+ends what it has begun: another is elected within a second.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 
@@ -44,7 +46,17 @@ from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Say, 
 from ..simulation.hosted import JobMastersWithoutTopics
 from . import liveness
 from .blobs import of_master
-from .process import KAFKA_PATIENCE_S, clock_of, process_address, session, wait_for_topics
+from .process import (
+    END_S,
+    KAFKA_PATIENCE_S,
+    VOICE_S,
+    clock_of,
+    ended_by_its_threads,
+    ends_within,
+    process_address,
+    session,
+    wait_for_topics,
+)
 from .snapshots import MasterSnapshots
 
 _log = logger(__name__)
@@ -119,28 +131,30 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     output_topics = OutputTopicCleaner(
         kafka_admin, cluster, configuration.get(OUTPUT_RETENTION), lambda: _led_dispatcher(host), clock
     )
-    try:
-        snapshots = MasterSnapshots(configuration, replica, log, host)
-        snapshots.start()
-        beating.start()
-        blobs.start()
-        if not simulated:
-            output_topics.start()
-        host.run(stop, shells, finished=_ended)
-        _log.info("jobmanager ends", cluster=cluster)
-    finally:
-        if snapshots is not None:
-            snapshots.close()
-        beating.close()
-        output_topics.close()
-        for shell in shells.values():
-            shell.close()
-        host.close()
-        if mandates is not None:
-            # What was said is in the log: another may go on from there.
-            mandates.close()
-        blobs.close()
-        log.close()
+    with ended_by_its_threads(host):
+        try:
+            snapshots = MasterSnapshots(configuration, replica, log, host)
+            snapshots.start()
+            beating.start()
+            blobs.start()
+            if not simulated:
+                output_topics.start()
+            host.run(stop, shells, finished=_ended)
+            _log.info("jobmanager ends", cluster=cluster)
+        finally:
+            with ends_within(END_S, sys.exc_info()[1]):
+                # Another is to lead at once. What a shell has not done yet, the next leader's does.
+                host.close(VOICE_S)
+                if mandates is not None:
+                    mandates.close()
+                if snapshots is not None:
+                    snapshots.close()
+                beating.close()
+                output_topics.close()
+                for shell in shells.values():
+                    shell.close()
+                blobs.close()
+                log.close()
 
 
 def _led_dispatcher(host: Host) -> DispatcherState | None:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
 import socket
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
+from ...infra import threads
 from ..configuration import Configuration
 from ..configuration.options.simulation import CLOCK_BEHIND, SIMULATED
 from ..connections import admin
 from ..diagnostics import logger
-from ..host import wall_clock
+from ..host import Host, wall_clock
 from ..log import LogUnavailable
 from ..log.creation import create_cluster_topics
 from ..roles import Clock
 
 _log = logger(__name__)
 _PAUSE_S = 1.0
+VOICE_S = 0.5
+"""So long a process that ends waits for its last words to get into the log."""
+END_S = 20.0
+"""So long it waits for all else that it has begun."""
 KAFKA_PATIENCE_S = 120.0
 """How long a process waits for a Kafka that is gone before it ends: longer than a broker takes to come back."""
 
@@ -50,6 +57,39 @@ def stop_on_signals() -> threading.Event:
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
     return stop
+
+
+def ended_by_its_threads(host: Host) -> contextlib.AbstractContextManager[None]:
+    """Within it, what a thread of the process does not handle ends `host.run`, by ThreadFailed."""
+
+    def on_failure(name: str, error: BaseException) -> None:
+        _log.exception("a thread has failed: the process ends", thread=name)
+        host.fail(threads.ThreadFailed(name, error))
+
+    return threads.handled_by(on_failure)
+
+
+@contextlib.contextmanager
+def ends_within(seconds: float, error: BaseException | None) -> Iterator[None]:
+    """What is done within it may take so long. Then the process ends without it: nobody else is to wait for that.
+
+    `error`: what the process ends by, None where it ends in order.
+    """
+    done = threading.Event()
+
+    def watch() -> None:
+        if done.wait(seconds):
+            return
+        _log.warning("ends without waiting for what is still being done", waited_s=seconds)
+        if error is not None:
+            _log.error("the process ends by an error", error=str(error) or repr(error))
+        os._exit(0 if error is None else threads.EXIT_CODE)
+
+    threads.Thread(target=watch, name="end").start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from ...infra import threads
 from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..connections import event_log
@@ -22,7 +23,14 @@ from ..simulation.members import Member
 from ..simulation.tasks import registration
 from ..task_executor import TaskExecutor
 from ..task_executor.state import TaskExecutorState
-from .process import KAFKA_PATIENCE_S, clock_of, process_address, session, wait_for_topics
+from .process import (
+    KAFKA_PATIENCE_S,
+    clock_of,
+    ended_by_its_threads,
+    process_address,
+    session,
+    wait_for_topics,
+)
 from .snapshots import restore_task_executor
 
 _log = logger(__name__)
@@ -66,27 +74,28 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
             host.say(role_address, owed)
         _log.info("simulated taskexecutors register", count=len(own))
 
-    registering = threading.Thread(target=register, name="registration", daemon=True)
-    registering.start()
-    _log.info("simulated taskexecutors start", cluster=cluster, count=len(own))
-    try:
-        wait_for_topics(configuration, stop)
-        if stop.is_set():
-            return
-        restore_task_executor(configuration, replica, log)
-        beating.start()
-        host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda known: _all_left(known, own))
-        for role_address, member in own.items() if stop.is_set() else ():
-            reason = f"TaskExecutor {member.resource_id} was asked to stop"
-            body = resource_manager.DisconnectTaskManager(resource_id=member.resource_id, reason=reason)
-            host.say(role_address, Owed(RESOURCE_MANAGER, body, None))
-        _log.info("simulated taskexecutors end", cluster=cluster)
-    finally:
-        beating.close()
-        stop.set()
-        registering.join()
-        host.close()
-        log.close()
+    registering = threads.Thread(target=register, name="registration")
+    with ended_by_its_threads(host):
+        registering.start()
+        _log.info("simulated taskexecutors start", cluster=cluster, count=len(own))
+        try:
+            wait_for_topics(configuration, stop)
+            if stop.is_set():
+                return
+            restore_task_executor(configuration, replica, log)
+            beating.start()
+            host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda known: _all_left(known, own))
+            for role_address, member in own.items() if stop.is_set() else ():
+                reason = f"TaskExecutor {member.resource_id} was asked to stop"
+                body = resource_manager.DisconnectTaskManager(resource_id=member.resource_id, reason=reason)
+                host.say(role_address, Owed(RESOURCE_MANAGER, body, None))
+            _log.info("simulated taskexecutors end", cluster=cluster)
+        finally:
+            beating.close()
+            stop.set()
+            registering.join()
+            host.close()
+            log.close()
 
 
 def _all_left(replica: Replica, own: dict[str, Member]) -> bool:

@@ -7,9 +7,11 @@ makes it leave: it tells the ResourceManager first, then ends its tasks, which r
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from pathlib import Path
 
+from ...infra import threads
 from ...pipelines.runtime.formats.registry import CREDENTIALS_FILE_VARIABLE
 from ...pipelines.runtime.runtime import TaskRuntime
 from ...schemas import resource_manager
@@ -25,10 +27,20 @@ from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
 from . import liveness
 from .blobs import of_task_executor
-from .process import KAFKA_PATIENCE_S, process_address, session, wait_for_topics
+from .process import (
+    END_S,
+    KAFKA_PATIENCE_S,
+    ended_by_its_threads,
+    ends_within,
+    process_address,
+    session,
+    wait_for_topics,
+)
 from .snapshots import restore_task_executor
 
 _log = logger(__name__)
+_SPARK_S = 40.0
+"""So long a Spark that is just being started is waited for besides."""
 
 
 def run(configuration: Configuration, resource_id: str, scratch: Path, stop: threading.Event) -> None:
@@ -82,30 +94,32 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         except Exception as error:
             host.fail(error)
 
-    starting = threading.Thread(target=start_runtime, name="runtime start", daemon=True)
-    starting.start()
-    _log.info("taskexecutor starts", cluster=cluster, resource_id=resource_id)
-    try:
-        wait_for_topics(configuration, stop)
-        if stop.is_set():
-            return
-        restore_task_executor(configuration, replica, log)
-        beating.start()
-        host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda replica: _left(replica, own_address))
-        if stop.is_set() and shell.registered:
-            reason = f"TaskExecutor {resource_id} was asked to stop"
-            goodbye = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
-            host.say(own_address, Owed(RESOURCE_MANAGER, goodbye, None))
-        _log.info("taskexecutor ends", cluster=cluster, resource_id=resource_id)
-    finally:
-        beating.close()
-        # Whatever ended this process: who waits for it to lead waits no more.
-        stop.set()
-        starting.join()
-        shell.close()
-        runtime.close()
-        host.close()
-        log.close()
+    starting = threads.Thread(target=start_runtime, name="runtime start")
+    with ended_by_its_threads(host):
+        starting.start()
+        _log.info("taskexecutor starts", cluster=cluster, resource_id=resource_id)
+        try:
+            wait_for_topics(configuration, stop)
+            if stop.is_set():
+                return
+            restore_task_executor(configuration, replica, log)
+            beating.start()
+            host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda replica: _left(replica, own_address))
+            if stop.is_set() and shell.registered:
+                reason = f"TaskExecutor {resource_id} was asked to stop"
+                goodbye = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
+                host.say(own_address, Owed(RESOURCE_MANAGER, goodbye, None))
+            _log.info("taskexecutor ends", cluster=cluster, resource_id=resource_id)
+        finally:
+            with ends_within(END_S + _SPARK_S, sys.exc_info()[1]):
+                beating.close()
+                # Whatever ended this process: who waits for it to lead waits no more.
+                stop.set()
+                starting.join()
+                shell.close()
+                runtime.close()
+                host.close()
+                log.close()
 
 
 def _left(replica: Replica, own_address: str) -> bool:

@@ -21,6 +21,7 @@ from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
+from ...infra import threads
 from ..diagnostics import logger
 from .client import UNSETTLED, Client
 from .lease import Lease, uptime
@@ -86,7 +87,7 @@ class Session:
         self._said = ""
         self._unreachable_since: float | None = clock()
         self._client = self._new_client()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threads.Thread(target=self._run, name=name)
 
     def start(self, tenant: Tenant) -> None:
         """Connects, and has the tenant work as soon as there is a session."""

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from ...infra import threads
 from ..diagnostics import logger
 from .answers import HeardLog
 from .mandates import Mandates
@@ -48,7 +49,7 @@ class WhileKafkaAnswers:
         self._wanted: dict[str, None] = {}
         self._doubtful = self._away = False
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kafka answers", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="kafka answers")
 
     @property
     def elected_by(self) -> str:

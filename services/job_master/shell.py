@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from ...infra import threads
 from ...pipelines.graph.physical_plan import temporary_topics, topics
 from ...schemas import job_master
 from ..begun import Begun
@@ -62,9 +62,9 @@ class JobMasterShell:
         self._begun = Begun()
         self._checkpoints = CheckpointShell(say)
         self._closed = threading.Event()
-        self._creators = ThreadPoolExecutor(4, thread_name_prefix="create channels")
+        self._creators = threads.Pool(4, "create channels")
         # Deletions that can't succeed must not keep new jobs waiting.
-        self._deleters = ThreadPoolExecutor(4, thread_name_prefix="delete channels")
+        self._deleters = threads.Pool(4, "delete channels")
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._checkpoints.still_demanded(role_address, instructions)

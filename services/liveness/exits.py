@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from ...infra import threads
 from ...infra.processes import ProcessIdentity
 from ..diagnostics import logger
 
@@ -38,7 +39,7 @@ class Exits(Generic[K]):
         self._wake_in.setblocking(False)
         self._selector.register(self._wake_in, selectors.EVENT_READ)
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="process exits", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="process exits")
         self._thread.start()
 
     def watch(self, key: K, process: ProcessIdentity) -> bool:

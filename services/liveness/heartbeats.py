@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol
 
+from ...infra import threads
 from ...schemas.event import Event, Record
 from ..diagnostics import logger
 from ..log import LogUnavailable
@@ -93,7 +94,7 @@ class Heartbeats:
         self._monitor: Monitor = HeartbeatMonitor(timeout=timeout, stall=max(interval, _SHORTEST_STALL))
         self._due = 0
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="heartbeats")
 
     def start(self) -> None:
         """Begins; once."""

@@ -8,10 +8,10 @@ once. Everything else is left to heartbeats.
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+from ...infra import threads
 from ...infra.process_mark import is_from_here, living
 from ..diagnostics import logger
 from .exits import Exits
@@ -60,7 +60,7 @@ class ProcessWatch:
         self._exits: Exits[Worker] = (
             Exits(self._ended) if use_pidfd is None else Exits(self._ended, use_pidfd=use_pidfd)
         )
-        self._thread = threading.Thread(target=self._run, name="process watch", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="process watch")
         self._thread.start()
 
     def follow(self, workers: Workers) -> None:

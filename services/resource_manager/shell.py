@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from immutables import Map
 
+from ...infra import threads
 from ...schemas import resource_manager
 from ..begun import Begun
 from ..diagnostics import logger
@@ -64,7 +64,7 @@ class ResourceManagerShell:
         self._watch = new_watch(self._ended)
         self._begun = Begun()
         self._compared: threading.Event | None = None
-        self._workers = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="workers")
+        self._workers = threads.Pool(_AT_ONCE, "workers")
         self._lock = threading.Lock()
         self._registered: Map[str, WorkerRegistration] = Map()
         self._addresses: dict[str, str] = {}

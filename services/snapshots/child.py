@@ -13,6 +13,7 @@ import threading
 
 import msgspec
 
+from ...infra import threads
 from ...infra.interpreter import module_command
 from ...pipelines.checkpoint.errors import CheckpointError
 from ..configuration import Configuration, load
@@ -77,7 +78,7 @@ def _understood(said: bytes, code: int) -> Taken | None:
 
 def main(arguments: list[str]) -> int:
     """The child: `end` (exclusive) is its one argument."""
-    threading.Thread(target=_end_with_owner, daemon=True).start()
+    threads.Thread(target=_end_with_owner, name="owner").start()
     os.nice(_NICENESS)
     configuration = load()
     log = event_log(configuration, timeout=_LOG_TIMEOUT_S)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ...infra import threads
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import SnapshotTaken
 from ..diagnostics import logger
@@ -65,7 +66,7 @@ class SnapshotKeeper:
         self._asked: Progress | None = None
         self._not_before: Time = 0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="snapshots")
 
     def start(self) -> None:
         """Begins to look; does nothing where snapshots are off."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from ...infra import threads
 from ...pipelines.runtime.deployment import VertexDeployment
 from ..blobs.errors import BlobError
 from ..blobs.library_cache import BlobLibraryCacheManager
@@ -49,7 +50,7 @@ class Libraries:
             for subtask in deployment.subtasks:
                 self._waiting[subtask.execution_attempt_id] = deployment.job_id
         # Whoever ends the process does not wait for a server that does not answer.
-        fetching = threading.Thread(
+        fetching = threads.Thread(
             target=self._fetch, args=(deployment, files, code), name="fetch blobs", daemon=True
         )
         fetching.start()

@@ -20,7 +20,7 @@ from tailrace.services.high_availability.contenders import Contenders
 from tailrace.services.high_availability.inventory import inventory, orphans
 from tailrace.services.high_availability.paths import Paths, in_order
 from tailrace.services.high_availability.settings import ZooKeeperSettings
-from tailrace.services.log.topics import ensure_cluster_topics
+from tailrace.services.log.creation import create_cluster_topics
 from tailrace.services.roles import DISPATCHER
 
 from .jobs import AT_ONCE, LASTING, graph, program
@@ -67,7 +67,7 @@ class HaCluster:
                     "home": str(home),
                 }
             )
-            ensure_cluster_topics(admin(self.configuration), cluster_id)
+            create_cluster_topics(admin(self.configuration), kafka, cluster_id)
             self.masters = self._stack.enter_context(Masters(masters, shared, kafka, servers, home))
             self.workers = self._stack.enter_context(
                 Workers(self.configuration, self.TASK_EXECUTORS, self.SLOTS)
@@ -125,10 +125,10 @@ class HaCluster:
         self.client.submit(graph(name, parallelism), job_id=job_id)
         return job_id
 
-    def submit_program(self) -> str:
-        """One that is built for as long as a session lasts; its job finishes at once."""
+    def submit_program(self, lasts_s: float = SESSION_S) -> str:
+        """One that is built for so long; its job finishes at once."""
         job_id = f"program-{secrets.token_hex(4)}"
-        self.client.submit(program(self.SESSION_S), job_id=job_id)
+        self.client.submit(program(lasts_s), job_id=job_id)
         return job_id
 
     def orphans(self) -> list[str]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 from tailrace.services.cli.local.process import LocalProcess
 from tailrace.services.configuration import Configuration
 
@@ -60,6 +62,17 @@ class Master:
         if self._process is not None:
             self._process.kill()
         self._stopped = False
+
+    def ask_to_end(self) -> None:
+        """SIGTERM; returns at once."""
+        assert self._process is not None
+        os.kill(self._process.record.pid, signal.SIGTERM)
+
+    def builds(self) -> bool:
+        """Whether a program is just building its graph there."""
+        assert self._process is not None
+        children = psutil.Process(self._process.record.pid).children()
+        return any("api.build" in " ".join(each.cmdline()) for each in children)
 
     def pause(self) -> None:
         """SIGSTOP."""

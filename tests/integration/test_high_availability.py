@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Record
@@ -37,6 +38,7 @@ pytestmark = pytest.mark.timeout(300)
 
 HARMS = int(os.environ.get("HARMS", "10"))
 TRANSCRIPTS = Path(__file__).parents[1] / "high_availability" / "transcripts"
+BUILD_S = 10.0
 LONGER_THAN_A_SESSION_S = HaCluster.SESSION_S * 1.75
 
 
@@ -93,6 +95,19 @@ def test_the_leader_is_killed(cluster: HaCluster) -> None:
         cluster.runs(waiting, slots)
         cluster.finish(waiting)
         cluster.ends(program)
+
+
+def test_a_leader_that_is_asked_to_end_hands_over_though_it_builds_a_program(cluster: HaCluster) -> None:
+    reign, leader = cluster.reign, cluster.leader
+    program = cluster.submit_program(lasts_s=BUILD_S)
+    eventually(leader.builds, "the build")
+    asked = time.time()
+    leader.ask_to_end()
+    following = cluster.elected_after(reign)
+    told(cluster, asked, following)
+    assert following.time - asked < BUILD_S / 2, "the build was waited for"
+    eventually(lambda: not leader.is_running(), "the end of its process")
+    cluster.ends(program)
 
 
 def test_a_job_that_has_finished_is_not_run_again_by_the_next_leader(cluster: HaCluster) -> None:

@@ -32,9 +32,10 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.connections import event_log
 from tailrace.services.history import state_at
 from tailrace.services.log import Codec, LogTruncated
+from tailrace.services.log.creation import create_cluster_topics
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.kafka import KafkaEventLog
-from tailrace.services.log.topics import ensure_cluster_topics, submissions_topic
+from tailrace.services.log.topics import submissions_topic
 from tailrace.services.snapshots.child import ByChild
 from tailrace.services.snapshots.hashing import StateHasher, whole
 from tailrace.services.snapshots.restoring import restore
@@ -67,7 +68,7 @@ class Cluster:
         )
         self.home = home
         self.admin = AdminClient({"bootstrap.servers": servers})
-        ensure_cluster_topics(self.admin, cluster)
+        create_cluster_topics(self.admin, servers, cluster)
         self.log: KafkaEventLog = event_log(self.configuration)
         self.store = SnapshotStore.of(self.configuration)
         self.processes: list[subprocess.Popen[bytes]] = []

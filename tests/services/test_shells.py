@@ -201,9 +201,9 @@ def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_become
         {"blob.offload.minsize": "1 kb"},
         depot,
     )
-    program = EntryPoint(target="a:b", arguments=(), python_files=files)
+    entry_point = EntryPoint(target="a:b", arguments=(), python_files=files)
     try:
-        shell.obey("dispatcher", [BuildJobGraph("j", program, None, 3)], None)
+        shell.obey("dispatcher", [BuildJobGraph("j", entry_point, None, 3)], None)
         built = said.get(timeout=PATIENCE_S).body
     finally:
         shell.close()
@@ -218,9 +218,9 @@ def test_a_program_whose_blobs_are_gone_is_answered(said: queue.Queue[Owed], tmp
     depot = BlobDepot(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
     files = (PythonFile(path="a.py", content=b"", blob=f"permanent/j/{'a' * 64}"),)
     shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions(), None, depot)  # type: ignore[arg-type]
-    program = EntryPoint(target="a:b", arguments=(), python_files=files)
+    entry_point = EntryPoint(target="a:b", arguments=(), python_files=files)
     try:
-        shell.obey("dispatcher", [BuildJobGraph("j", program, None, 3)], None)
+        shell.obey("dispatcher", [BuildJobGraph("j", entry_point, None, 3)], None)
         failed = said.get(timeout=PATIENCE_S).body
     finally:
         shell.close()

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from ....infra import threads
 from ...checkpoint.errors import CheckpointError
 from ..failures import TaskError, describe, shortened
 from ..protocol import Acknowledged, Declined, Notice
@@ -38,7 +39,7 @@ class CheckpointIO:
             self._notify(Declined(part.checkpoint_id, reason))
             return
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="checkpoint-io", daemon=True)
+            self._thread = threads.Thread(target=self._work, name="checkpoint-io")
             self._thread.start()
         self._parts.put(part)
 

@@ -12,7 +12,6 @@ import gc
 import os
 import select
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from typing import Final, NoReturn
 
 import pyarrow as pa
 
+from ....infra import threads
 from ..failures import TaskError
 
 SILENCE_S: Final = 60.0
@@ -53,7 +53,7 @@ class Child:
                 _be_child(work, writer, silence_s)
             ends = (reader,)
             os.close(writer)
-            threading.Thread(target=self._wait, args=(reader,), name="forked-child", daemon=True).start()
+            threads.Thread(target=self._wait, args=(reader,), name="forked-child").start()
         except (OSError, RuntimeError) as error:
             # No descriptor, no process, no memory, or no thread.
             for each in ends:

@@ -10,12 +10,12 @@ import os
 import selectors
 import socket
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
+from ....infra import threads
 from ..frames import FrameReader
 from ..protocol import (
     HANDED_OVER,
@@ -37,7 +37,7 @@ COMMIT_GRACE_S: Final = 5.0
 """How long a commit may go on after that: a transaction that is left open holds up readers until it times out."""
 
 
-class InputThread(threading.Thread):
+class InputThread(threads.Thread):
     """Reads until the process ends. `control` and `listener` are already connected and listening."""
 
     def __init__(
@@ -49,7 +49,7 @@ class InputThread(threading.Thread):
         exit_lock: threading.Lock | None = None,
     ) -> None:
         """`exit_lock` is held by the task's thread while a transaction is open; `notify` tells the TaskExecutor."""
-        super().__init__(name="input", daemon=True)
+        super().__init__(target=self._read, name="input")
         self._mailbox = mailbox
         self._notify = notify
         self._exit_lock = exit_lock or threading.Lock()
@@ -68,9 +68,8 @@ class InputThread(threading.Thread):
         # Without this thread the task would wait for ever: its end must be the process's.
         try:
             self._read()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(70)
+        except BaseException as error:
+            threads.end_process(self.name, error)
 
     def _read(self) -> None:
         own: dict[socket.socket, Callable[[], object]] = {
@@ -101,9 +100,7 @@ class InputThread(threading.Thread):
                     self._mailbox.put([(command, 0)])
                 case Cancel():
                     self._mailbox.cancel()
-                    last_resort = threading.Timer(CANCEL_GRACE_S, self._exit)
-                    last_resort.daemon = True
-                    last_resort.start()
+                    threads.Timer(CANCEL_GRACE_S, self._exit, name="last resort").start()
         if self._control.ended:
             os._exit(1)
 

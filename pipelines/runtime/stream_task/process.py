@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from ....infra import threads
 from ...graph.python_files import import_from
 from ..frames import frame
 from ..protocol import Notice
@@ -20,6 +21,7 @@ from .task import StreamTask
 
 def run(control: socket.socket, listener: socket.socket) -> None:
     """Never returns. `control` leads to the TaskExecutor, `listener` is where Spark's workers connect."""
+    threads.handle(threads.end_process)
     mailbox = Mailbox()
     exit_lock = threading.Lock()
     speaking = threading.Lock()

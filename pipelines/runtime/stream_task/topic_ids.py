@@ -10,7 +10,6 @@ Brokers older than Kafka 2.8 have no ids, and where nobody answers in time none 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final
@@ -18,6 +17,7 @@ from typing import Final
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from ....infra import threads
 from ..failures import ProgressLost
 from .kafka import admin_client, connected
 from .progress import changelog_id_of, generation_of, topic_id_of
@@ -35,7 +35,7 @@ class TopicIds:
         self._found: Future[Mapping[str, str]] = Future()
         if topics:
             arguments = bootstrap_servers, topics
-            threading.Thread(target=self._ask, args=arguments, name="topic-ids", daemon=True).start()
+            threads.Thread(target=self._ask, args=arguments, name="topic-ids").start()
         else:
             self._found.set_result({})
 

@@ -11,6 +11,7 @@ from typing import Final
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ....infra import threads
 from .kafka import admin_client
 
 INTERVAL_S: Final = 5.0
@@ -35,7 +36,7 @@ class Trimming:
     def __call__(self, below: int) -> None:
         """Everything below this offset is in a checkpoint. Returns at once; best effort."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="trimming", daemon=True)
+            self._thread = threads.Thread(target=self._work, name="trimming")
             self._thread.start()
         self._below = below
         self._changed.set()

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from ....infra import threads
+
 _LOOKS_S: Final = 1.0
 
 
@@ -46,7 +48,7 @@ class Watchdog:
     def watching(self, what: str) -> Iterator[None]:
         """Around a call."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+            self._thread = threads.Thread(target=self._watch, name="watchdog")
             self._thread.start()
         self._watched = time.monotonic(), what
         try:

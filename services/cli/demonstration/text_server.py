@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ....infra import threads
+
 HOST = "127.0.0.1"
 _TICK_S = 0.02
 
@@ -27,7 +29,7 @@ class TextServer:
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._sent: list[tuple[str, ...]] = []
-        self._thread = threading.Thread(target=self._serve, name="text server", daemon=True)
+        self._thread = threads.Thread(target=self._serve, name="text server")
         self._thread.start()
 
     @property

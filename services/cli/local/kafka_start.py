@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
+from ....infra import threads
 from ....infra.kafka import EmbeddedKafka, KafkaUnavailable
 
 _LOOK_S = 0.01
@@ -17,7 +17,7 @@ class KafkaStart:
         self.kafka = EmbeddedKafka(data_dir)
         self._detached = detached
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="kafka start", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="kafka start")
         self._thread.start()
 
     def address(self) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from ....infra import threads
 from ...configuration import Configuration
 
 _INTERVAL_S = 5.0
@@ -69,7 +70,7 @@ class Asker:
         self._stopped = threading.Event()
         self._answer = Presence()
         self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="top-presence", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="top-presence")
 
     def start(self) -> None:
         """Begins."""

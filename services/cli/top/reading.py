@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ....infra import threads
 from ....schemas.event import Record
 from ...history.archive.errors import ArchiveError
 from ...history.history_store import HistoryStore
@@ -130,7 +131,7 @@ class Reader:
         self._kept: queue.SimpleQueue[Watch] = queue.SimpleQueue()
         self._known: list[Watch] = []
         """Where to begin from, by offset."""
-        self._thread = threading.Thread(target=self._run, name="top-reader", daemon=True)
+        self._thread = threads.Thread(target=self._run, name="top-reader")
 
     def start(self) -> None:
         """Begins to read, once a place is wanted."""

@@ -13,9 +13,9 @@ import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from ....infra import threads
 from ....pipelines.checkpoint.errors import CheckpointError, StorageError
 from ....schemas import job_master
 from ....schemas.body import Body
@@ -54,9 +54,9 @@ class CheckpointShell:
         self._store = CompletedCheckpointStore()
         self._closed = threading.Event()
         # A restore and the end of a checkpoint must not wait for deletions.
-        self._writers = ThreadPoolExecutor(4, thread_name_prefix="checkpoints")
-        self._deleters = ThreadPoolExecutor(2, thread_name_prefix="discard checkpoints")
-        self._finders = ThreadPoolExecutor(_SEARCHES, thread_name_prefix="find checkpoint")
+        self._writers = threads.Pool(4, "checkpoints")
+        self._deleters = threads.Pool(2, "discard checkpoints")
+        self._finders = threads.Pool(_SEARCHES, "find checkpoint")
         self._searches: dict[str, tuple[str, threading.Event]] = {}
         """By the address of who looks for a checkpoint: the demand's key, and what ends it. For the host's thread."""
 

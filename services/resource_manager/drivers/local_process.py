@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from ....infra import threads
 from ....infra.interpreter import module_command
 from ....infra.processes import OwnedProcess, ProcessIdentity
 from ...configuration import Configuration
@@ -116,8 +117,7 @@ class LocalProcessDriver:
                 self._stopping[resource_id] = reason
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.terminate()
-                timer = threading.Timer(self._kill_after_s, self._kill, [record])
-                timer.daemon = True
+                timer = threads.Timer(self._kill_after_s, self._kill, [record], name="worker kill")
                 self._timers[resource_id] = timer
                 timer.start()
             return True
@@ -182,7 +182,7 @@ class LocalProcessDriver:
         self._watched[record.resource_id] = record
         if not self._exits.watch(record.resource_id, record):
             # Not from here: whoever asked for it is to be told first that it was started.
-            threading.Thread(target=self._ended, args=[record.resource_id], daemon=True).start()
+            threads.Thread(target=self._ended, args=[record.resource_id], name="worker end").start()
 
     def _kill(self, record: WorkerRecord) -> None:
         process = record.process()

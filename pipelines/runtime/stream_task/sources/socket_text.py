@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from .....infra import threads
 from .....schemas.types import OperatorConfig
 from ...batch import Batch
 from ...failures import TaskError
@@ -92,7 +93,7 @@ class SocketTextSource(Source):
     def open(self, setup: SourceSetup) -> None:
         self._setup = setup
         self._connection = self._text.connect(setup.pause)
-        threading.Thread(target=self._read, args=(self._connection,), name="socket", daemon=True).start()
+        threads.Thread(target=self._read, args=(self._connection,), name="socket").start()
 
     def poll(self, limit: int) -> Polled:
         assert self._setup is not None

@@ -1,0 +1,145 @@
+"""No thread ends unseen: what one does not handle goes to the process's handler, and all are started by one module."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from waiting import PATIENCE_S
+
+import tailrace
+from tailrace.infra import threads
+
+PACKAGE = Path(tailrace.__file__).parent
+SHIPPED = ("infra", "pipelines", "schemas", "services")
+BARE = {"Thread", "Timer", "ThreadPoolExecutor", "start_new_thread"}
+ASKED = {
+    "infra/threads.py",
+    # Whoever submits a call there asks for its outcome.
+    "infra/jars.py",
+    "infra/zookeeper_ensemble.py",
+    "pipelines/checkpoint/metadata.py",
+    "pipelines/runtime/stream_task/state_writer.py",
+    "services/cli/demo.py",
+}
+PLANTED = ZeroDivisionError("planted")
+
+
+def fails() -> None:
+    raise PLANTED
+
+
+def by_thread() -> None:
+    threads.Thread(target=fails, name="planted").start()
+
+
+def by_timer() -> None:
+    threads.Timer(0, fails, name="planted").start()
+
+
+def by_pool() -> None:
+    threads.Pool(1, "planted").submit(fails)
+
+
+class Subclass(threads.Thread):
+    """As those that have a state of their own."""
+
+    def __init__(self) -> None:
+        super().__init__(target=fails, name="planted")
+
+
+WAYS: list[Callable[[], object]] = [by_thread, by_timer, by_pool, lambda: Subclass().start()]
+
+
+@pytest.mark.parametrize("start", WAYS)
+def test_what_a_thread_does_not_handle_goes_to_the_handler(start: Callable[[], object]) -> None:
+    told: list[tuple[str, BaseException]] = []
+    failed = threading.Event()
+
+    def handler(name: str, error: BaseException) -> None:
+        told.append((name, error))
+        failed.set()
+
+    with threads.handled_by(handler):
+        start()
+        assert failed.wait(PATIENCE_S)
+    assert told == [("planted", PLANTED)]
+
+
+def test_a_process_without_a_handler_of_its_own_ends_with_one_line() -> None:
+    program = """
+import threading
+from tailrace.infra import threads
+threads.handle(threads.end_process)
+threads.Thread(target=lambda: 1 / 0, name="planted").start()
+threading.Event().wait()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert ended.returncode == threads.EXIT_CODE
+    (line,) = ended.stderr.splitlines()
+    assert "the thread 'planted'" in line
+    assert "ZeroDivisionError: division by zero (<string>:5)" in line
+
+
+def test_a_handler_that_fails_itself_ends_the_process_also_without_a_stderr() -> None:
+    program = """
+import os, sys, threading
+from tailrace.infra import threads
+sys.stderr = open("/dev/full", "w")
+def fails(name, error): raise OSError("no space left on device")
+threads.handle(fails)
+threads.Thread(target=lambda: 1 / 0, name="planted").start()
+threading.Event().wait()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], timeout=PATIENCE_S, check=False)
+    assert ended.returncode == threads.EXIT_CODE
+
+
+def bare_threads() -> Iterator[str]:
+    for folder in SHIPPED:
+        for path in sorted((PACKAGE / folder).rglob("*.py")):
+            name = path.relative_to(PACKAGE).as_posix()
+            if name in ASKED:
+                continue
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                used = [node.func] if isinstance(node, ast.Call) else getattr(node, "bases", [])
+                for each in used:
+                    yield from _bare(each, f"{name}:{node.lineno}")
+
+
+def _bare(node: ast.expr, where: str) -> Iterator[str]:
+    if isinstance(node, ast.Attribute) and node.attr in BARE:
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        if owner != "threads":
+            yield where
+    elif isinstance(node, ast.Name) and node.id in BARE:
+        yield where
+
+
+def test_all_threads_are_started_by_the_one_module() -> None:
+    assert list(bare_threads()) == [], "start them by infra/threads.py: nobody would see them end"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "threading.Thread(target=f)",
+        "Thread(target=f)",
+        "class Mine(threading.Thread): pass",
+        "ThreadPoolExecutor(1)",
+        "threading.Timer(1, f)",
+    ],
+)
+def test_a_bare_thread_is_found(code: str) -> None:
+    (statement,) = ast.parse(code).body
+    node = statement.value if isinstance(statement, ast.Expr) else statement
+    used = [node.func] if isinstance(node, ast.Call) else node.bases  # type: ignore[attr-defined]
+    assert list(_bare(used[0], "here")) == ["here"]
+    assert list(_bare(ast.parse("threads.Thread").body[0].value, "here")) == []  # type: ignore[attr-defined]
