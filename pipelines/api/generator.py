@@ -32,10 +32,13 @@ from .program import Program
 from .python_files import ShippedFiles
 from .transformations import (
     Aggregate,
+    Generate,
     Partition,
     Physical,
     PreAggregate,
+    ReadKafka,
     SideOutput,
+    SocketTextStream,
     Surroundings,
     Transformation,
     Union,
@@ -73,8 +76,15 @@ class _Times:
 
     ingestion: bool
     """They are those of reading."""
-    watermarks: bool
-    """Event time comes on: a watermark strategy lies before it, on one path at least."""
+    strategy: str | None
+    """A watermark strategy before it, with its line; None: there is none on any path."""
+    held_by: str | None
+    """An unbounded source before it, with its line, without a strategy on the path: no watermark ever comes from it."""
+
+    @property
+    def event_time_held_by(self) -> str | None:
+        """The source that holds back the event time of others; None where there is no event time, or nobody does."""
+        return self.held_by if self.strategy is not None else None
 
 
 def stream_graph_of(name: str, program: Program, defaults: Defaults) -> StreamGraph:
@@ -137,7 +147,9 @@ class _Generator:
         upstreams = [each for upstreams in inputs for each in upstreams]
         times = self._times_before(own, upstreams)
         node = self._node(
-            own, [each.node for each in upstreams], Surroundings(times.ingestion, self._defaults.mini_batch)
+            own,
+            [each.node for each in upstreams],
+            Surroundings(times.ingestion, self._defaults.mini_batch, times.event_time_held_by),
         )
         self._times[own.id] = _times_behind(own, times)
         self.nodes[own.id] = node
@@ -173,15 +185,11 @@ class _Generator:
         before = [self._times[each.node.node_id] for each in upstreams]
         times = _Times(
             ingestion=all(each.ingestion for each in before),
-            watermarks=any(each.watermarks for each in before),
+            strategy=next((each.strategy for each in before if each.strategy is not None), None),
+            held_by=next((each.held_by for each in before if each.held_by is not None), None),
         )
-        if isinstance(own, Window) and own.assigner.TIME == "event" and not times.watermarks:
-            raise ProgramError(
-                f"{own.assigner} needs event time, but no stream before it has watermarks:"
-                " call assign_timestamps_and_watermarks behind the source",
-                operator=own.step,
-                location=own.location,
-            )
+        if isinstance(own, Window) and own.assigner.TIME == "event":
+            _check_event_time(own, times)
         return times
 
     def _node(self, own: Physical, inputs: list[StreamNode], surroundings: Surroundings) -> StreamNode:
@@ -241,13 +249,32 @@ def _passed(upstream: _Upstream, virtual: Virtual) -> _Upstream:
 
 
 def _times_behind(own: Physical, before: _Times) -> _Times:
-    match own.KIND:
-        case OperatorKind.KAFKA_SOURCE:
-            return _Times(ingestion=False, watermarks=False)
-        case OperatorKind.WATERMARKS:
-            return _Times(ingestion=False, watermarks=True)
+    place = f"{own.name} ({own.location})"
+    match own:
+        case ReadKafka():
+            return _Times(ingestion=False, strategy=None, held_by=None if own.source.bounded else place)
+        case Generate(count=None) | SocketTextStream():
+            return _Times(ingestion=before.ingestion, strategy=None, held_by=place)
+        case Physical(KIND=OperatorKind.WATERMARKS):
+            return _Times(ingestion=False, strategy=place, held_by=None)
         case _:
             return before
+
+
+def _check_event_time(own: Window, times: _Times) -> None:
+    if times.strategy is None:
+        why = "no stream before it has watermarks: call assign_timestamps_and_watermarks behind the source"
+    elif times.held_by is not None:
+        why = (
+            f"no window of it would ever fire: it takes records of {times.held_by}, which has no watermark strategy,"
+            f" together with those behind {times.strategy}: call assign_timestamps_and_watermarks on each of them, or"
+            " on the union"
+        )
+    else:
+        return
+    raise ProgramError(
+        f"{own.assigner} needs event time, but {why}", operator=own.step, location=own.location
+    )
 
 
 def _inherited_group(inputs: list[StreamNode]) -> str:

@@ -159,6 +159,7 @@ _SENDER: Mapping[str, Rule] = {
     "side_outputs": _optional(_types_by_tag),
 }
 _KEYED: Mapping[str, Rule] = {"key_type": _record_type, "key_field": _field}
+_TIMED: Mapping[str, Rule] = {**_KEYED, "event_time_held_by": _optional(_name)}
 _KEYED_EDGE: Mapping[str, Rule] = {"key_type": _optional(_record_type), "key_field": _field}
 
 _AGGREGATIONS = ("sum", "min", "max", "min_by", "max_by")
@@ -242,7 +243,7 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         OperatorKind.PROCESS: {},
         OperatorKind.REDUCE: {**_KEYED, "mini_batch": _flag},
         OperatorKind.AGGREGATE: _AGGREGATE,
-        OperatorKind.KEYED_PROCESS: _KEYED,
+        OperatorKind.KEYED_PROCESS: _TIMED,
         OperatorKind.WINDOW: {
             "assigner": _ASSIGNER,
             "allowed_lateness_ms": _optional(_distance),
@@ -256,7 +257,7 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         OperatorKind.CO_MAP: {},
         OperatorKind.CO_FLAT_MAP: {},
         OperatorKind.CO_PROCESS: {},
-        OperatorKind.KEYED_CO_PROCESS: _KEYED,
+        OperatorKind.KEYED_CO_PROCESS: _TIMED,
         OperatorKind.PRINT: {
             "identifier": _optional(_value(lambda value: isinstance(value, str), "a text or null"))
         },

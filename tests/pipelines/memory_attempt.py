@@ -112,7 +112,7 @@ class MemoryAttempt:
         places = (
             [(i, index) for i in range(len(self._topics))]
             if self._kafka_input is None
-            else list(self._kafka_input.ends or ())
+            else list(self._kafka_input.places)
         )
         self._cursors = {
             place: cluster.handed_over_from(self.task.positions.get(place[0], {}).get(place[1], 0))
@@ -257,14 +257,17 @@ class MemoryAttempt:
         """The partitions that are this subtask's, each with its end."""
         assembly = self.assembly
         assert assembly.through_spark is not None
-        topics = sorted(json.loads(assembly.through_spark.parameters)["topics"])
+        parameters = json.loads(assembly.through_spark.parameters)
+        topics = sorted(parameters["topics"])
         places = [
             (i, partition)
             for i, topic in enumerate(topics)
             for partition in range(len(self._cluster.kafka.logs[topic]))
         ]
         mine = [p for n, p in enumerate(places) if n % assembly.vertex.parallelism == self._index]
-        ends = {(i, p): len(self._cluster.kafka.log(topics[i], p)) for i, p in mine}
+        ends = None
+        if parameters["bounded"]:
+            ends = {(i, p): len(self._cluster.kafka.log(topics[i], p)) for i, p in mine}
         return KafkaInput(tuple(topics), ends, tuple(mine))
 
     def _open_prefix(self, deployment: VertexDeployment) -> None:

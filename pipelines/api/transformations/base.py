@@ -21,6 +21,13 @@ class Surroundings:
     """Records still have the timestamps that sources gave them, those of reading."""
     mini_batch: bool
     """`execution.mini-batch`."""
+    event_time_held_by: str | None = None
+    """The source, with its line, because of which no watermark of the others ever counts."""
+
+    def of_timers(self) -> dict[str, Any]:
+        """The parameters of an operator with timers."""
+        held_by = self.event_time_held_by
+        return {} if held_by is None else {"event_time_held_by": held_by}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

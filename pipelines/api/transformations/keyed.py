@@ -35,8 +35,7 @@ class KeyedProcess(Keyed):
         return (self.key.selector, self.function)
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
-        del surroundings
-        return self.key.parameters()
+        return {**self.key.parameters(), **surroundings.of_timers()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,5 +45,4 @@ class KeyedCoProcess(OneFunction):
         return (*self.selectors, self.function)
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
-        del surroundings
-        return {"key_type": self.key_type.to_json()}
+        return {"key_type": self.key_type.to_json(), **surroundings.of_timers()}

@@ -72,6 +72,7 @@ class Timers(Clocks):
     def __init__(self, setup: Setup, backend: KeyedStateBackend) -> None:
         super().__init__(setup, backend, "")
         self._backend = backend
+        self._held_by: str | None = setup.parameters.get("event_time_held_by")
         self.event_time: TimerTable = backend.timer_table("~event-time")
         self.processing_time: TimerTable = backend.timer_table("~processing-time")
 
@@ -79,6 +80,11 @@ class Timers(Clocks):
         return self._backend.watermark_of(self._backend.current_key)
 
     def register_event_time_timer(self, timestamp: int) -> None:
+        if self._held_by is not None:
+            raise ValueError(
+                f"no timer of event time would ever fire: one of the streams before this function comes from"
+                f" {self._held_by}, which has no watermark strategy: call assign_timestamps_and_watermarks on it"
+            )
         self.event_time.register(self._backend.current_key, timestamp)
 
     def register_processing_time_timer(self, timestamp: int) -> None:

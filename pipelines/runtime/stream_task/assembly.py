@@ -144,6 +144,7 @@ class Assembly:
                 self.vertex.operators[0].operator_id, self._subtask, self.generation, name, parts.behind
             ),
             kafka_source=None if through_spark is None else through_spark.operator_id,
+            reads_nothing=kafka is not None and not kafka.places,
             checkpoints_over=self._checkpoints_over,
             aligned_inputs=frozenset(
                 i for i, edge in enumerate(deployment.inputs) if edge.partitioner in ALIGNED

@@ -71,12 +71,14 @@ class Subtask:
         demand: ClockDemand,
         owner: Owner,
         kafka_source: str | None = None,
+        reads_nothing: bool = False,
         checkpoints_over: int = 0,
         aligned_inputs: frozenset[int] = frozenset(),
     ) -> None:
         """`gate` is None for sources. `ends`: the end of a bounded Kafka source, by (input, partition).
 
-        `kafka_source`: the operator id of one whose positions the subtask keeps. `checkpoints_over`: the newest
+        `kafka_source`: the operator id of one whose positions the subtask keeps. `reads_nothing`: whether none of its
+        partitions is the subtask's, as long as the attempt lives. `checkpoints_over`: the newest
         checkpoint that is known to be complete: late barriers up to it count for nothing. `aligned_inputs`: those that
         have nothing in flight in a checkpoint.
         """
@@ -95,6 +97,7 @@ class Subtask:
         self._watermark = NO_WATERMARK
         self._idle = False
         self._kafka_source = kafka_source
+        self._reads_nothing = reads_nothing
         self._standing: list[ConsumedOffset] = []
         """What is committed once for the generation, and again when brokers might forget it."""
         self._stop = Stop()
@@ -138,6 +141,8 @@ class Subtask:
             self._source[1].open(setup)
         if self._gate is not None:
             self._follow_gate(self._gate)
+        if self._reads_nothing:
+            self._chain.set_idle(True)  # who waits for its event time waits for nothing
         for place in self._ends or ():
             self._look_for_end(place)
         self._ended = self._ends is not None and not self._unended

@@ -53,6 +53,7 @@ Env = StreamExecutionEnvironment
 FILE = os.path.relpath(__file__)
 FIVE_SECONDS = TumblingProcessingTimeWindows.of(seconds=5)
 EVENT = TumblingEventTimeWindows.of(seconds=5)
+RISING = WatermarkStrategy.for_monotonous_timestamps()
 
 
 def length(line: str) -> int:
@@ -459,6 +460,15 @@ AT_TRANSLATION: list[tuple[Mistake, str]] = [
         lambda env, s: s.window_all(EventTimeSessionWindows.with_gap(seconds=1)).reduce(takes_two),
         "reduce at {}: EventTimeSessionWindows(1000 ms) needs event time",
     ),
+    (
+        lambda env, s: (
+            s.union(s.assign_timestamps_and_watermarks(RISING)).window_all(EVENT).reduce(takes_two)
+        ),
+        (
+            "reduce at {}: TumblingEventTimeWindows(5000 ms) needs event time, but no window of it would ever fire: it"
+            " takes records of Source: Socket Stream ("
+        ),
+    ),
 ]
 
 
@@ -488,6 +498,24 @@ def test_watermarks_behind_a_window_do_not_help_it(env: Env) -> None:
     fired.assign_timestamps_and_watermarks(WatermarkStrategy.for_monotonous_timestamps()).print()
     with pytest.raises(ProgramError, match="needs event time"):
         env.get_stream_graph()
+
+
+def test_windows_of_event_time_name_both_streams_where_one_has_no_watermarks(env: Env) -> None:
+    orders = env.from_source(KafkaSource("orders", Formats.text()), RISING)
+    prices = env.from_source(KafkaSource("prices", Formats.text()))
+    orders.connect(prices).map(str, str).window_all(EVENT).reduce(takes_two).print()
+    with pytest.raises(
+        ProgramError,
+        match=r"records of Source: Kafka .*test_mistakes.py:\d+\), which has no watermark"
+        r" strategy, together with those behind .*test_mistakes.py:\d+\)",
+    ):
+        env.get_stream_graph()
+
+
+def test_a_bounded_stream_without_watermarks_holds_no_window_back_for_ever(env: Env) -> None:
+    orders = env.from_source(KafkaSource("orders", Formats.text()), RISING)
+    orders.union(env.from_collection(["a"])).window_all(EVENT).reduce(takes_two).print()
+    assert env.get_job_graph()
 
 
 def test_what_is_no_mistake(env: Env) -> None:

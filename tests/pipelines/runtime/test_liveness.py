@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.pipelines.api import StreamExecutionEnvironment, TumblingEventTimeWindows, WatermarkStrategy
+from tailrace.pipelines.api import (
+    Formats,
+    KafkaSource,
+    KeyedContext,
+    KeyedProcessFunction,
+    StartingOffsets,
+    StreamExecutionEnvironment,
+    TumblingEventTimeWindows,
+    WatermarkStrategy,
+)
+from tailrace.pipelines.checkpoint.fitting import misfits
 from tailrace.pipelines.graph.physical_plan import output_topic
+from tailrace.pipelines.runtime.failures import UserCodeError
 from tailrace.schemas.types import JobGraph
 
-from ..memory_cluster import CLUSTER, JOB, MemoryCluster, MemoryKafka
+from ..memory_checkpoints import Plan, storage
+from ..memory_cluster import CLUSTER, JOB, MemoryCluster, MemoryKafka, Message, give_uids
 
 STEPS = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda pair: pair[1])
 
@@ -43,3 +58,83 @@ def test_windows_fire_though_ticks_get_lost_and_subtasks_are_restarted(
 ) -> None:
     cluster = MemoryCluster(busy_and_silent(parallelism, hops), {}, seed)
     cluster.run(crashes, patience=1_000, crash_rate=0.01, until=lambda kafka: fired(kafka) >= 60)
+
+
+def few_partitions(parallelism: int, place: str) -> JobGraph:
+    """Windows over an endless topic with more subtasks than partitions. `place`: where the strategy is."""
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(parallelism)
+    env.configure("execution.checkpointing.interval", "1 s")
+    source = KafkaSource("numbers", Formats.text(), StartingOffsets.earliest())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(int)
+    if place == "source":
+        numbers = env.from_source(source, strategy)
+    else:
+        numbers = env.from_source(source).map(lambda text: text, str)
+        if place == "another vertex":
+            numbers = numbers.start_new_chain()
+        numbers = numbers.assign_timestamps_and_watermarks(strategy)
+    pairs = numbers.map(lambda text: (int(text) // 10 % 3, 1), tuple[int, int]).rebalance()
+    counted = pairs.map(lambda pair: pair, tuple[int, int]).key_by(0)
+    counted.window(TumblingEventTimeWindows.of(milliseconds=10)).sum(1).print()
+    give_uids(env)
+    return env.get_job_graph("endless")
+
+
+@given(
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.sampled_from(["source", "chained", "another vertex"]),
+    st.integers(0, 1 << 32),
+    st.integers(0, 3),
+)
+@settings(max_examples=8)
+def test_windows_fire_though_subtasks_have_no_partition(
+    parallelism: int, other: int, place: str, seed: int, crashes: int
+) -> None:
+    def logs(count: int) -> dict[str, list[list[Message]]]:
+        return {
+            "numbers": [[Message(str(each).encode()) for each in range(part, count, 2)] for part in range(2)]
+        }
+
+    if place == "another vertex":
+        parallelism = max(
+            2, parallelism
+        )  # each of its subtasks has one partition at most: records are in order
+    with storage(seed) as directory:
+        job = MemoryCluster(
+            few_partitions(parallelism, place), logs(200), seed, directory=directory, plan=Plan(rate=0.05)
+        )
+        job.run(crashes, crash_rate=0.01, until=lambda kafka: fired(kafka) >= 19)
+        graph = few_partitions(other, place)
+        for taken in job.taken[-1:]:
+            if misfits(taken.metadata, graph) or place == "another vertex":
+                continue
+            # Event time begins again with the next records.
+            again = MemoryCluster(graph, logs(300), seed + 1, job_id="again", restored=taken)
+            again.run(crashes, crash_rate=0.01, until=lambda _, job=again: len(job.given) >= 29)
+            assert sorted(each["record"] for each in again.given) == sorted(
+                [number % 3, 10] for number in range(29)
+            )
+
+
+class WakeUp(KeyedProcessFunction[str, str, str]):
+    """Registers a timer of event time."""
+
+    def process_element(self, value: str, context: KeyedContext[str]) -> None:
+        context.timer_service.register_event_time_timer(1_000)
+
+
+def test_a_timer_that_a_stream_without_watermarks_holds_back_is_refused() -> None:
+    env = StreamExecutionEnvironment()
+    earliest = StartingOffsets.earliest()
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    orders = env.from_source(KafkaSource("orders", Formats.text(), earliest), strategy)
+    prices = env.from_source(KafkaSource("prices", Formats.text(), earliest))
+    orders.union(prices).key_by(lambda text: text, str).process(WakeUp(), str).print()
+    logs = {"orders": [[Message(b"a")]], "prices": [[Message(b"b")]]}
+    cluster = MemoryCluster(env.get_job_graph("held"), logs, 1)
+    with pytest.raises(UserCodeError) as caught:
+        cluster.run(until=lambda _: False)
+    why = str(caught.value.__cause__)
+    assert re.search(r"Source: Kafka \(.*test_liveness.py:\d+\), which has no watermark strategy", why)
