@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from ..pipelines.graph.registry_credentials import read_credentials
 from .configuration import Configuration
 from .configuration.errors import ConfigurationError
-from .configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
+from .configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE, SKIPPED_OFFSETS
 from .configuration.options.heartbeat import HEARTBEAT_INTERVAL
 from .liveness.kafka import KafkaHeartbeats
 from .log import Codec
@@ -64,3 +64,8 @@ def heartbeats(configuration: Configuration, *, reads: int, wanted: Callable[[st
 def admin(configuration: Configuration) -> AdminClient:
     """For creating and deleting topics."""
     return AdminClient(client(configuration.bootstrap_servers))
+
+
+def skipped_offsets(configuration: Configuration) -> frozenset[int]:
+    """What of the log is passed over though a newer release may have written it."""
+    return frozenset(map(int, filter(None, configuration.get(SKIPPED_OFFSETS).split(","))))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ..schemas.event import EVERYONE, Event, Record
 from ..schemas.everyone import LeaderElected
@@ -27,6 +27,7 @@ from .diagnostics import logger
 from .high_availability.mandates import Mandates, Unopposed
 from .log import EventLog, Tail
 from .log.event_log import OnUnreadable
+from .newer_release import UnreadRecords
 from .replica import Replica, spare_the_collector
 from .roles import DISPATCHER, JOB_MASTER, Clock, Owed, Shell, Time, kind_of, seal
 from .terms import Term, Terms
@@ -51,8 +52,10 @@ class Host:
     `leads` are the roles that the process is to lead; a process that is to lead the Dispatcher is to lead JobMasters
     too. `mandates` say which of them it may lead now; None: all, and it ends when it is deposed. `endpoints` are the
     servers of the process, by name, as LeaderElected has them. `concerns` are the addresses whose events it reads, None
-    for all. `abandons_election`: it takes the lead without mandates even where the last leader was elected, and the
-    cluster goes on. `run` raises Deposed, LedByElection, MandateFromAnotherTime, LogTruncated and LogUnavailable.
+    for all. `skipped_offsets`: records that are passed over though a newer release may have written them.
+    `abandons_election`: it takes the lead without mandates even where the last leader was elected, and the
+    cluster goes on. `run` raises Deposed, LedByElection, MandateFromAnotherTime, NewerRelease, LogTruncated and
+    LogUnavailable.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Host:
         endpoints: Mapping[str, str] | None = None,
         clock: Clock = wall_clock,
         on_unreadable: OnUnreadable | None = None,
+        skipped_offsets: Collection[int] = (),
         concerns: Iterable[str] | None = None,
         abandons_election: bool = False,
     ) -> None:
@@ -82,7 +86,7 @@ class Host:
         self._endpoints = endpoints or {}
         self._shells: Mapping[str, Shell] = {}
         self._clock = clock
-        self._on_unreadable = on_unreadable
+        self._unread = UnreadRecords(lambda: replica.leadership, skipped_offsets, on_unreadable)
         self._concerns = frozenset(concerns) if concerns is not None else None
         self._terms = Terms(lambda: replica.leadership)
         self._abandons_election = abandons_election
@@ -211,13 +215,13 @@ class Host:
         # The replica may have been put behind a snapshot.
         wanted, start = self._concerns, self._replica.offset + 1
         if wanted is None:
-            return self._log.tail(start, on_unreadable=self._on_unreadable)
+            return self._log.tail(start, on_unreadable=self._unread)
         return self._log.tail(
             start,
             concerns=lambda sender, recipient: (
                 recipient in wanted or sender in wanted or recipient == EVERYONE
             ),
-            on_unreadable=self._on_unreadable,
+            on_unreadable=self._unread,
         )
 
     def _refuse_where_others_are_elected(self) -> None:
@@ -231,7 +235,7 @@ class Host:
         apply = self._replica.apply
         while tail.position < end and not stop.is_set():
             self._turned_at = time.monotonic()
-            for record in tail.poll(_LONGEST_WAIT_S):
+            for record in self._unread.among(tail.poll(_LONGEST_WAIT_S)):
                 apply(record)
             if self._failure is not None:
                 raise self._failure
@@ -300,7 +304,7 @@ class Host:
     def _fold(self, batch: Iterable[Record]) -> None:
         apply, dirty, led = self._replica.apply, self._dirty, self._terms.of
         look_at = self._candidacy.look_at
-        for record in batch:
+        for record in self._unread.among(batch):
             before = self._replica.leadership
             changed = apply(record)
             if self._replica.leadership is not before and isinstance(record.body, LeaderElected):

@@ -71,6 +71,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.host:Deposed": ExitCode.DEPOSED,
     "services.log.event_log:LogTruncated": ExitCode.UNREACHABLE,
     "services.log.event_log:LogUnavailable": ExitCode.UNREACHABLE,
+    "services.newer_release:NewerRelease": ExitCode.USAGE,
     "services.simulation.members:DamagedMembers": ExitCode.USAGE,
     "services.snapshots.log_identity:LogReplaced": ExitCode.UNREACHABLE,
     "services.snapshots.audit:ReplicaDiverged": ExitCode.ASTRAY,

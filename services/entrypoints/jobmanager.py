@@ -18,7 +18,7 @@ from ..configuration import Configuration
 from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.simulation import SIMULATED
-from ..connections import admin, event_log, registry
+from ..connections import admin, event_log, registry, skipped_offsets
 from ..diagnostics import logger
 from ..dispatcher import Dispatcher
 from ..dispatcher.output_topics import OutputTopicCleaner
@@ -86,6 +86,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         mandates=mandates,
         endpoints=blobs.endpoints,
         clock=clock,
+        skipped_offsets=skipped_offsets(configuration),
         on_unreadable=lambda unreadable: letters.write(unreadable, clock()),
         abandons_election=configuration.get(ABANDON_ELECTION),
     )

@@ -17,7 +17,7 @@ from ...pipelines.runtime.runtime import TaskRuntime
 from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
-from ..connections import event_log
+from ..connections import event_log, skipped_offsets
 from ..diagnostics import logger
 from ..host import Host
 from ..replica import Replica
@@ -57,6 +57,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         leads=(own_address,),
         process_address=process_address(),
         session=session(),
+        skipped_offsets=skipped_offsets(configuration),
         concerns=(own_address,),
     )
     shell = TaskExecutorShell(

@@ -10,15 +10,19 @@ are shipped (`schemas/released`), and fastavro makes of it and ours what Avro's 
 from __future__ import annotations
 
 import functools
+import io
 import json
 import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ...schemas import avro, binary, released
 from ...schemas.catalog import EVENTS
 from ...schemas.event import Event
 from ...schemas.resolution import read_resolved
+from ...schemas.types import Header
 from .event_log import LARGEST_EVENT, EventRefused, EventTooLarge, LogUnavailable
 
 if TYPE_CHECKING:
@@ -35,6 +39,16 @@ _NOT_FOUND = 404
 
 class Undecodable(ValueError):
     """Bytes that are no event; the message says why, in words for the person who wrote them."""
+
+    header: Header | None = None
+
+
+class UnknownSchema(Undecodable):
+    """Bytes that may be an event, of a schema that is not known here. `header`: what they begin with, if it is one."""
+
+    def __init__(self, reason: str, header: Header | None) -> None:
+        super().__init__(reason)
+        self.header = header
 
 
 class Codec:
@@ -103,10 +117,16 @@ class Codec:
                 raise _broken(self._names[head], error) from error
         if value[:1] == CONFLUENT and len(value) >= _CONFLUENT_HEAD:
             (schema_id,) = struct.unpack(">I", value[1:_CONFLUENT_HEAD])
-            name, writer = self._by_id.get(schema_id) or self._look_up(schema_id)
+            try:
+                name, writer = self._by_id.get(schema_id) or self._look_up(schema_id)
+            except Undecodable as error:
+                raise UnknownSchema(str(error), _header_of(value, _CONFLUENT_HEAD)) from error
             return self._read(name, writer, value, _CONFLUENT_HEAD)
         if value[:2] == SINGLE_OBJECT and len(value) >= _SINGLE_OBJECT_HEAD:
-            self._names[head], read = self._reader(head)
+            try:
+                self._names[head], read = self._reader(head)
+            except Undecodable as error:
+                raise UnknownSchema(str(error), _header_of(value, _SINGLE_OBJECT_HEAD)) from error
             self._readers[head] = read
             return self.decode(value)
         raise Undecodable(
@@ -209,6 +229,18 @@ def _resolved(name: str, writer: Any, value: bytes, start: int) -> Event:
     if end != len(value):
         raise ValueError(f"{len(value) - end} bytes follow the event")
     return event
+
+
+def _header_of(value: bytes, start: int) -> Header | None:
+    """The Header that each event begins with, whatever follows; None where the bytes begin with none."""
+    import fastavro
+
+    try:
+        schema: Any = avro.parsed()[Header.AVRO_NAME]
+        return msgspec.convert(fastavro.schemaless_reader(io.BytesIO(value[start:]), schema, None), Header)
+    except Exception:
+        # Whatever garbage makes fastavro raise.
+        return None
 
 
 def _broken(name: str, error: Exception) -> Undecodable:

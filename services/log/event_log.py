@@ -17,6 +17,7 @@ from typing import Protocol
 import msgspec
 
 from ...schemas.event import Event, Record
+from ...schemas.types import Header
 
 LARGEST_EVENT = 16 << 20
 """Bytes of an encoded event. Twice what a client may submit (`topics.LARGEST_SUBMISSION`): what the services say
@@ -64,6 +65,8 @@ class Unreadable(msgspec.Struct, frozen=True):
     reason: str
     key: bytes | None
     value: bytes | None
+    header: Header | None = None
+    """What the record begins with, where it has the form of an event and only its schema is not known."""
 
 
 OnUnreadable = Callable[[Unreadable], None]

@@ -253,7 +253,9 @@ class _KafkaTail:
             return self._codec.decode(value)
         except Undecodable as reason:
             if self._on_unreadable is not None:
-                self._on_unreadable(Unreadable(self._topic, 0, offset, str(reason), message.key(), value))
+                self._on_unreadable(
+                    Unreadable(self._topic, 0, offset, str(reason), message.key(), value, reason.header)
+                )
             return None
 
     def close(self) -> None:

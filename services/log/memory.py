@@ -106,7 +106,9 @@ class _MemoryTail:
                 event = self._log._codec.decode(value)
             except Undecodable as error:
                 if self._on_unreadable:
-                    self._on_unreadable(Unreadable(self._log.topic, 0, offset, str(error), None, value))
+                    self._on_unreadable(
+                        Unreadable(self._log.topic, 0, offset, str(error), None, value, error.header)
+                    )
                 continue
             if self._concerns is None or self._concerns(event.header.sender, event.header.recipient):
                 records.append(Record(offset, event.header, event.body))

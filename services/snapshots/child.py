@@ -17,11 +17,12 @@ from ...infra import threads
 from ...infra.interpreter import module_command
 from ...pipelines.checkpoint.errors import CheckpointError
 from ..configuration import Configuration, load
-from ..connections import event_log
+from ..connections import event_log, skipped_offsets
 from ..history.history_store import HistoryStore
 from ..history.keeping import take_with_history
 from ..log import LogUnavailable
 from ..log.event_log import LogTruncated
+from ..newer_release import NewerRelease
 from .keeper import SnapshotFailed
 from .store import SnapshotStore
 from .taking import Taken
@@ -84,8 +85,9 @@ def main(arguments: list[str]) -> int:
     log = event_log(configuration, timeout=_LOG_TIMEOUT_S)
     try:
         snapshots, histories = SnapshotStore.of(configuration), HistoryStore.of(configuration)
-        answer = Answer(take_with_history(log, snapshots, histories, int(arguments[0])))
-    except (LogUnavailable, LogTruncated, CheckpointError) as error:
+        skipped = skipped_offsets(configuration)
+        answer = Answer(take_with_history(log, snapshots, histories, int(arguments[0]), skipped))
+    except (LogUnavailable, LogTruncated, CheckpointError, NewerRelease) as error:
         answer = Answer(error=str(error))
     finally:
         log.close()

@@ -5,12 +5,15 @@ Nobody who leads pauses for it: it is done beside, in a process of its own, with
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from ..dispatcher import Dispatcher
 from ..job_master import JobMaster
 from ..log import EventLog
 from ..log.event_log import read_to_end
+from ..newer_release import UnreadRecords
 from ..replica import Replica, spare_the_collector
 from ..resource_manager import ResourceManager
 from ..task_executor import TaskExecutor
@@ -38,20 +41,25 @@ def all_roles() -> Replica:
     return replica
 
 
-def take(log: EventLog, store: SnapshotStore, end: int | None = None) -> Taken | None:
+def take(
+    log: EventLog, store: SnapshotStore, end: int | None = None, skipped_offsets: Collection[int] = ()
+) -> Taken | None:
     """A snapshot of the log up to `end` (exclusive), or to the end that it has now; None for a log without events.
 
-    Raises LogUnavailable, LogTruncated, StorageError.
+    `skipped_offsets`: as Host's. Raises LogUnavailable, LogTruncated, StorageError, NewerRelease.
     """
     spare_the_collector()
     end = log.end() if end is None else min(end, log.end())
     replica = all_roles()
     base = restore(replica, log, store, at_most=end - 1)
     last = None
-    for batch in read_to_end(log, replica.offset + 1, end=end):
-        for record in batch:
+    unread = UnreadRecords(lambda: replica.leadership, skipped_offsets)
+    for batch in read_to_end(log, replica.offset + 1, end=end, on_unreadable=unread):
+        for record in unread.among(batch):
             replica.apply(record)
         last = batch[-1]
+    # What could not be read at the end of the log is judged too.
+    list(unread.among(()))
     if last is None:
         if base is None:
             return None

@@ -8,7 +8,7 @@ from typing import Any
 from ....pipelines.graph.option_types import DAY, DURATION, SECOND, pattern
 from ....pipelines.graph.options import ConfigOption
 from ....pipelines.graph.redaction import has_user_information
-from .kinds import EVERYONE, FILE, ID, MASTER, SERVER_LIST
+from .kinds import BOTH, EVERYONE, FILE, ID, MASTER, SERVER_LIST
 
 _URL = re.compile(r"(https?|mock)://\S+")
 
@@ -59,6 +59,17 @@ HOME = ConfigOption(
     scopes=EVERYONE,
     ours=True,
 )
+SKIPPED_OFFSETS = ConfigOption(
+    key="log.skipped-offsets",
+    type=pattern(
+        "offsets, 17,42 or nothing", lambda text: bool(re.fullmatch(r"([0-9]{1,18}(,[0-9]{1,18})*)?", text))
+    ),
+    default="",
+    doc="Records of <cluster.id>.log that are passed over, though they look like events of a newer release, at which a "
+    "process of this one stops. Only where no newer release wrote them. The same for all processes of a cluster.",
+    scopes=BOTH,
+    ours=True,
+)
 OUTPUT_RETENTION = ConfigOption(
     key="job.output.retention",
     type=DURATION,
@@ -76,5 +87,6 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     SCHEMA_REGISTRY_URL,
     SCHEMA_REGISTRY_CREDENTIALS_FILE,
     HOME,
+    SKIPPED_OFFSETS,
     OUTPUT_RETENTION,
 )
