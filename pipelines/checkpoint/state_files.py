@@ -25,6 +25,7 @@ _HEAD: Final = struct.Struct("<4sHii")
 _MAGIC: Final = b"TRS1"
 _LENGTH: Final = struct.Struct("<I")
 _SENDER: Final = struct.Struct("<I")
+_NO_SENDER: Final = 0xFFFFFFFF
 _CHUNK: Final = 8 << 20
 """Bytes that are read at once; a stretch that is longer is read twice, first to be checked."""
 ANY: Final = -1
@@ -178,12 +179,21 @@ def in_flight_message(sender: int, buffer: bytes) -> bytes:
     return _SENDER.pack(sender) + buffer
 
 
-def read_in_flight(storage: Storage, file: StateFile) -> Iterator[tuple[int, bytes]]:
-    """(sender, buffer) of each message of a stretch in flight. Raises MissingFile, TornFile, StorageError."""
+def in_flight_type(layout: bytes) -> bytes:
+    """The type of the records in the buffers that follow, as a message."""
+    return _SENDER.pack(_NO_SENDER) + layout
+
+
+def read_in_flight(storage: Storage, file: StateFile) -> Iterator[tuple[int | None, bytes]]:
+    """(sender, buffer) of each message of a stretch in flight; None and a type of records (`in_flight_type`).
+
+    Raises MissingFile, TornFile, StorageError.
+    """
     for message in read_messages(storage, file):
         if len(message) < _SENDER.size:
             raise TornFile(f"{storage.absolute(file.path)} holds {len(message)} bytes that are no buffer")
-        yield _SENDER.unpack_from(message)[0], message[_SENDER.size :]
+        (sender,) = _SENDER.unpack_from(message)
+        yield None if sender == _NO_SENDER else sender, message[_SENDER.size :]
 
 
 class _Stretch:

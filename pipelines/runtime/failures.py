@@ -37,6 +37,10 @@ class TaskError(Exception):
     """A task cannot go on, for a reason that is not the user's code; the text says which and what to do."""
 
 
+class StateTypeError(TaskError):
+    """State or records of a checkpoint were written as a type that cannot be read as the declared one."""
+
+
 class ProgressLost(TaskError):
     """What an attempt was to go on from is gone: no other attempt fares better, the job has to go back."""
 

@@ -13,7 +13,7 @@ from ....schemas.types import OperatorConfig
 from ... import sentinels
 from ...functions import RichFunction, RuntimeContext
 from ...types import RecordTypeError
-from ..failures import UserCodeError
+from ..failures import StateTypeError, UserCodeError
 
 Function = Callable[..., Any]
 
@@ -23,7 +23,7 @@ def user_code(config: OperatorConfig) -> Iterator[None]:
     """Whatever is raised inside is raised as UserCodeError of that operator."""
     try:
         yield
-    except UserCodeError:
+    except (UserCodeError, StateTypeError):
         raise
     except Exception as error:
         raise UserCodeError(config.name, config.location) from error

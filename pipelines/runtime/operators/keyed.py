@@ -25,7 +25,9 @@ class KeyedOperator(Operator):
         self._config = setup.config
         context = setup.context
         own = key_groups_of_subtask(context.subtask_index, context.max_parallelism, context.parallelism)
-        self.backend = KeyedStateBackend(setup.type_of("key_type"), context.max_parallelism, own)
+        self.backend = KeyedStateBackend(
+            setup.type_of("key_type"), context.max_parallelism, own, setup.config.name
+        )
 
     def take_changes(self) -> Iterable[bytes]:
         return self.backend.take_changes()

@@ -13,11 +13,14 @@ from typing import Any, TypeVar
 from ...graph.key_groups import key_group_of
 from ...types import RecordType
 from ..buffers import NO_WATERMARK
+from ..failures import StateTypeError
+from ..type_evolution import TypeMismatch
 from .changelog import Kind, Message, Reader, rewrite, time_message, write
 from .list_table import ListTable
 from .map_table import MapTable
 from .stateful import Origin
 from .table import StateTable, Taking
+from .table_schema import TableSchema
 from .timers import TimerTable
 from .times import Times, times_of
 from .value_table import ValueTable
@@ -28,14 +31,25 @@ Table = TypeVar("Table", bound=StateTable)
 class KeyedStateBackend:
     """One for each keyed operator. `current_key` is set by the operator before a user's function is called."""
 
-    def __init__(self, key_type: RecordType, max_parallelism: int, key_groups: range | None = None) -> None:
-        """`key_groups`: the subtask's own; None: all of them."""
+    def __init__(
+        self,
+        key_type: RecordType,
+        max_parallelism: int,
+        key_groups: range | None = None,
+        operator: str = "",
+    ) -> None:
+        """`key_groups`: the subtask's own; None: all of them. `operator`: its name, for messages to people."""
+        self._operator = operator
         self._key_type = key_type
         self._max_parallelism = max_parallelism
         self.key_groups = range(max_parallelism) if key_groups is None else key_groups
         """The subtask's own."""
         self._tables: dict[str, StateTable] = {}
         self._waiting: dict[str, list[tuple[Message, Taking | None]]] = {}
+        self._schemas: dict[str, dict[int, TableSchema]] = {}
+        """By table and fingerprint: of what was restored."""
+        self._written_schemas: set[tuple[str, int]] = set()
+        """Which of them lie before whatever this subtask writes."""
         self._taking: Taking | None = None
         self._origins: list[tuple[range, Times]] = []
         self._reader = Reader()
@@ -87,7 +101,12 @@ class KeyedStateBackend:
         """The changes since the last call, as messages for the changelog. Raises RecordTypeError."""
         messages: list[bytes] = []
         for table in self._tables.values():
-            messages.extend(write(table.name, table.fingerprint, table.take_changes()))
+            changes = list(write(table.name, table.fingerprint, table.take_changes()))
+            layout = table.name, table.fingerprint
+            if changes and layout not in self._written_schemas:
+                self._written_schemas.add(layout)
+                messages.extend(table.schema.messages(table.name))
+            messages.extend(changes)
         self._times = times = self._times.at(self.watermark, self.clock)
         if times != self._times_written:
             messages.append(time_message(times))
@@ -98,6 +117,11 @@ class KeyedStateBackend:
         """All state as messages: see Stateful."""
         if self._times_written != Times():
             yield None, time_message(self._times_written)
+        schemas = [(name, each) for name in self._waiting for each in self._schemas.get(name, {}).values()]
+        schemas += [(table.name, table.schema) for table in self._tables.values()]
+        for name, schema in schemas:
+            for data in schema.messages(name):
+                yield None, data
         for waiting in self._waiting.values():
             for message, _ in waiting:
                 for data in rewrite(message):
@@ -132,8 +156,12 @@ class KeyedStateBackend:
                 self._reach(self._times_written)
             else:
                 self._origins[-1] = self._origins[-1][0], Times.from_bytes(message.payload)
+        elif message.kind is Kind.SCHEMA:
+            self._schemas.setdefault(message.table, {})[message.fingerprint] = TableSchema.of(message)
+            if self._taking is None:
+                self._written_schemas.add((message.table, message.fingerprint))
         elif (table := self._tables.get(message.table)) is not None:
-            _apply(table, message, self._taking)
+            self._apply(table, message, self._taking)
         else:
             self._waiting.setdefault(message.table, []).append((message, self._taking))
 
@@ -154,7 +182,7 @@ class KeyedStateBackend:
         if known is None:
             self._tables[made.name] = made
             for message, taking in self._waiting.pop(made.name, ()):
-                _apply(made, message, taking)
+                self._apply(made, message, taking)
             return made
         if not isinstance(known, type(made)) or known.fingerprint != made.fingerprint:
             raise ValueError(
@@ -163,11 +191,19 @@ class KeyedStateBackend:
             )
         return known
 
-
-def _apply(table: StateTable, message: Message, taking: Taking | None) -> None:
-    if message.fingerprint != table.fingerprint:
-        raise ValueError(
-            f"the changelog holds state {table.name!r} in another layout than {table.form}:"
-            " its type or the key's has changed; give the state, or the operator's uid, a new name"
-        )
-    table.apply(message.kind, message.payload, taking)
+    def _apply(self, table: StateTable, message: Message, taking: Taking | None) -> None:
+        written = self._schemas.get(table.name, {}).get(message.fingerprint)
+        try:
+            if written is not None:
+                of = table.written_type(written)
+            elif message.fingerprint in (table.fingerprint, table.fingerprint_without_schema):
+                of = None
+            else:
+                raise TypeMismatch("the release that wrote it stored no schema")
+            table.apply(message.kind, message.payload, taking, of)
+        except TypeMismatch as error:
+            before = "in another layout" if written is None else f"as a {written}"
+            raise StateTypeError(
+                f"state {table.name!r} of operator {self._operator!r} was written {before} and is declared as a"
+                f" {table.schema}: {error}; go back to that type, or give the state, or the operator's uid, a new name"
+            ) from None

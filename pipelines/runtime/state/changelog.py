@@ -2,8 +2,10 @@
 
 A message is a head and a payload. The head says what happened (Kind), to which table, and how that table's entries
 were laid out (a fingerprint), so that state is never read as something that it is not. The payload is an Arrow record
-batch without its schema, which both ends have. No message is larger than LIMIT: batches are cut by rows, and a row
-that is too large is cut into fragments, which are whole again by the end of the transaction they are in.
+batch without its schema; a message of kind SCHEMA says it once (table_schema.py).
+
+No message is larger than LIMIT: batches are cut by rows, and a row that is too large is cut into fragments, which are
+whole again by the end of the transaction they are in.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ class Kind(IntEnum):
     FRAGMENT = 6
     """A part of a message; more follow."""
     LAST_FRAGMENT = 7
+    SCHEMA = 8
+    """What the entries of a fingerprint are made of."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -62,7 +66,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def fingerprint_of(description: str) -> int:
-    """Of a table's layout."""
+    """Of a table's layout, as releases wrote it that stored no schema."""
     return zlib.crc32(description.encode())
 
 

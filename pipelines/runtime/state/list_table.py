@@ -83,11 +83,13 @@ class ListTable(SpacedTable[list[Any]]):
         if columns[-1]:
             yield Change(Kind.PUT, self._puts.encode(columns))
 
-    def apply(self, kind: Kind, payload: bytes, taking: Taking | None = None) -> None:
+    def apply(
+        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+    ) -> None:
         if kind is Kind.CLEAR:
             self._apply_removals(payload, taking)
         else:
-            super().apply(kind, payload, taking)
+            super().apply(kind, payload, taking, written)
 
     def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
         return self._puts, self._columns(

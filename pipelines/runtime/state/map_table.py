@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...types import RecordType
 from .changelog import Change, Kind
-from .table import Layout, StateTable, Taking
+from .table import VALUE, Layout, StateTable, Taking
 
 _EMPTY: Final[Mapping[Any, Any]] = {}
 
@@ -26,9 +26,9 @@ class MapTable(StateTable):
         value_type: RecordType,
         max_parallelism: int,
     ) -> None:
-        super().__init__(name, f"map of {item_type} to {value_type}", key_type, max_parallelism)
+        super().__init__(name, "map", key_type, max_parallelism, item_type=item_type, value_type=value_type)
         key = self._key_columns()
-        self._puts = Layout([*key, ("item", item_type), ("value", value_type)])
+        self._puts = Layout([*key, ("item", item_type), (VALUE, value_type)])
         self._removals = Layout([*key, ("item", item_type)])
         self._clears = Layout(key)
         self._maps: dict[Any, dict[Any, Any]] = {}
@@ -93,10 +93,12 @@ class MapTable(StateTable):
             keys, of_items, values = map(list, zip(*put, strict=True))
             yield Change(Kind.PUT, self._puts.encode([self._groups(keys), keys, of_items, values]))
 
-    def apply(self, kind: Kind, payload: bytes, taking: Taking | None = None) -> None:
+    def apply(
+        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+    ) -> None:
         match kind:
             case Kind.PUT:
-                _, keys, items, values = self._puts.decode(payload, taking)
+                _, keys, items, values = self._puts.with_values_of(written).decode(payload, taking)
                 for key, item, value in zip(keys, items, values, strict=True):
                     self._maps.setdefault(key, {})[item] = value
             case Kind.REMOVE:

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 from ...graph.key_groups import key_group_of
 from ...types import RecordType
 from .changelog import Change, Kind
-from .table import INT, NAMESPACE, Layout, StateTable, Taking
+from .table import INT, NAMESPACE, VALUE, Layout, StateTable, Taking
 
 ONLY: Final = 0
 """The namespace of a table that has no others."""
@@ -32,11 +32,10 @@ class SpacedTable(StateTable, Generic[Held]):
         max_parallelism: int,
         namespaced: bool,
     ) -> None:
-        where = " in namespaces" if namespaced else ""
-        super().__init__(name, f"{form} of {value_type}{where}", key_type, max_parallelism)
+        super().__init__(name, form, key_type, max_parallelism, value_type=value_type, namespaced=namespaced)
         self._namespaced = namespaced
         key = [*([(NAMESPACE, INT)] if namespaced else []), *self._key_columns()]
-        self._puts = Layout([*key, ("value", value_type)])
+        self._puts = Layout([*key, (VALUE, value_type)])
         self._keys = Layout(key)
         self._drops = Layout([(NAMESPACE, INT)])
         self._spaces: dict[int, dict[Any, Held]] = {}
@@ -52,13 +51,15 @@ class SpacedTable(StateTable, Generic[Held]):
         self._dropped[namespace] = None
         return self._spaces.pop(namespace, {})
 
-    def apply(self, kind: Kind, payload: bytes, taking: Taking | None = None) -> None:
+    def apply(
+        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+    ) -> None:
         match kind:
             case Kind.DROP:
                 for namespace in self._drops.decode(payload)[0]:
                     self._apply_drop(namespace, taking)
             case Kind.PUT:
-                *namespaces, _, keys, values = self._puts.decode(payload, taking)
+                *namespaces, _, keys, values = self._puts.with_values_of(written).decode(payload, taking)
                 self._apply_puts(namespaces[0] if namespaces else None, keys, values)
             case _:
                 raise self._refuse(kind)

@@ -82,7 +82,9 @@ class TimerTable(StateTable):
                 times, keys = map(list, zip(*timers, strict=True))
                 yield Change(kind, self._entries.encode([self._groups(keys), keys, times]))
 
-    def apply(self, kind: Kind, payload: bytes, taking: Taking | None = None) -> None:
+    def apply(
+        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+    ) -> None:
         _, keys, times = self._entries.decode(payload, taking)
         timers = list(zip(times, keys, strict=True))
         match kind:

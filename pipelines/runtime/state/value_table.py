@@ -71,11 +71,13 @@ class ValueTable(SpacedTable[Any]):
             columns = self._with_key(namespaces, self._groups(keys), keys)
             yield Change(Kind.PUT, self._puts.encode([*columns, values]))
 
-    def apply(self, kind: Kind, payload: bytes, taking: Taking | None = None) -> None:
+    def apply(
+        self, kind: Kind, payload: bytes, taking: Taking | None = None, written: RecordType | None = None
+    ) -> None:
         if kind is Kind.REMOVE:
             self._apply_removals(payload, taking)
         else:
-            super().apply(kind, payload, taking)
+            super().apply(kind, payload, taking, written)
 
     def entries(self) -> tuple[Layout, list[Sequence[Any]]]:
         namespaces = [namespace for namespace, space in self._spaces.items() for _ in space]

@@ -141,7 +141,12 @@ class Assembly:
             ends=None if kafka is None else kafka.ends,
             demand=self._demand(channels),
             owner=Owner(
-                self.vertex.operators[0].operator_id, self._subtask, self.generation, name, parts.behind
+                self.vertex.operators[0].operator_id,
+                self._subtask,
+                self.generation,
+                name,
+                parts.behind,
+                tuple(codec.record_type for codec in self.codecs(kafka)),
             ),
             kafka_source=None if through_spark is None else through_spark.operator_id,
             reads_nothing=kafka is not None and not kafka.places,

@@ -30,7 +30,9 @@ from ...graph.key_groups import key_groups_of_subtask
 from ..batch import Batch
 from ..buffers import HEADER_SIZE, BufferCodec
 from ..deployment import VertexDeployment, vertex_of
-from ..failures import ProgressLost, TaskError
+from ..failures import ProgressLost, StateTypeError, TaskError
+from ..older_records import OlderRecords
+from ..type_evolution import TypeMismatch, from_layout, to_layout
 from ..vertex import parts_of
 from .partitioning import Partition, partition_of
 from .progress import begun, generation_of
@@ -124,7 +126,8 @@ def in_flight(
 ) -> Iterator[tuple[int, Batch]]:
     """Input and records of what was in flight to the subtask, for Subtask.begin_generation.
 
-    `codecs`: by input, of what Spark hands over. Raises ProgressLost; TaskError where it is behind another prefix.
+    `codecs`: by input, of what Spark hands over. Raises ProgressLost; TaskError where it is behind another prefix;
+    StateTypeError where it was written as another type.
     """
     storage = beginning.storage
     if storage is None or not beginning.begins:
@@ -135,7 +138,7 @@ def in_flight(
         select = _selection(deployment, channel, subtask, beginning.parallelism_before)
         if select is None:
             continue
-        codec = codecs[channel.input]
+        reader: BufferCodec | OlderRecords = codecs[channel.input]
         key = in_flight_key(head.operator_id, channel.input, channel.partition, behind)
         try:
             for file in channel.files:
@@ -144,13 +147,30 @@ def in_flight(
                         f"records in flight to operator {head.name!r} had passed other operators than those that are"
                         " chained to it now: take a savepoint instead, which holds none"
                     )
-                for _, data in read_in_flight(storage, file):
-                    batch = codec.read_payload(data, HEADER_SIZE)
+                for sender, data in read_in_flight(storage, file):
+                    if sender is None:
+                        reader = _reader(data, codecs[channel.input])
+                        continue
+                    batch = reader.read_payload(data, HEADER_SIZE)
                     yield from ((channel.input, part) for part in select(batch))
+        except TypeMismatch as error:
+            raise StateTypeError(
+                f"records in flight to operator {head.name!r} were written as another type: {error}; go back to that"
+                " type, or take a savepoint instead, which holds no records in flight"
+            ) from None
         except StorageError as error:
             raise TaskError(f"records in flight cannot be restored: {error}") from error
         except CheckpointError as error:
             raise ProgressLost(f"records in flight cannot be restored: {error}") from error
+
+
+def _reader(layout: bytes, codec: BufferCodec) -> BufferCodec | OlderRecords:
+    written = from_layout(msgspec.json.decode(layout))
+    return (
+        codec
+        if to_layout(codec.record_type) == to_layout(written)
+        else OlderRecords(written, codec.record_type)
+    )
 
 
 class _Selection:

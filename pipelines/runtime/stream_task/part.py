@@ -9,15 +9,18 @@ from __future__ import annotations
 import posixpath
 import time
 from collections.abc import Mapping
+from itertools import chain
 
 import msgspec
 
 from ....schemas.types import CheckpointMetrics, InFlightState, OperatorState, SubtaskState
 from ...checkpoint.layout import base_of
-from ...checkpoint.state_files import Sections, in_flight_key, in_flight_message
+from ...checkpoint.state_files import Sections, in_flight_key, in_flight_message, in_flight_type
 from ...checkpoint.storage import Storage
+from ...types import RecordType
 from ..buffers import header_of
 from ..failures import TaskError
+from ..type_evolution import to_layout
 from .checkpointing import Pending
 from .state_writer import Cut
 
@@ -33,6 +36,8 @@ class Owner(msgspec.Struct, frozen=True):
     """Of its files; no other attempt has the same."""
     behind: str = ""
     """The last operator of the stateless prefix, which what comes in on channels has passed."""
+    input_types: tuple[RecordType, ...] = ()
+    """Of what comes in on channels, behind that prefix."""
 
 
 class Part:
@@ -116,7 +121,10 @@ class Part:
             for input_index, buffers in sorted(captured.items()):
                 stretch = file.add(
                     in_flight_key(owner.head, input_index, owner.subtask, owner.behind),
-                    (in_flight_message(header_of(data).sender, data) for data in buffers),
+                    chain(
+                        [in_flight_type(msgspec.json.encode(to_layout(owner.input_types[input_index])))],
+                        (in_flight_message(header_of(data).sender, data) for data in buffers),
+                    ),
                 )
                 found.append(
                     InFlightState(

@@ -19,6 +19,7 @@ from tailrace.pipelines.checkpoint.state_files import (
     check,
     in_flight_key,
     in_flight_message,
+    in_flight_type,
     read_in_flight,
     read_messages,
     read_section,
@@ -119,15 +120,15 @@ def test_who_reads_state_of_another_operator_is_told(storage: Storage) -> None:
 
 
 @settings(max_examples=40)
-@given(buffers=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=20)), max_size=5))
+@given(buffers=st.lists(st.tuples(st.integers(0, 2**31), st.binary(max_size=20)), max_size=5))
 def test_buffers_in_flight_keep_their_senders(
     fresh: Callable[[], Storage], buffers: list[tuple[int, bytes]]
 ) -> None:
     storage = fresh()
     key = in_flight_key("operator", 1, 3)
     with Sections(storage, "chk-1/in-flight") as file:
-        stretch = file.add(key, (in_flight_message(*each) for each in buffers))
-    assert list(read_in_flight(storage, stretch)) == buffers
+        stretch = file.add(key, [in_flight_type(b'"int"'), *(in_flight_message(*each) for each in buffers)])
+    assert list(read_in_flight(storage, stretch)) == [(None, b'"int"'), *buffers]
     assert read_section(storage, stretch).key == key
 
 

@@ -20,6 +20,7 @@ from pipelines.runtime.state.programs import (
 )
 
 from tailrace.pipelines.functions import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from tailrace.pipelines.runtime.failures import StateTypeError
 from tailrace.pipelines.runtime.state.backend import KeyedStateBackend
 from tailrace.pipelines.runtime.state.changelog import LIMIT
 from tailrace.pipelines.runtime.state.handles import TableListState, TableMapState, TableValueState
@@ -183,10 +184,11 @@ def test_state_that_is_asked_for_after_the_restore_is_there() -> None:
 def test_state_in_another_layout_is_refused() -> None:
     lived = KeyedStateBackend(Types.STRING(), 128)
     lived.value_table("v", Types.LONG()).put("a", 7)
-    (message,) = lived.take_changes()
-    restored = KeyedStateBackend(Types.STRING(), 128)
-    restored.restore(message)
-    with pytest.raises(ValueError, match="another layout than value of str"):
+    restored = KeyedStateBackend(Types.STRING(), 128, operator="Count")
+    for message in lived.take_changes():
+        restored.restore(message)
+    before = "state 'v' of operator 'Count' was written as a value of int by str and is declared as a"
+    with pytest.raises(StateTypeError, match=f"{before} value of str by str: it was int and is str; go back"):
         restored.value_table("v", Types.STRING())
     with pytest.raises(ValueError, match="is a value of int and is asked for as a list of int"):
         lived.list_table("v", Types.LONG())
