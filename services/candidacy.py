@@ -24,7 +24,7 @@ from .deadlines import Deadlines
 from .diagnostics import logger
 from .high_availability.mandates import Mandates
 from .job_master.state import JobMasterState
-from .leadership import Leader
+from .leadership import LARGEST_STEP, Leader
 from .replica import Replica
 from .roles import DISPATCHER, JOB_MASTER, Clock, Time, derive_id, kind_of
 
@@ -43,6 +43,16 @@ class MandateFromAnotherTime(Exception):
             f"ZooKeeper grants {role} the epoch {granted}, but the log has {last}: ZooKeeper's data were lost, or the "
             "log was led without ZooKeeper or with another one; set high-availability.zookeeper.base-epoch to "
             f"{last} or more, the same in all jobmanagers"
+        )
+
+
+class EpochOutOfReach(Exception):
+    """ZooKeeper's transaction ids are so far above the log's epochs that readers would ignore the claim."""
+
+    def __init__(self, role: str, granted: int, last: int) -> None:
+        super().__init__(
+            f"ZooKeeper grants {role} the epoch {granted}, but the log has {last}, and takes at most {LARGEST_STEP} "
+            "more: lower high-availability.zookeeper.base-epoch, the same in all jobmanagers"
         )
 
 
@@ -132,7 +142,8 @@ class Candidacy:
         return True
 
     def is_valid(self, role: str, granted: int | None) -> bool:
-        """Whether a mandate may be claimed now; stands anew where it came too late. Raises MandateFromAnotherTime."""
+        """Whether a mandate may be claimed now; stands anew where it came too late. Raises MandateFromAnotherTime,
+        EpochOutOfReach."""
         stood = self._stood.get(role)
         if stood is None:
             # The mandates have not heard yet that it stands for this no more.
@@ -140,6 +151,8 @@ class Candidacy:
         last = self._replica.leadership.epoch(role)
         if granted is not None and self._spent.get(role) == granted:
             return False
+        if granted is not None and granted > last + LARGEST_STEP:
+            raise EpochOutOfReach(role, granted, last)
         if granted is None or granted > last:
             return True
         if granted <= stood and role in self._roles:

@@ -54,8 +54,8 @@ class Host:
     servers of the process, by name, as LeaderElected has them. `concerns` are the addresses whose events it reads, None
     for all. `skipped_offsets`: records that are passed over though a newer release may have written them.
     `abandons_election`: it takes the lead without mandates even where the last leader was elected, and the
-    cluster goes on. `run` raises Deposed, LedByElection, MandateFromAnotherTime, NewerRelease, LogTruncated and
-    LogUnavailable.
+    cluster goes on. `run` raises Deposed, LedByElection, MandateFromAnotherTime, EpochOutOfReach,
+    NewerRelease, LogTruncated and LogUnavailable.
     """
 
     def __init__(

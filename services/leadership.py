@@ -4,6 +4,8 @@ A leader of a role appends `LeaderElected` with an epoch higher than any before.
 role says under another epoch is ignored by every reader, in the same way and at the same place: it depends on nothing
 but the LeaderElected events, which everybody reads.
 
+A claim whose epoch jumps too far above the last one is ignored in the same way: it would use up the epochs of its role.
+
 A JobMaster is led by whoever leads the Dispatcher, under the Dispatcher's epoch, until somebody claims that one job:
 StartJob is all that it takes to begin a job, and a new Dispatcher's leader has its jobs at once, however many they are.
 From its first claim on a job is led for itself, whatever becomes of the Dispatcher.
@@ -14,6 +16,7 @@ The feature level (services/feature_level.py) is a matter of the same kind: ever
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 from immutables import Map
@@ -23,6 +26,12 @@ from ..schemas.event import Record
 from ..schemas.everyone import FeatureLevelRaised, LeaderElected
 from .feature_level import FEATURE_LEVEL, FIRST_LEVEL, UnknownFeatureLevel
 from .roles import CLIENT, DISPATCHER, JOB_MASTER, kind_of
+
+LARGEST_STEP: Final = 1 << 48
+"""By how much a claim's epoch may be above the last one. Without an election it is one more; with ZooKeeper it is a
+transaction id, whose upper half counts ZooKeeper's own elections: 65,536 of them may lie between two claims."""
+LARGEST_EPOCH: Final = (1 << 63) - 1 - LARGEST_STEP
+"""Above it a role may come to the end of what 64 bits hold: `tailrace cluster recover` says so."""
 
 
 class Leader(msgspec.Struct, frozen=True):
@@ -71,7 +80,7 @@ class Leadership(msgspec.Struct, frozen=True):
         sender = header.sender
         if isinstance(body, LeaderElected):
             # A claim is said by the role that it is for: nobody else can depose its leader.
-            return sender == body.role and body.epoch > self.epoch(sender)
+            return sender == body.role and 0 < body.epoch - self.epoch(sender) <= LARGEST_STEP
         return header.sender_epoch == self.epoch(sender) or kind_of(sender) == CLIENT
 
     def leader(self, role: str) -> Leader | None:
@@ -89,3 +98,13 @@ class Leadership(msgspec.Struct, frozen=True):
     def is_claimed(self, role: str) -> bool:
         """Whether somebody has claimed this very role."""
         return role in self.leaders
+
+
+def is_out_of_reach(leadership: Leadership, record: Record) -> bool:
+    """Whether the event is a claim of a role that is ignored only because its epoch jumps too far."""
+    body, sender = record.body, record.header.sender
+    return (
+        isinstance(body, LeaderElected)
+        and sender == body.role
+        and body.epoch > leadership.epoch(sender) + LARGEST_STEP
+    )

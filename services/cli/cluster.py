@@ -21,11 +21,13 @@ from .options import (
     configuration,
     find_cluster,
 )
+from .recovery import recover
 from .show import result, tell
 from .upgrade import upgrade
 
 app = typer.Typer(help="Start, stop and look at a cluster on this machine.", no_args_is_help=True)
 app.command()(clean)
+app.command()(recover)
 
 
 @app.command()

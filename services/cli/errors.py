@@ -55,6 +55,7 @@ CODES: Mapping[str, ExitCode] = {
     "infra.threads:ThreadFailed": ExitCode.INTERNAL,
     "infra.zookeeper:ZooKeeperUnavailable": ExitCode.PROCESS,
     "pipelines.graph.errors:ProgramError": ExitCode.JOB,
+    "services.candidacy:EpochOutOfReach": ExitCode.USAGE,
     "services.candidacy:LedByElection": ExitCode.USAGE,
     "services.candidacy:MandateFromAnotherTime": ExitCode.USAGE,
     "services.client.checkpoints:CheckpointFailedError": ExitCode.SAVEPOINT,

@@ -19,6 +19,7 @@ from ...schemas.task_executor import SubmitTask
 from ..dispatcher import Dispatcher
 from ..job_master import JobMaster
 from ..job_master.state import JobMasterState
+from ..leadership import is_out_of_reach
 from ..log import EventLog
 from ..log.event_log import LogTruncated, read_to_end
 from ..replica import Replica, spare_the_collector
@@ -76,7 +77,12 @@ class Fold:
             self._illegal.clear()
         if not changed and ignored is None and kind is not LeaderElected:
             fenced = not replica.leadership.admits(record)
-        if fenced:
+        if fenced and is_out_of_reach(replica.leadership, record):
+            last = replica.leadership.epoch(header.sender)
+            ignored = (
+                f"the epoch {header.sender_epoch} is too far above {last}, the last one of {header.sender}"
+            )
+        elif fenced:
             ignored = f"{header.sender} speaks under epoch {header.sender_epoch}, which is not its leader's"
         elif ignored is None and kind in _TIMED and self._notes_past:
             self._note_times(record)

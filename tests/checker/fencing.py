@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from .events import Event
 
+_LARGEST_STEP = 1 << 48
+
 
 class Fencing:
     """Who leads each role, so far."""
@@ -18,7 +20,8 @@ class Fencing:
         """Whether the event counts; takes note of it where it is a claim to lead."""
         role = event.sender
         if event.name == "everyone.LeaderElected":
-            wins = bool(event["role"] == role and event["epoch"] > self.epoch(role))
+            step = event["epoch"] - self.epoch(role)
+            wins = bool(event["role"] == role and 0 < step <= _LARGEST_STEP)
             if wins:
                 self.epochs[role] = event["epoch"]
             return wins
