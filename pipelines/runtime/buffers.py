@@ -46,6 +46,9 @@ _STOPS: Final = 16
 _SMALL: Final = b"\x00"
 """How a payload begins that is no Arrow message: these begin with 0xFF."""
 
+_NO_PAYLOAD: Final = b"\x01"
+"""Neither a small batch nor an Arrow message."""
+
 
 class BufferError(ValueError):
     """Bytes on a channel are no buffer, or none of the channel's record type."""
@@ -144,7 +147,7 @@ class BufferCodec:
             timestamps, *columns = pa.ipc.read_record_batch(
                 payload.slice(start) if start else payload, self._schema
             ).columns
-        except (pa.ArrowException, OSError, msgspec.MsgspecError) as error:
+        except Exception as error:  # nobody knows what other bytes make of the libraries that read them
             raise BufferError(f"a buffer of {len(data)} bytes has no readable records: {error}") from error
         return Batch.of_columns(timestamps, columns, self.record_type)
 
@@ -196,9 +199,14 @@ def read_barrier(data: bytes) -> Checkpoint:
         raise BufferError(f"a barrier of {len(data)} bytes has no readable checkpoint: {error}") from error
 
 
+def without_records(data: bytes) -> bytes:
+    """Of bytes that are no buffer: bytes that are none either, with the same header, if there is one."""
+    return data[: _HEADER.size] + _NO_PAYLOAD
+
+
 def is_barrier(data: bytes) -> bool:
     """Whether a buffer is a barrier, which nobody on the way may change."""
-    return data[0] == _FORMAT and data[1] & _BARRIER != 0
+    return len(data) >= _HEADER.size and data[0] == _FORMAT and data[1] & _BARRIER != 0
 
 
 def _part(header: Header, index: int, last: int) -> Header:

@@ -1,7 +1,8 @@
 """Handing over the buffers of channels: each row is one, with its topic, partition and offset.
 
 The prefix works on the records of a buffer and leaves its header alone, so that sender, sequence, clocks and end
-reach the StreamTask as they were sent; barriers do untouched.
+reach the StreamTask as they were sent; barriers do untouched. Of what is no buffer the StreamTask gets the beginning,
+and says what becomes of it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ..types import RecordType
-from .buffers import BufferCodec, is_barrier
+from .buffers import BufferCodec, BufferError, is_barrier, without_records
 from .failures import describe
 from .hand_over import Connections, Place, Prefix, Targets
 from .operators.build import build_prefix
@@ -80,6 +81,8 @@ class ChannelWorker:
         place = Place(target.input_index, partition, offset, offset + 1)
         try:
             content = self._transformed(target.input_index, value)
+        except BufferError:
+            self._connections.send(target.socket_path, BUFFER, place, without_records(value))
         except Exception as error:
             self._connections.fail(target.socket_path, place, describe(error))
         else:

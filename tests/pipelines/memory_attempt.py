@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tailrace.pipelines.graph.chain import edge_type, output_type
-from tailrace.pipelines.runtime.buffers import END_OF_TIME, BufferCodec, header_of, is_barrier
+from tailrace.pipelines.runtime.buffers import (
+    END_OF_TIME,
+    BufferCodec,
+    BufferError,
+    header_of,
+    is_barrier,
+    without_records,
+)
 from tailrace.pipelines.runtime.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
 from tailrace.pipelines.runtime.formats import Format, reader_of
@@ -103,6 +110,10 @@ class MemoryAttempt:
         self.task: Subtask = self.assembly.subtask(
             self._progress(committed), self._kafka_input, begins=self._beginning.begins
         )
+        if self._beginning.begins:
+            self.task.passes_below = {
+                i: len(kafka.log(topic, index)) for i, topic in enumerate(self.assembly.channel_topics)
+            }
         self._writing: list[HeldBack] = []
         self._watch_transactions()
         self._watch_cuts()
@@ -163,8 +174,9 @@ class MemoryAttempt:
             if beginning.changelog_from < kafka.starts.get((changelog, self._index), 0):
                 raise ProgressLost(f"{changelog} begins behind {beginning.changelog_from}")
             log = kafka.log(changelog, self._index)
-            for message in log[beginning.changelog_from :]:
-                self.task.kept.replay(message.key or b"", message.value)
+            for offset in range(beginning.changelog_from, len(log)):
+                place = f"{changelog} [{self._index}] at offset {offset}"
+                self.task.kept.replay(log[offset].key or b"", log[offset].value, lambda place=place: place)  # type: ignore[misc]
 
     def _standing(self) -> list[ConsumedOffset]:
         changelog = self.assembly.changelog
@@ -336,15 +348,19 @@ class MemoryAttempt:
             else:
                 for offset, message in enumerate(log[first : first + count], first):
                     self._take_buffer(place, offset, message.value)
-                    news = news or not header_of(message.value).tick
+                    news = news or not is_tick(message.value)
         return news
 
     def _take_buffer(self, place: tuple[int, int], offset: int, data: bytes) -> None:
         if self._writes is not None and not is_barrier(data):
-            header, batch = self._reads[place[0]].decode(data)
-            made = self._line.process(batch)
-            with self._line.typed():
-                data = self._writes.encode(header, made)
+            try:
+                header, batch = self._reads[place[0]].decode(data)
+            except BufferError:
+                data = without_records(data)
+            else:
+                made = self._line.process(batch)
+                with self._line.typed():
+                    data = self._writes.encode(header, made)
         self.task.take_buffer(*place, offset, data)
 
     def _take_records(self, place: tuple[int, int], first: int, messages: Sequence[Message]) -> None:
@@ -408,6 +424,14 @@ class AtOnce(Executor):
 
 def _no_pause(seconds: float) -> None:
     raise AssertionError(f"a source waits {seconds} s for something: it cannot run in memory")
+
+
+def is_tick(data: bytes) -> bool:
+    """Also of bytes that are no buffer."""
+    try:
+        return header_of(data).tick
+    except BufferError:
+        return False
 
 
 def watch(called: Any, names: Sequence[str], transaction: MemoryTransaction) -> None:

@@ -20,8 +20,8 @@ from typing import Any
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.api.transformations import Physical
 from tailrace.pipelines.checkpoint.fitting import finished_subtasks
-from tailrace.pipelines.graph.physical_plan import output_topic
-from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.graph.physical_plan import output_topic, temporary_topics
+from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
 from tailrace.schemas.types import JobGraph, JobVertex, RestoredCheckpoint
 
 from .memory_attempt import CLUSTER, MemoryAttempt
@@ -87,6 +87,8 @@ class MemoryCluster:
         self.graph = graph
         self.job_id = job_id
         self.kafka = MemoryKafka({name: dict(enumerate(map(list, logs))) for name, logs in topics.items()})
+        self.poisoned: list[str] = []
+        """Where somebody else has written garbage."""
         self.rng = None if seed is None else random.Random(seed)
         self.generation = 0
         self.steps = 0
@@ -159,9 +161,12 @@ class MemoryCluster:
         crash_rate: float | None = None,
         until: Callable[[MemoryKafka], bool] | None = None,
         rollbacks: int = 0,
+        poisons: int = 0,
     ) -> Outcome:
         """Until every subtask has finished, or so much has come of it. Raises what a subtask raises.
 
+        `poisons`: so many times at most somebody else writes garbage to a channel or changelog. A job that loses its
+        progress by it goes back to its last checkpoint, and fails if there is none.
         `rollbacks`: so many times at most the job goes back to its last checkpoint, at moments of the seed's choice.
         """
         rng = self.rng
@@ -182,11 +187,18 @@ class MemoryCluster:
                     self.checkpoints.step(self.steps)
                 chosen = [unfinished[rng.randrange(len(unfinished))]] if rng is not None else unfinished
                 moved = False
+                if poisons and rng is not None and rng.random() < 0.05:
+                    poisons -= 1
+                    self._poison(rng)
                 for place in chosen:
-                    moved = self._step(place) or moved
-                    if crashes and rng is not None and rng.random() < crash_rate:
-                        crashes -= 1
-                        self._crash(place)
+                    try:
+                        moved = self._step(place) or moved
+                        if crashes and rng is not None and rng.random() < crash_rate:
+                            crashes -= 1
+                            self._crash(place)
+                    except ProgressLost as lost:
+                        self._go_back(place, lost)
+                        moved = True
                 latest = None if self.checkpoints is None else self.checkpoints.latest
                 if rollbacks and rng is not None and latest is not None and rng.random() < 0.2:
                     rollbacks -= 1
@@ -280,6 +292,32 @@ class MemoryCluster:
             self.kafka.owners.pop(place, None)  # fenced: what the old generation has sent is known
             self._first[place] = len(self.kafka.sent.get(place, ()))
             self._start(place)
+
+    def _poison(self, rng: random.Random) -> None:
+        """Somebody else writes to a topic of the job: bytes of no meaning, or the beginning of a message in it."""
+        own = temporary_topics(CLUSTER, self.job_id, self.graph)
+        topic = rng.choice(sorted(own))
+        partition = rng.randrange(own[topic])
+        garbage = rng.randbytes(rng.randrange(1, 60))
+        log = self.kafka.log(topic, partition)
+        if log and rng.random() < 0.5:
+            copied = rng.choice(log).value
+            garbage = copied[: rng.randrange(len(copied))] if len(copied) > 1 else copied
+        elif rng.random() < 0.5:
+            garbage = b"\x03" + garbage
+        self.poisoned.append(f"{topic} [{partition}] at offset {len(log)}")
+        self.kafka.append(
+            topic, partition, Message(garbage, rng.choice([b"", b"no operator", rng.randbytes(4)]))
+        )
+
+    def _go_back(self, place: Place, lost: ProgressLost) -> None:
+        """After a subtask has lost its progress. Raises that where there is no checkpoint."""
+        latest = None if self.checkpoints is None else self.checkpoints.latest
+        if latest is None:
+            raise lost
+        self._attempts[place].crash()
+        self._attempts[place].finished = True
+        self._roll_back(latest)
 
     def _in_any_order(self) -> list[Place]:
         places = list(self._numbers)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..buffers import END_OF_TIME, NO_WATERMARK, Header
+from ..buffers import END_OF_TIME, NO_WATERMARK, BufferError, Header
 from ..failures import ProgressLost, TaskError
 
 
@@ -87,11 +87,16 @@ class InputGate:
         """The senders of an input that have ended."""
         return frozenset(each for each, said in self._senders[input_index].items() if said.ended)
 
-    def admits(self, input_index: int, offset: int, header: Header) -> bool:
-        """Notes a buffer, before its records are taken; False where it tells nothing new.
+    def checked(self, input_index: int, header: Header) -> Header:
+        """The header, if somebody who sends here may have written it. Raises BufferError."""
+        if header.sender not in self._senders[input_index]:
+            raise BufferError(f"its sender would be {header.sender}, which does not send to this subtask")
+        return header
 
-        Raises ProgressLost where a buffer before it was lost, TaskError where it comes from nobody who sends here, or
-        from a newer generation of the job.
+    def admits(self, input_index: int, offset: int, header: Header) -> bool:
+        """Notes a buffer of one who sends here, before its records are taken; False where it tells nothing new.
+
+        Raises ProgressLost where a buffer before it was lost, TaskError where it is of a newer generation of the job.
         """
         if header.generation != self._generation:
             if header.generation < self._generation:
@@ -100,12 +105,7 @@ class InputGate:
                 f"superseded: input {input_index} has, at offset {offset}, a buffer of generation"
                 f" {header.generation} of the job, and this attempt is of {self._generation}"
             )
-        sender = self._senders[input_index].get(header.sender)
-        if sender is None:
-            raise TaskError(
-                f"input {input_index} has, at offset {offset}, a buffer of sender {header.sender}, which does not"
-                " send to this subtask: was its topic written by somebody else?"
-            )
+        sender = self._senders[input_index][header.sender]
         if header.attempt != sender.attempt:
             if header.tick and header.attempt < sender.attempt:
                 return False

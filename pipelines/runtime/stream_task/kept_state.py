@@ -6,11 +6,11 @@ is its key. What a message means is that operator's matter alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ..accumulators import CHANGELOG_KEY, Accumulators
-from ..failures import TaskError
+from ..failures import ProgressLost, TaskError, one_line
 from ..operators.chain import OperatorChain
 from ..operators.functions import typed_by
 from ..state.stateful import ORIGIN_KEY, Stateful, read_origin
@@ -60,9 +60,20 @@ class KeptState:
         else:
             self._owner(key.decode(errors="replace")).restore(message)
 
-    def replay(self, key: bytes, message: bytes) -> None:
-        """As `restore`, for what the files of the last checkpoint do not hold."""
-        self.restore(key, message)
+    def replay(self, key: bytes, message: bytes, place: Callable[[], str]) -> None:
+        """As `restore`, for what the files of the last checkpoint do not hold. `place` says where the message lies.
+
+        Raises ProgressLost for what no task of the job has written.
+        """
+        try:
+            self.restore(key, message)
+        except (ProgressLost, OSError, MemoryError):
+            raise
+        except Exception as error:  # nobody knows what other bytes make of what reads them
+            raise ProgressLost(
+                f"{place()} holds what is no change of state of this job: {one_line(error)}. Somebody else has written"
+                " to the topic; the job has to go back to a checkpoint"
+            ) from error
         if self.writer is not None and key != MARKER:
             self.writer.add(key, message)
 

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 from msgspec.structs import replace
 
 from ...graph.physical_plan import channel_topic, consumer_group, output_topic, transactional_id
@@ -180,6 +180,11 @@ class StreamTask:
                 progress = self._checked(consumer, topics, progress, beginning, committed)
             progress = replace(progress, notes=tuple(self._note(each, changelog) for each in topics))
             subtask, ends = assembly.subtask(progress, begins=beginning.begins), None
+        if beginning.begins:
+            subtask.passes_below = {
+                i: bounds(consumer, topic, self._subtask)[1]
+                for i, topic in enumerate(assembly.channel_topics)
+            }
         self._notify(Restored(os.getpid(), subtask.positions, ends))
         if changelog is not None and restore is not None and restore.generation < self._generation:
             begin = beginning.changelog_from
@@ -244,7 +249,8 @@ class StreamTask:
     def _restore_state(
         self, assembly: Assembly, subtask: Subtask, beginning: Beginning, consumer: Consumer
     ) -> None:
-        if assembly.changelog is None:
+        changelog = assembly.changelog
+        if changelog is None:
             return
         storage = beginning.storage
         if storage is not None:
@@ -255,10 +261,14 @@ class StreamTask:
             restored = 0 if self._restore is None else self._restore.checkpoint_id
             subtask.kept.writer.continue_from(beginning.continued, restored)
         if beginning.changelog_from is not None:
-            for key, message in read_changelog(
-                consumer, assembly.changelog, self._subtask, beginning.changelog_from
-            ):
-                subtask.kept.replay(key, message)
+
+            def place() -> str:
+                """Of the message that was read last."""
+                (after,) = consumer.position([TopicPartition(changelog, self._subtask)])
+                return f"{changelog} [{self._subtask}] at offset {after.offset - 1}"
+
+            for key, message in read_changelog(consumer, changelog, self._subtask, beginning.changelog_from):
+                subtask.kept.replay(key, message, place)
 
     def _kafka_subtask(
         self,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK, Header
+from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK, BufferError, Header
 from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
 from tailrace.pipelines.runtime.stream_task.input_gate import InputGate
 
@@ -154,8 +154,8 @@ def test_an_attempt_that_goes_on_in_another_process_counts_from_anew() -> None:
 
 
 def test_who_does_not_send_here_is_refused() -> None:
-    with pytest.raises(TaskError, match="sender 9, which does not"):
-        fresh().admits(0, 0, Header(9, 0, 0))
+    with pytest.raises(BufferError, match="9, which does not"):
+        fresh().checked(0, Header(9, 0, 0))
 
 
 def test_a_subtask_with_few_senders_waits_for_no_others() -> None:
