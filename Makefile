@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 PACKAGES := infra schemas services pipelines
 # What else mypy checks. pytest and the interpreter find its modules by other names: .links has a path for each.
-CHECKED := benchmarks
+CHECKED := benchmarks tests
 BENCHMARKS = $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 SOAK_MINUTES ?= 10
 # How many processes `make soak` kills or stops under a running job, in each round

@@ -65,7 +65,7 @@ def test_a_java_home_without_java_is_not_passed_over_for_the_path(tmp_path: Path
 
 
 def test_a_python_that_is_too_old_is_named_with_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prerequisites.sys, "version_info", (3, 9, 2, "final", 0))
+    monkeypatch.setattr(sys, "version_info", (3, 9, 2, "final", 0))
     with pytest.raises(
         prerequisites.MissingPrerequisite, match=r"Python 3\.11 or newer is needed and .* is 3\.9\.2"
     ):

@@ -111,7 +111,7 @@ def bare_threads() -> Iterator[str]:
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 used = [node.func] if isinstance(node, ast.Call) else getattr(node, "bases", [])
                 for each in used:
-                    yield from _bare(each, f"{name}:{node.lineno}")
+                    yield from _bare(each, f"{name}:{each.lineno}")
 
 
 def _bare(node: ast.expr, where: str) -> Iterator[str]:

@@ -158,7 +158,7 @@ def test_one_that_died_while_nobody_led_is_missed_by_the_next_leader(
     fact = said.until(resource_manager.WorkerLost, named("taskexecutor-1"))
     assert isinstance(fact.body, resource_manager.WorkerLost)
     assert fact.body.exited
-    assert fact.header.sender_epoch == elected.body.epoch
+    assert fact.header.sender_epoch == elected.body.epoch  # type: ignore[attr-defined]
     said.until(everyone.TaskExecutorLost, named("taskexecutor-1"))
 
 

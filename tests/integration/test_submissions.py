@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from msgspec.structs import replace
 from waiting import PATIENCE_S
 
@@ -152,12 +152,15 @@ class Cluster:
         def letters() -> list[DeadLetter]:
             return [each for each in read_letters(self.servers, self.cluster) if each.source.offset == offset]
 
+        letter: DeadLetter
         (letter, *_) = self._wait(letters, f"the dead letter of submission {offset}")
         assert (letter.source.topic, letter.source.partition) == (submissions_topic(self.cluster), 0)
         self._wait(
             lambda: [
-                each for each in self.said(dispatcher.SubmissionRefused) if each.body.source == letter.source
-            ],  # type: ignore[attr-defined]
+                each
+                for each in self.said(dispatcher.SubmissionRefused)
+                if each.body.source == letter.source  # type: ignore[attr-defined]
+            ],
             "SubmissionRefused",
         )
         return letter

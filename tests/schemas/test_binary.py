@@ -152,7 +152,7 @@ def test_a_graph_that_is_said_again_is_not_read_again() -> None:
     read = functions(dispatcher.SubmitJob.AVRO_NAME).read
     found = [read(one, 0), read(PREFIX + other, len(PREFIX))]
     assert found == events
-    first, second = (each.body.job_graph for each in found)
+    first, second = (each.body.job_graph for each in found)  # type: ignore[attr-defined]
     assert first is second
 
 

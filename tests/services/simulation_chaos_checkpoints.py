@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tailrace.schemas import dispatcher, job_master
-from tailrace.schemas.body import Body
+from tailrace.schemas import dispatcher, job_master, task_executor
 from tailrace.schemas.types import ExecutionState, JobStatus, SnapshotType
 from tailrace.services.roles import Owed
 from tailrace.services.simulation.storage import DIRECTORIES
@@ -125,7 +124,7 @@ class CheckpointChaos:
         attempts = [
             each.body.execution_attempt_id
             for each in self.world.log[-300:]
-            if each.body.AVRO_NAME.endswith("SubmitTask")
+            if isinstance(each.body, task_executor.SubmitTask)
         ]
         if process is None or not attempts:
             return
@@ -140,9 +139,11 @@ class CheckpointChaos:
         if pending is None or body.execution_attempt_id not in pending.awaited:
             process.mean_to_say(process.leads[0], Owed(f"job_master/{body.job_id}", body, None))
 
-    def _any_acknowledgement(self, attempts: list[str]) -> Body:
+    def _any_acknowledgement(self, attempts: list[str]) -> job_master.AcknowledgeCheckpoint:
         job_id, number = self._any_job(), self.draw.randint(1, 3)
-        return acknowledgement(job_id, self.draw.choice(attempts), number).body
+        body = acknowledgement(job_id, self.draw.choice(attempts), number).body
+        assert isinstance(body, job_master.AcknowledgeCheckpoint)
+        return body
 
     def _talker(self) -> Process | None:
         workers = self.world.workers

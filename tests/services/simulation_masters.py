@@ -155,8 +155,8 @@ class SharedReplica(Replica):
             if kind_of(address) in MASTER_KINDS:
                 self._note(address, state)
 
-    def role(self, role_address: str) -> Any:
-        return self._world.truth.role(role_address)
+    def role(self, role_address: str, level: int | None = None) -> Any:
+        return self._world.truth.role(role_address, level)
 
     def apply(self, record: Record) -> list[str]:
         self.offset = record.offset

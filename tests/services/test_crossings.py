@@ -33,7 +33,8 @@ def running(parallelism: int = 1) -> Cluster:
 def allocation(cluster: Cluster) -> str:
     """The first AllocationID of j1."""
     pool = cluster.replica.states["job_master/j1"].slots
-    return min((*pool.slots, *pool.requests))
+    first: str = min((*pool.slots, *pool.requests))
+    return first
 
 
 def test_a_slot_that_another_task_executor_offers_again_is_turned_down() -> None:

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from waiting import PATIENCE_S
 
 from tailrace.pipelines.checkpoint.storage import Storage
@@ -119,9 +120,7 @@ def snapshot(store: SnapshotStore, log: MemoryEventLog, *, bounded: bool) -> Non
             body = record.body
             leader = leadership.Leader(body.epoch, body.address, body.session, record.offset)
             known = replica.leadership
-            replica.leadership = leadership.replace(
-                known, leaders=known.leaders.set(record.body.role, leader)
-            )
+            replica.leadership = replace(known, leaders=known.leaders.set(record.body.role, leader))
     assert last is not None
     header, data = pack(
         replica,

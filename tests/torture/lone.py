@@ -195,12 +195,12 @@ def run(attempt: Attempt) -> None:
     from tailrace.pipelines.runtime.stream_task.task import StreamTask
 
     mailbox = Mailbox()
-    made = transactions.transactional_producer
+    made = transactions.transactional_producer  # type: ignore[attr-defined]
 
     def transactional_producer(*arguments: Any) -> Any:
         return Stepping(made(*arguments), attempt)
 
-    transactions.transactional_producer = transactional_producer  # type: ignore[assignment]
+    transactions.transactional_producer = transactional_producer  # type: ignore[attr-defined]
 
     def notify(notice: Notice) -> None:
         match notice:

@@ -112,7 +112,7 @@ def test_a_module_of_another_name_than_it_is_shipped_under_is_pickled(folder: Pa
     (package / "__init__.py").touch()
     (package / "inner.py").write_text("def inner(line: str) -> str: return line\n")
     env = StreamExecutionEnvironment().add_python_file("left_behind/inner.py")
-    from left_behind.inner import inner
+    from left_behind.inner import inner  # type: ignore[import-not-found]
 
     env.from_collection(["a"], str).map(inner).print()
     graph = env.get_job_graph()

@@ -252,7 +252,7 @@ def test_a_plain_window_function_is_made_one_of_a_class(env: StreamExecutionEnvi
 
 def test_mini_batches_are_summed_up_before_they_are_sent(env: StreamExecutionEnvironment) -> None:
     env.configure("execution.mini-batch", True)
-    left, right = trades(env).set_parallelism(2), trades(env)
+    left, right = trades(env).set_parallelism(2), trades(env)  # type: ignore[attr-defined]
     left.union(right).key_by("symbol").sum("size").set_parallelism(2).print()
     graph = env.get_stream_graph()
     assert edges(graph) == [

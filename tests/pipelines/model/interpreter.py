@@ -201,8 +201,8 @@ class _Run:
             for window in windows_of(assigner, timestamp if assigner["time"] == "event" else 0):
                 put(windows, window, value, merging=assigner["kind"] == "session")
         everything = [(window, key, values) for key, each in contents.items() for window, values in each]
-        for self.window, self.current_key, values in sorted(everything, key=lambda each: each[0].end):
-            self.timestamp = self.window.max_timestamp
+        for window, self.current_key, values in sorted(everything, key=lambda each: each[0].end):
+            self.window, self.timestamp = window, window.max_timestamp
             folded = self._folded(values, aggregator)
             self._emit(folded if function is None else function.process(self.current_key, self, folded))
 

@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
@@ -126,6 +127,6 @@ def counted(given: Iterable[dict[str, object]]) -> Counter[str]:
     found: Counter[str] = Counter()
     for each in given:
         if each["identifier"] == "counted":
-            word, count = each["record"]  # type: ignore[misc]
+            word, count = cast("tuple[str, int]", each["record"])
             found[word] += count  # each key is told once, at the end
     return found

@@ -46,7 +46,7 @@ def test_the_next_older_checkpoint_is_used(
             except (TaskError, CheckpointError):
                 assert not is_whole(taken)
             else:
-                assert told(again.given, 0) == results
+                assert told(again.given) == results
                 if is_whole(taken):
                     break
 

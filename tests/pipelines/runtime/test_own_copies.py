@@ -19,6 +19,7 @@ from tailrace import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
+from tailrace.pipelines.functions.process import Context
 from tailrace.pipelines.runtime.batch import Batch
 from tailrace.pipelines.runtime.copies import copier_of, own_copy
 from tailrace.pipelines.types import PICKLED, RecordType, Types
@@ -69,7 +70,7 @@ class Both(ProcessFunction[Count, Count]):
     def __init__(self, tag: OutputTag[Count]) -> None:
         self.tag = tag
 
-    def process_element(self, value: Count, context: ProcessFunction.Context) -> Any:
+    def process_element(self, value: Count, context: Context) -> Any:
         context.output(self.tag, value)
 
 

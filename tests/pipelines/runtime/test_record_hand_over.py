@@ -64,7 +64,7 @@ def stream_task() -> Iterator[tuple[str, list[Frame]]]:
                 reader = FrameReader(connection)
                 while not reader.ended:
                     frames.extend(
-                        Frame(*HANDED_OVER.unpack_from(each), each[HANDED_OVER.size :])
+                        Frame(*HANDED_OVER.unpack_from(each), each[HANDED_OVER.size :])  # type: ignore[call-arg]
                         for each in reader.receive()
                     )
 

@@ -13,6 +13,7 @@ from tailrace import (
     StreamExecutionEnvironment,
     ValueStateDescriptor,
 )
+from tailrace.pipelines.functions.process import KeyedContext
 from tailrace.pipelines.runtime.failures import UserCodeError, describe
 
 from ..memory_cluster import run
@@ -24,7 +25,7 @@ class Keeping(KeyedProcessFunction[str, Pair, Pair]):
     def open(self, context: RuntimeContext) -> None:
         self.state = context.get_state(ValueStateDescriptor("n", int))
 
-    def process_element(self, value: Pair, context: KeyedProcessFunction.Context[str]) -> None:
+    def process_element(self, value: Pair, context: KeyedContext[str]) -> None:
         self.state.update("text")  # type: ignore[arg-type]
 
 

@@ -181,7 +181,7 @@ def test_a_task_executor_registers_with_what_is_configured() -> None:
 
     configuration = Configuration({"taskmanager.numberOfTaskSlots": "4", "taskmanager.slot.timeout": "3 s"})
     shell = TaskExecutorShell(lambda _, owed: said.append(owed), "task_executor/te", "c")
-    shell.register(Runtime(), configuration, resource_id="te", process_address="here")
+    shell.register(Runtime(), configuration, resource_id="te", process_address="here")  # type: ignore[abstract]
     (registration,) = [owed.body for owed in said]
     assert isinstance(registration, RegisterTaskExecutor)
     assert registration.number_of_slots == 4

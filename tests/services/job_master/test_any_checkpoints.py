@@ -89,14 +89,14 @@ class Story(Checkpointed):
             case "tick":
                 self.now += (1 + number % 12) * 1_000_000
             case "say":
-                for each in self.owed()[: 1 + number % 6]:
-                    self.tell(JOB, each.body, recipient=each.recipient, cause=each.cause)
+                for owed in self.owed()[: 1 + number % 6]:
+                    self.tell(JOB, owed.body, recipient=owed.recipient, cause=owed.cause)
             case "later" if task is not None:
                 # What was decided before comes into the log behind what has happened since.
                 decided = self.owed()[:6]
                 self.report(task, FAILED, "broken")
-                for each in decided:
-                    self.tell(JOB, each.body, recipient=each.recipient, cause=each.cause)
+                for owed in decided:
+                    self.tell(JOB, owed.body, recipient=owed.recipient, cause=owed.cause)
             case "give":
                 self.registered()
                 self.executors += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
@@ -185,12 +186,13 @@ def test_late_foreign_and_repeated_acknowledgements_change_nothing() -> None:
     job.tick(10)
     execution = job.execution("sink")
     job.acknowledge(execution)
-    for change in (
+    changes: tuple[Callable[[], object], ...] = (
         lambda: job.acknowledge(execution, size=99),
         lambda: job.acknowledge(job.execution("source"), number=2),
         lambda: job.acknowledge(job.execution("source"), number=0),
         lambda: job.acknowledge(replace(job.execution("source"), resource_id="te-9")),
-    ):
+    )
+    for change in changes:
         before = job.state
         change()
         assert job.state is before

@@ -30,7 +30,7 @@ def sources(count: int, how: str) -> JobGraph:
         head = replace(operator(name, OperatorKind.GENERATOR), operator_id=name)
         sink = replace(operator("p", OperatorKind.PRINT, upstream=name), operator_id=f"p{number}")
         made = replace(vertex(name, head, sink), parallelism=2, resource_profile=PROFILE)
-        vertices.append(replace(made, **GROUPS[how](number)))
+        vertices.append(replace(made, **GROUPS[how](number)))  # type: ignore[no-untyped-call]
     return JobGraph(name="many", vertices=tuple(vertices), edges=(), configuration={}, python_files=())
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 
@@ -21,7 +23,7 @@ def loses_progress(job: Checkpointed, vertex_id: str = "sink") -> None:
     job.report(job.execution(vertex_id), FAILED, "the changelog is gone", progress_lost=True)
 
 
-def submitted(said: list[object]) -> list[task_executor.SubmitTask]:
+def submitted(said: Sequence[object]) -> list[task_executor.SubmitTask]:
     return bodies(said, task_executor.SubmitTask)  # type: ignore[arg-type]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tailrace.schemas import client, dispatcher, job_master, resource_manager, task_executor
@@ -17,7 +19,7 @@ SAVEPOINT = SnapshotType.SAVEPOINT
 RUNNING, FINISHED, FAILED = ExecutionState.RUNNING, ExecutionState.FINISHED, ExecutionState.FAILED
 
 
-def answers(said: list[object]) -> list[object]:
+def answers(said: Sequence[object]) -> list[object]:
     return [
         each.body  # type: ignore[attr-defined]
         for each in said

@@ -43,7 +43,7 @@ def test_a_worker_that_is_lost_is_declared_so_to_everybody() -> None:
     manager, instance_id = cluster()
     manager.lost("te-1", instance_id)
     owed = [each for each in manager.owed() if isinstance(each.body, everyone.TaskExecutorLost)]
-    assert [(each.recipient, each.body.instance_id) for each in owed] == [("*", instance_id)]
+    assert [(each.recipient, each.body.instance_id) for each in owed] == [("*", instance_id)]  # type: ignore[attr-defined]
     said = manager.settle()
     assert [each.reason for each in of(everyone.TaskExecutorLost, said)] == [
         "TaskExecutor te-1 is lost: it is silent"
@@ -250,7 +250,7 @@ def test_an_allocation_for_a_job_that_is_not_there_is_given_up_by_the_task_execu
     contradict(manager, [*AGREEING[:2], status("te-1", 2, "x", job="gone")])
     assert manager.slots()[("te-1", 2)] == (ALLOCATED, "x")
     owed = [each for each in manager.owed() if isinstance(each.body, task_executor.FreeSlot)]
-    assert [(each.recipient, each.body.allocation_id) for each in owed] == [("task_executor/te-1", "x")]
+    assert [(each.recipient, each.body.allocation_id) for each in owed] == [("task_executor/te-1", "x")]  # type: ignore[attr-defined]
     assert "there is no job gone" in of(task_executor.FreeSlot, manager.settle())[0].reason
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tailrace.schemas import job_master, resource_manager, task_executor
@@ -96,7 +98,7 @@ def test_a_slot_that_was_given_up_while_it_was_taken_is_given_up(taken_first: bo
     talk.settle()
     talk.now += 10 * SECOND
     (failure,) = talk.role.decide(talk.state, talk.now)
-    said = [lambda: talk.take("a"), lambda: talk.hear(failure.body, OWN, JM)]
+    said: list[Callable[[], object]] = [lambda: talk.take("a"), lambda: talk.hear(failure.body, OWN, JM)]
     for each in said if taken_first else reversed(said):
         each()
     assert talk.slot() is FREE

@@ -135,7 +135,7 @@ class Task:
         return {**self.operator.snapshot(), "~accumulators": self.accumulators.committed()}
 
     def restore(self, options: CheckpointOptions, operators: Mapping[str, OperatorState]) -> None:
-        owners = {OPERATOR.encode(): self.operator, b"accumulators": self.accumulators}
+        owners: dict[bytes, Any] = {OPERATOR.encode(): self.operator, b"accumulators": self.accumulators}
         pieces = {key: (Piece(0, 1, GROUPS, state),) for key, state in operators.items()}
         for key, message in restored_state(Storage(base_of(options.directory)), pieces, 0, 1):
             owners[key].restore(message)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tailrace.schemas.client import JobFinished
 from tailrace.schemas.event import Event, Record
+from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import Header, JobStatus
 from tailrace.services.history.archive.errors import Selection
 from tailrace.services.history.archive.export import Choice, export
@@ -187,9 +188,7 @@ def test_any_parquet_tool_reads_typed_columns(tmp_path: Path) -> None:
     leaders = table.column("everyone_LeaderElected").drop_null().to_pylist()
     said = [each for each in items(log, 0, log.end()) if isinstance(each, Record)]
     assert [each["role"] for each in leaders] == [
-        each.body.role
-        for each in said
-        if type(each.body).__name__ == "LeaderElected"  # type: ignore[attr-defined]
+        each.body.role for each in said if isinstance(each.body, LeaderElected)
     ]
     assert str(table.schema.field("time").type) == "timestamp[us, tz=UTC]"
 
