@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from ...schemas.types import JobGraph, JobStatus, PythonFile
-from ..graph.errors import ProgramError
+from ..graph.errors import NotConnected
 from ..graph.stream_graph import StreamGraph
 
 
@@ -118,7 +118,7 @@ def current_context() -> ProgramContext | None:
 def current_executor() -> PipelineExecutor:
     """Who takes the program's graphs. Raises ProgramError where there is nobody."""
     if _current is None:
-        raise ProgramError(
+        raise NotConnected(
             "this process is connected to no cluster: start the program with `tailrace run PROGRAM.py`"
         )
     return _current.executor

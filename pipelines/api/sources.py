@@ -11,6 +11,7 @@ from . import signatures
 from .checks import is_number, is_text, is_whole
 from .connectors import FileSource, KafkaSource
 from .connectors.fitting import check_source
+from .connectors.names import paths_name, topics_name
 from .hints import return_type
 from .literals import type_of_all
 from .locations import caller_location
@@ -147,13 +148,13 @@ class Sources:
         declared = source.output_type
         of = source.value_format.natural_type() if declared is None else RecordType.of(declared)
         check_source(source, of, step)
-        return self._source(ReadKafka, step, "Source: Kafka", of, source=source)
+        return self._source(ReadKafka, step, topics_name("Source: Kafka", source.topics), of, source=source)
 
     def _files(self, step: str, source: FileSource) -> SingleOutputStreamOperator[Any]:
         undeclared = RecordType.of(str) if source.format == "text" else PICKLED
         of = undeclared if source.output_type is None else RecordType.of(source.output_type)
         check_source(source, of, step)
-        return self._source(ReadFiles, step, "Source: Files", of, source=source)
+        return self._source(ReadFiles, step, paths_name("Source: Files", source.paths), of, source=source)
 
     def _source(
         self, kind: type[Physical], step: str, name: str, output_type: RecordType, **fields: Any

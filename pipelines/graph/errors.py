@@ -21,6 +21,14 @@ class ProgramError(Exception):
         super().__init__(f"{where}: {self.reason}" if where else self.reason)
 
 
+class NotConnected(ProgramError, SystemExit):
+    """A program that is connected to no cluster executes a job. Uncaught, it ends Python without a stack."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.code = str(self)
+
+
 class ProgramExited(ProgramError):
     """A program called sys.exit; where the status is a number, what the program printed says why."""
 

@@ -28,6 +28,7 @@ MOST_SHIPPED = 512 << 20
 LONGEST_PATH = 512
 _LONGEST_PART = 200
 _PASSED_OVER = frozenset({"__pycache__"})
+_INIT = "__init__.py"
 _SUFFIXES = (".py", ".pyc", ".so", ".zip")
 
 _OURS = frozenset(
@@ -93,7 +94,11 @@ def check(files: Sequence[PythonFile]) -> None:
 
 
 def files_at(path: str) -> tuple[PythonFile, ...]:
-    """A file, or all files of a directory below the directory's name. Raises ProgramError."""
+    """A file, or all files of a directory below the directory's name. Raises ProgramError.
+
+    Of a directory that is no package itself, its modules and packages are also shipped without the directory's name, so
+    that they can be imported.
+    """
     found = Path(path)
     try:
         if found.is_file():
@@ -115,13 +120,23 @@ def files_at(path: str) -> tuple[PythonFile, ...]:
                     f"{path} can't be shipped: its files have more than {MOST_SHIPPED:,} bytes; install what is large "
                     "where the cluster runs, or let the job load it from storage"
                 )
-            name = PurePosixPath(top.name, *each.relative_to(top).parts)
-            files.append(PythonFile(path=str(name), content=each.read_bytes()))
+            content, inner = each.read_bytes(), PurePosixPath(*each.relative_to(top).parts)
+            files.append(PythonFile(path=str(PurePosixPath(top.name, inner)), content=content))
+            if _is_loose(top, inner):
+                files.append(PythonFile(path=str(inner), content=content))
     except OSError as error:
         raise ProgramError(f"{path} can't be shipped: {error.strerror or error}") from error
     if not files:
         raise ProgramError(f"{path} can't be shipped: it is a directory without files")
     return tuple(files)
+
+
+def _is_loose(top: Path, inner: PurePosixPath) -> bool:
+    """Whether a file belongs to a module or package of a directory that is no package itself."""
+    first = inner.parts[0]
+    if (top / _INIT).exists() or _is_taken(first.partition(".")[0]):
+        return False
+    return first.endswith(".py") if len(inner.parts) == 1 else (top / first / _INIT).exists()
 
 
 def merged(files: Iterable[PythonFile], more: Iterable[PythonFile]) -> tuple[PythonFile, ...]:

@@ -77,6 +77,8 @@ class CancelJob(Body, frozen=True, gc=False, kw_only=True):
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.CancelJob"
     job_id: str
     """The job."""
+    keep_checkpoints: bool = False
+    """Whether the completed checkpoints stay, whatever the job's retention says."""
 
 
 class ChannelsCreated(Body, frozen=True, gc=False, kw_only=True):

@@ -27,6 +27,7 @@ _MOST_NAMED = 3
 _STOP_TIMEOUT_S = 120.0
 _SHOW_EVERY_S = 1.0
 _PATIENCE_S = 2.0
+_HANGS_AFTER_S = 5.0
 _LONGEST_REASON = 160
 
 Target = Annotated[
@@ -84,6 +85,14 @@ def stop(
             "--drain", help="Let all windows and timers fire first; not for a job that is to go on from it."
         ),
     ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="For a job whose tasks hang: cancel it without a savepoint, keep its last checkpoint, and print where "
+            "that is.",
+        ),
+    ] = False,
     output: Output = Format.TEXT,
     home: Home = None,
     bootstrap_servers: BootstrapServers = None,
@@ -93,12 +102,49 @@ def stop(
 
     `tailrace run -s PATH` goes on from there.
     """
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    if force:
+        if drain or target is not None:
+            raise Failure(ExitCode.USAGE, "--force takes no savepoint: leave --target and --drain out")
+        return _cancel_and_keep(configuration, job, output)
     directory = optional_location(target)
-    asking = _Asking(find_cluster(home, bootstrap_servers, cluster_id), job, "savepoint")
+    asking = _Asking(configuration, job, "savepoint", stops=True)
     done = asking.ask(
         lambda client: client.stop_with_savepoint(asking.job.job_id, directory, drain=drain), ends=True
     )
     asking.show(done, output)
+    return ExitCode.OK
+
+
+def _cancel_and_keep(configuration: Configuration, job: str, output: Format) -> int:
+    """Cancels a job whose last checkpoint stays. Raises Failure."""
+    from .jobs import cancel_and_wait
+
+    _, found = _look(configuration, job)
+    if found.status in JOB_ENDS:
+        raise Failure(ExitCode.JOB, f"job {found.job_id} has ended already: {found.status.value}")
+    if found.checkpoints.last is None:
+        raise Failure(
+            ExitCode.SAVEPOINT,
+            f"job {found.job_id} has no complete checkpoint that could be kept: `tailrace cancel {found.job_id}` ends "
+            "it without",
+        )
+    status = cancel_and_wait(configuration, found.job_id, keep_checkpoints=True)
+    tell(f"job {found.job_id} is {status.value}")
+    # One that was under way may have been completed meanwhile.
+    _, found = _look(configuration, found.job_id)
+    last = found.checkpoints.last
+    if status.value != "CANCELED" or last is None or last.discarded or last.uri is None:
+        raise Failure(
+            ExitCode.SAVEPOINT, f"no checkpoint of job {found.job_id} is left: it is {status.value}"
+        )
+    if output is Format.TEXT:
+        result(last.uri)
+        return ExitCode.OK
+    import msgspec
+
+    data = {"job_id": found.job_id, "checkpoint_id": last.checkpoint_id, "uri": last.uri, "size": last.size}
+    result(msgspec.json.encode(data).decode())
     return ExitCode.OK
 
 
@@ -203,7 +249,8 @@ class _Asking:
     Raises Failure for a job that there is not, or that has ended.
     """
 
-    def __init__(self, configuration: Configuration, job: str, what: str) -> None:
+    def __init__(self, configuration: Configuration, job: str, what: str, *, stops: bool = False) -> None:
+        """`stops`: the job is to end with it, so that people are told of the way out where a task hangs."""
         self._configuration = configuration
         self._what = what
         self._fold, self.job = _look(configuration, job)
@@ -213,6 +260,7 @@ class _Asking:
         self._told = 0.0
         self._subtasks = 0
         self._shown: Progress | None = None
+        self._offers_force = stops
 
     def ask(self, what: Callable[[Client], None], *, ends: bool = False) -> CompletedCheckpoint:
         """Waits until it is complete and, where the job `ends` with it, until that has ended.
@@ -275,6 +323,15 @@ class _Asking:
             names = [self._fold.task_of(each) for each in progress.waiting_for]
             come = progress.subtasks - len(names)
             tell(f"{come} of {progress.subtasks} have acknowledged; waits for {some(names)}")
+        self._offer_force()
+
+    def _offer_force(self) -> None:
+        if self._offers_force and time.monotonic() - self._began > _HANGS_AFTER_S:
+            self._offers_force = False
+            tell(
+                f"the savepoint is not complete after {_HANGS_AFTER_S:g} s: a task may hang. `tailrace stop --force "
+                f"{self.job.job_id}` cancels the job and keeps its last checkpoint"
+            )
 
     def _end(self, status: JobStatus | None, done: CompletedCheckpoint) -> None:
         job_id = self.job.job_id

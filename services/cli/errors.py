@@ -37,6 +37,8 @@ class ExitCode(IntEnum):
     """A mistake of tailrace itself."""
     INTERRUPTED = 130
     BROKEN_PIPE = 141
+    TERMINATED = 143
+    """`run`: SIGTERM; jobs that it waited for run on."""
 
 
 class Failure(Exception):

@@ -106,36 +106,48 @@ def cancel(
     found = find_job(read_jobs(configuration), job)
     if found.status in JOB_ENDS:
         raise Failure(ExitCode.JOB, f"job {found.job_id} has ended already: {found.status.value}")
+    if detached:
+        from ..client import Client
+
+        with Client(configuration, name="cancel", timeout=10.0) as client:
+            client.cancel(found.job_id)
+        tell(f"job {found.job_id}: its cancellation was asked for")
+        return ExitCode.OK
+    status = cancel_and_wait(configuration, found.job_id)
+    tell(f"job {found.job_id} is {status.value}")
+    return ExitCode.OK if status is JobStatus.CANCELED else ExitCode.JOB
+
+
+def cancel_and_wait(
+    configuration: Configuration, job_id: str, *, keep_checkpoints: bool = False
+) -> JobStatus:
+    """The status with which the job has ended. Raises Failure where the request is refused or nothing comes of it."""
     from ...schemas.client import CancelJobRejected, JobStatusChanged
     from ...schemas.event import Record
     from ..client import Client
 
     def answer(record: Record) -> CancelJobRejected | JobStatusChanged | None:
         match record.body:
-            case CancelJobRejected(job_id=found.job_id) as refused:
+            case CancelJobRejected(job_id=of) as refused if of == job_id:
                 return refused
-            case JobStatusChanged(job_id=found.job_id, status=now) as ended if now in JOB_ENDS:
+            case JobStatusChanged(job_id=of, status=now) as ended if of == job_id and now in JOB_ENDS:
                 return ended
             case _:
                 return None
 
     with Client(configuration, name="cancel", timeout=10.0) as client, client.conversation() as conversation:
-        client.cancel(found.job_id)
-        if detached:
-            tell(f"job {found.job_id}: its cancellation was asked for")
-            return ExitCode.OK
+        client.cancel(job_id, keep_checkpoints=keep_checkpoints)
         said = conversation.wait_for(answer, _CANCEL_TIMEOUT_S)
     match said:
         case CancelJobRejected(reason=reason):
             raise Failure(ExitCode.JOB, reason)
         case JobStatusChanged(status=status):
-            tell(f"job {found.job_id} is {status.value}")
-            return ExitCode.OK if status.value == "CANCELED" else ExitCode.JOB
+            return status
         case _:
             raise Failure(
                 ExitCode.UNREACHABLE,
-                f"job {found.job_id} did not end within {_CANCEL_TIMEOUT_S:g} s of the request to cancel it: see "
-                f"`tailrace log --job {found.job_id}`, and whether a jobmanager runs",
+                f"job {job_id} did not end within {_CANCEL_TIMEOUT_S:g} s of the request to cancel it: see "
+                f"`tailrace log --job {job_id}`, and whether a jobmanager runs",
             )
 
 

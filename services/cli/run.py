@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -85,7 +85,8 @@ def run(
 
     -s PATH goes on from a savepoint, also with a changed program or another parallelism (docs/checkpoints.md).
 
-    Ctrl-C cancels the job and waits for its end; again: leaves it to the cluster. With -d the program returns at once.
+    Ctrl-C cancels the job and waits for its end; again: leaves it to the cluster. SIGTERM ends the command, and the job
+    runs on. With -d the program returns at once.
     """
     found = configuration(home, bootstrap_servers, cluster_id, definitions)
     options = job_options(found)
@@ -113,6 +114,7 @@ def run(
             savepoint_path=savepoint_path,
             allow_non_restored_state=allow_non_restored_state,
         )
+        termination = Termination()
         try:
             if named:
                 _check_arguments(arguments or [])
@@ -125,9 +127,38 @@ def run(
                 executor.execute_entry_point(entry_point, parallelism, job_id).result()
             else:
                 _run_file(executor, program, arguments or [], parallelism, options, files)
+        except (Exception, SystemExit):
+            if not termination.requested:
+                raise
         finally:
             executor.close()
-    return exit_code(executor.outcomes)
+            termination.close()
+    return ExitCode.TERMINATED if termination.requested else exit_code(executor.outcomes)
+
+
+class Termination:
+    """SIGTERM ends the program as sys.exit does, so that people are told what becomes of its jobs."""
+
+    def __init__(self) -> None:
+        import signal
+        import threading
+
+        self.requested = False
+        self._before: Any = None
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._on_signal)
+
+    def close(self) -> None:
+        """From here on the signal does what it did before."""
+        import signal
+
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+            self._before = None
+
+    def _on_signal(self, *_: object) -> None:
+        self.requested = True
+        raise SystemExit(ExitCode.TERMINATED)
 
 
 def _check_arguments(arguments: Sequence[str]) -> None:

@@ -7,7 +7,9 @@ program may use a JobClient from several threads.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
@@ -33,6 +35,8 @@ from ..client import (
 )
 from ..client import checkpoints as answers
 from .locations import optional_location
+
+_SLOT_PATIENCE_S = 3.0
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -97,6 +101,8 @@ class SubmittedJob:
         self._reports = KafkaReports(client.configuration, body.job_id)
         self._outcome = Outcome(body.job_id, body.name, JobStatus.INITIALIZING)
         self._told = False
+        self._waits_since: float | None = None
+        """Since when it waits for slots; infinite: people were told."""
         self._hearing = threading.RLock()
         self._waiting = threading.Lock()
 
@@ -175,8 +181,8 @@ class SubmittedJob:
             elif not self._outcome.over and not self._told and not self._detached:
                 verb = "was asked to end" if self._outcome.cancelled else "runs on"
                 self._listener.said(
-                    f"job {self.job_id} {verb}: the program did not wait for it; `tailrace output -f {self.job_id}` "
-                    "shows what it prints"
+                    f"job {self.job_id} {verb}, and the program does not wait for it: `tailrace output -f "
+                    f"{self.job_id}` shows what it prints, `tailrace cancel {self.job_id}` ends it"
                 )
             self._disconnect()
         self._waiting.release()
@@ -220,6 +226,24 @@ class SubmittedJob:
     def _wait(self, printing: _Printing) -> None:
         while not self._outcome.over and printing.failure is None:
             self._listen(0.2)
+            self._tell_of_slots()
+
+    def _tell_of_slots(self) -> None:
+        """Says once that the job waits for slots, when it has waited for some seconds, and again when it waits anew."""
+        missing = self._incidents.waits_for_slots
+        if not missing:
+            self._waits_since = None
+            return
+        now = time.monotonic()
+        if self._waits_since is None:
+            self._waits_since = now
+        elif self._waits_since + _SLOT_PATIENCE_S < now:
+            self._waits_since = math.inf
+            slots = "1 slot" if missing == 1 else f"{missing} slots"
+            self._listener.said(
+                f"job {self.job_id} waits for {slots}: `tailrace cluster status` shows which there are, and "
+                "`tailrace list` who has them"
+            )
 
     def _cancel_and_wait(self, printing: _Printing) -> None:
         self._listener.said(f"interrupted: cancelling job {self.job_id} (Ctrl-C again: do not wait)")

@@ -91,9 +91,9 @@ class Client:
             )
         return job_id
 
-    def cancel(self, job_id: str) -> None:
-        """Asks for a job to be cancelled."""
-        self._request(dispatcher.CancelJob(job_id=job_id))
+    def cancel(self, job_id: str, *, keep_checkpoints: bool = False) -> None:
+        """Asks for a job to be cancelled; complete checkpoints stay if its retention or `keep_checkpoints` says so."""
+        self._request(dispatcher.CancelJob(job_id=job_id, keep_checkpoints=keep_checkpoints))
 
     def trigger_checkpoint(self, job_id: str) -> None:
         """Asks for a checkpoint of a job now; `checkpoints.Request` hears what comes of it."""

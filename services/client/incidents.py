@@ -21,9 +21,10 @@ from ...schemas.job_master import (
     StartJob,
     UpdateTaskExecutionState,
 )
-from ...schemas.task_executor import SubmitTask
+from ...schemas.resource_manager import CancelSlotRequest, RequestSlot
+from ...schemas.task_executor import SlotsAccepted, SubmitTask
 from ...schemas.types import CheckpointFailureReason, ExecutionState, JobVertex
-from ..roles import TASK_EXECUTOR, instance_of, kind_of
+from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 
 _MOST = 3
 """Failures that are told of one by one, of those that come together."""
@@ -60,6 +61,13 @@ class Incidents:
         self._vertices: dict[str, JobVertex] = {}
         self._running: dict[str, _Attempt] = {}
         """The Executions that were submitted and have not ended, by their ids."""
+        self._requested: set[str] = set()
+        """AllocationIDs of slots that were asked for."""
+
+    @property
+    def waits_for_slots(self) -> int:
+        """How many slots the job has asked for and does not have."""
+        return len(self._requested)
 
     def hear(self, records: Iterable[Record]) -> list[Incident]:
         """What has happened, by events that came together; the same words are said once."""
@@ -92,7 +100,14 @@ class Incidents:
                 return [Incident(f"checkpoint {aborted.checkpoint_id} failed, {kind}: {why}", details)]
             case CheckpointRestored(job_id=self._job_id) as restored:
                 return _restored(restored)
-            case SlotAllocationFailed(reason=reason):
+            case RequestSlot(job_id=self._job_id, allocation_id=allocation_id):
+                self._requested.add(allocation_id)
+            case CancelSlotRequest(allocation_id=allocation_id):
+                self._requested.discard(allocation_id)
+            case SlotsAccepted(job_id=self._job_id, allocation_ids=allocation_ids):
+                self._requested.difference_update(allocation_ids)
+            case SlotAllocationFailed(allocation_id=allocation_id, reason=reason):
+                self._requested.discard(allocation_id)
                 return [Incident(reason)]
             case (
                 TaskExecutorLost(resource_id=resource_id, reason=reason)
@@ -130,7 +145,9 @@ class Incidents:
 
 def concerns(job_master: str, sender: str, recipient: str) -> bool:
     """Whether `Incidents` of the job wants to hear what one says to the other. Most of what is said it does not."""
-    return recipient == job_master or (sender == job_master and kind_of(recipient) == TASK_EXECUTOR)
+    return recipient == job_master or (
+        sender == job_master and kind_of(recipient) in (TASK_EXECUTOR, RESOURCE_MANAGER)
+    )
 
 
 def _restored(restored: CheckpointRestored) -> list[Incident]:

@@ -224,6 +224,8 @@ def _cancel_asked(state: DispatcherState, record: Record, body: dispatcher.Cance
         what = "is unknown" if job is None else f"has ended already: {job.status.value}"
         refusal = Refusal(record.header.sender, job_id, f"job {job_id[:80]} {what}", Refused.CANCELLATION)
         return replace(state, refusals=state.refusals.set(record.offset, refusal))
+    if not job.cancel and body.keep_checkpoints:
+        job = replace(job, keep_checkpoints=True)
     if job.phase is Phase.BUILDING:
         cancellers = (*job.cancellers, (record.offset, record.header.sender))
         return _withdrawn(state, replace(job, cancellers=cancellers, cancel=True))
@@ -348,7 +350,8 @@ def messages(state: DispatcherState, job: Job) -> list[Owed]:
             start = Owed(job_master_address, _start(state, job), job.cause)
             return [accepted, start] if job.phase is Phase.ADMITTED else [start]
         case Phase.CANCEL_REQUESTED:
-            return [Owed(job_master_address, job_master.CancelJob(job_id=job.job_id), job.cause)]
+            cancel = job_master.CancelJob(job_id=job.job_id, keep_checkpoints=job.keep_checkpoints)
+            return [Owed(job_master_address, cancel, job.cause)]
         case Phase.SUSPEND_REQUESTED:
             reason = "the cluster is shutting down" + (f": {state.ending.reason}" if state.ending else "")
             suspend = job_master.SuspendJob(job_id=job.job_id, reason=reason)

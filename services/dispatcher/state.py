@@ -79,6 +79,8 @@ class Job(msgspec.Struct, frozen=True):
     parallelism: int | None = None
     cancel: bool = False
     """Whether the job is to be cancelled as soon as its JobMaster runs, or already is being."""
+    keep_checkpoints: bool = False
+    """Whether the cancelled job's checkpoints stay."""
     cancellers: tuple[tuple[int, str], ...] = ()
     """Who asked for that while the graph was being built, by the offset of the request: if it is refused, the job never
     was, and they are told."""

@@ -139,8 +139,11 @@ def _options(configuration: frozenset[tuple[str, str]]) -> JobOptions:
     return JobOptions.of(dict(configuration))
 
 
-def _cancel_asked(state: JobMasterState, record: Record, _body: job_master.CancelJob) -> JobMasterState:
-    return ending.cancelled(_known(state, record), record.offset)
+def _cancel_asked(state: JobMasterState, record: Record, body: job_master.CancelJob) -> JobMasterState:
+    state = _known(state, record)
+    if body.keep_checkpoints:
+        state = replace(state, checkpoints=replace(state.checkpoints, keep_on_cancellation=True))
+    return ending.cancelled(state, record.offset)
 
 
 def _pause_asked(state: JobMasterState, record: Record, body: job_master.SuspendJob) -> JobMasterState:

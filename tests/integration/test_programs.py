@@ -260,6 +260,18 @@ def test_show_tells_where_a_job_runs_and_what_its_functions_count(cluster: Clust
     cluster.ok("cancel", "counts")
 
 
+def test_sigterm_says_what_becomes_of_the_job(cluster: Cluster, folder: Path) -> None:
+    (folder / "counts.py").write_text(COUNTS)
+    with cluster.popen("run", str(folder / "counts.py")) as attached:
+        read(attached.stdout, "readline")
+        attached.send_signal(signal.SIGTERM)
+        err = read(attached.stderr, "read")
+        assert attached.wait(PATIENCE_S) == ExitCode.TERMINATED
+    assert "Traceback" not in err
+    assert "runs on, and the program does not wait for it" in err
+    cluster.ok("cancel", "counts")
+
+
 def test_what_was_committed_counts_once_though_a_task_was_killed(cluster: Cluster, folder: Path) -> None:
     (folder / "dies.py").write_text(DIES)
     done = cluster.ok("run", "-o", "json", str(folder / "dies.py"))

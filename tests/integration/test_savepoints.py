@@ -61,6 +61,21 @@ except CheckpointFailedError as error:
 """
 
 
+HANGS = """
+import time
+from tailrace import StreamExecutionEnvironment
+
+def hangs(value: int) -> int:
+    if value > 150:
+        time.sleep(3600)
+    return value
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.generate(lambda i: i, rate_per_second=50, output_type=int).map(hangs).print()
+env.execute("hangs")
+"""
+
+
 def started(cluster: Cluster, *arguments: str) -> str:
     return cluster.ok(
         "run", "-d", "-D", "execution.checkpointing.interval=1s", *arguments[1:], arguments[0], SLOWLY
@@ -156,6 +171,21 @@ def test_a_savepoint_is_disposed_of_when_nobody_needs_it(cluster: Cluster, stopp
         gone = cluster.run(*command)
         assert gone.returncode == ExitCode.NOT_FOUND
         assert gone.stderr == f"tailrace: {path} is no checkpoint or savepoint: it is not there\n"
+
+
+def test_a_job_that_hangs_is_stopped_by_force_and_goes_on_from_its_last_checkpoint(cluster: Cluster) -> None:
+    (cluster.home.parent / "hangs.py").write_text(HANGS)
+    job_id = started(cluster, "hangs.py")
+    last_of(cluster, job_id)
+    with cluster.popen("stop", job_id) as stopping:
+        assert stopping.stderr is not None
+        eventually(lambda: "stop --force" in stopping.stderr.readline(), "offer of --force")
+        stopping.kill()
+    done = cluster.ok("stop", "--force", job_id)
+    assert f"job {job_id} is CANCELED" in done.stderr
+    kept = done.stdout.strip()
+    assert Path(kept).name.startswith("chk-")
+    cluster.ok("savepoint", "inspect", kept, "--verify")
 
 
 def test_a_program_takes_savepoints_of_its_own_job_and_stops_it(cluster: Cluster) -> None:

@@ -8,6 +8,7 @@ returns or is declared lost, all jobs are cancelled, and nothing may be left.
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -147,7 +148,7 @@ class Chaos(CheckpointChaos, MastersChaos):
                 self.rest()
         self.everybody_returns()
         for job_id in self.jobs():
-            world.request(dispatcher.CancelJob(job_id=job_id))
+            world.request(cancellation(job_id))
         self.rest()
         for _ in range(4):
             world.tick(LONG_S)
@@ -289,7 +290,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         )
 
     def cancel(self) -> None:
-        self.world.request(dispatcher.CancelJob(job_id=self.draw.choice(self.job_ids)))
+        self.world.request(cancellation(self.draw.choice(self.job_ids)))
 
     def finish_job(self) -> None:
         job_id = self.draw.choice(self.job_ids)
@@ -532,3 +533,8 @@ class Chaos(CheckpointChaos, MastersChaos):
             return None
         offer = self.draw.choice(offers)
         return offer.job_id, offer.resource_id
+
+
+def cancellation(job_id: str) -> dispatcher.CancelJob:
+    """Of every second job, with its checkpoints kept."""
+    return dispatcher.CancelJob(job_id=job_id, keep_checkpoints=zlib.crc32(job_id.encode()) % 2 == 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tailrace.pipelines.graph.job_options import ExternalizedCheckpointRetention
+from tailrace.schemas import job_master
 from tailrace.schemas.states import JOB_ENDS
 from tailrace.schemas.types import JobStatus
 from tailrace.services.configuration.role_options import CheckpointingOptions
@@ -83,21 +84,26 @@ class CheckpointHistory:
         aborted = self._pending.keys() - completed
         left = sorted((aborted & storage.directories()) - storage.late)
         assert not left, f"{left} were aborted, and are in storage"
+        kept = {
+            record.body.job_id
+            for record in self._world.log
+            if isinstance(record.body, job_master.CancelJob) and record.body.keep_checkpoints
+        }
         for job_id, job in self._world.truth.states["dispatcher"].jobs.items():
             own = self._completed.get(job_id, {})
             if job_id not in self._options or storage.torn & set(own.values()):
                 continue
-            expected = self._retained(job_id, job.status)
+            expected = self._retained(job_id, job.status, kept=job_id in kept)
             there = {uri for uri in own.values() if uri in storage.metadata}
             assert there == expected, f"{job_id} has left {there} as {job.status}, not {expected}"
 
-    def _retained(self, job_id: str, status: JobStatus) -> set[str]:
+    def _retained(self, job_id: str, status: JobStatus, *, kept: bool) -> set[str]:
         options, own = self._options[job_id], self._completed[job_id]
         keeps = {
             ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION: (JobStatus.CANCELED, JobStatus.FAILED),
             ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION: (JobStatus.FAILED,),
             ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS: (),
         }
-        if status not in keeps[options.retention]:
+        if status not in keeps[options.retention] and not (kept and status is JobStatus.CANCELED):
             return set()
         return {own[each] for each in sorted(own)[-options.retained :]}

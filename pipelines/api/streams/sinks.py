@@ -9,6 +9,7 @@ from ...functions import SinkFunction
 from .. import signatures
 from ..connectors import FileSink, KafkaSink
 from ..connectors.fitting import check_sink
+from ..connectors.names import paths_name, topics_name
 from ..keys import field_selector
 from ..locations import caller_location
 from ..signatures import check_function
@@ -40,14 +41,18 @@ class Sinks(Stream[T]):
             check_sink(sink, self.record_type, "sink_to")
         match sink:
             case FileSink():
-                return self._into(WriteFiles, "sink_to", "Sink: Files", sink=sink)
+                return self._into(WriteFiles, "sink_to", paths_name("Sink: Files", [sink.path]), sink=sink)
             case KafkaSink(key=str() as field):
                 key: Any = field_selector(self.record_type, field, "sink_to")
-                return self._into(WriteKafka, "sink_to", "Sink: Kafka", sink=sink, key=key)
+                return self._into(
+                    WriteKafka, "sink_to", topics_name("Sink: Kafka", [sink.topic]), sink=sink, key=key
+                )
             case KafkaSink(key=key):
                 if key is not None:
                     location = caller_location()
                     check_function(key, signatures.SELECTOR, operator="sink_to", location=location)
-                return self._into(WriteKafka, "sink_to", "Sink: Kafka", sink=sink, key=key)
+                return self._into(
+                    WriteKafka, "sink_to", topics_name("Sink: Kafka", [sink.topic]), sink=sink, key=key
+                )
             case _:
                 raise refusal("sink_to", f"it needs a FileSink or a KafkaSink, not {sink!r}")

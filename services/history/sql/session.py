@@ -73,7 +73,11 @@ def _start(scratch: Path) -> SparkSession:
     # The workers must be this interpreter, wherever it is installed.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # It prints what a query is refused for as a line of JSON, and the exception says it anyway.
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
+
+    PySparkLogger.getLogger("SQLQueryContextLogger").disabled = True
 
     log4j = scratch / "log4j2.properties"
     log4j.write_text(_LOG4J)

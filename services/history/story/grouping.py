@@ -111,9 +111,16 @@ class Group:
         again = f" ({self.count:,} times in all)" if distinct is not None and distinct < self.count else ""
         count = self.count if distinct is None or not again else distinct
         said = plural.format(count=f"{count:,}", names=self._names, numbers=numbers) + again
+        said = _singular(said) if count == 1 else said
         # The first one's reason stands for all.
-        why = self._teller.text(self.first).partition(": ")[2] if _has_reason(self.first) else ""
+        why = self._reason() if _has_reason(self.first) else ""
         return f"{said}: {why}" if why else said
+
+    def _reason(self) -> str:
+        # The name of a task may have a colon itself, as in "Source: Kafka orders".
+        name, _ = _aspects(self.first.body, self._teller)
+        text = self._teller.text(self.first)
+        return (text.partition(name)[2] if name else text).partition(": ")[2]
 
     def ignored(self) -> str | None:
         """Why no reader takes notice of the first."""
@@ -222,6 +229,21 @@ _STATES: Mapping[ExecutionState, str] = {
     ExecutionState.FAILED: "{count} tasks FAILED ({names})",
     ExecutionState.INITIALIZING: "{count} tasks are getting ready: {names}",
 }
+_VERBS = {"are": "is", "have": "has", "were": "was"}
+_ONE = re.compile(r"(of )?\b1 (task|slot|checkpoint|request)s(?: (are|have|were)\b)?( their\b)?")
+
+
+def _singular(text: str) -> str:
+    """The grammar of one: `1 tasks are RUNNING` becomes `1 task is RUNNING`."""
+
+    def one(found: re.Match[str]) -> str:
+        of, noun, verb, their = found.groups()
+        verb = f" {verb if of else _VERBS[verb]}" if verb else ""
+        return f"{of or ''}1 {noun}{verb}{' its' if their else ''}"
+
+    return _ONE.sub(one, text, count=1)
+
+
 _PLURALS: Mapping[type[Body], str] = {
     everyone.SnapshotTaken: "keeps the state {count} times, behind offsets {numbers}",
     everyone.StateHash: "tells {count} times what the state comes to, behind offsets {numbers}",

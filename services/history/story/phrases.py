@@ -94,6 +94,10 @@ def _job(job_id: str) -> str:
     return f"job {shortened(job_id)}"
 
 
+def _keeping(body: dispatcher.CancelJob | job_master.CancelJob) -> str:
+    return " and keep its checkpoints" if body.keep_checkpoints else ""
+
+
 def _allocation(allocation_id: str) -> str:
     return f"allocation {shortened(allocation_id)}"
 
@@ -223,7 +227,7 @@ _PHRASES: Mapping[type[Body], Phrase] = {
     client.JobRejected: lambda b, _: f"rejects {_job(b.job_id)}{_because(b.reason)}",
     client.JobStatusChanged: _status,
     client.SavepointDisposed: _disposed,
-    dispatcher.CancelJob: lambda b, _: f"asks to cancel {_job(b.job_id)}",
+    dispatcher.CancelJob: lambda b, _: f"asks to cancel {_job(b.job_id)}{_keeping(b)}",
     dispatcher.DisposeSavepoint: lambda b, _: f"asks to delete the savepoint {b.path}",
     dispatcher.JobGraphBuilt: lambda b, _: f"the program has built its graph: {described(b.job_graph)}",
     dispatcher.JobGraphFailed: lambda b, _: f"the program could not build its graph{_failed(b.reason)}",
@@ -251,7 +255,7 @@ _PHRASES: Mapping[type[Body], Phrase] = {
     job_master.AcknowledgeCheckpoint: lambda b, n: (
         f"{n.task(b.execution_attempt_id)} has its part of checkpoint {b.checkpoint_id} in storage"
     ),
-    job_master.CancelJob: lambda b, _: f"passes on that {_job(b.job_id)} is to be cancelled",
+    job_master.CancelJob: lambda b, _: f"passes on that {_job(b.job_id)} is to be cancelled{_keeping(b)}",
     job_master.ChannelsCreated: lambda _b, _: "the topics between its tasks are there",
     job_master.ChannelsDeleted: lambda _b, _: "the topics between its tasks are deleted",
     job_master.ChannelsFailed: lambda b, _: f"the topics between its tasks can't be made{_because(b.reason)}",

@@ -70,4 +70,6 @@ def retained(
         ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION: {JobStatus.FAILED, JobStatus.CANCELED},
         ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS: set[JobStatus](),
     }
+    if checkpoints.keep_on_cancellation and status is JobStatus.CANCELED:
+        return checkpoints.completed
     return checkpoints.completed if status in keeps[options.retention] else ()

@@ -88,6 +88,8 @@ class Checkpoints(msgspec.Struct, frozen=True):
     """Checkpoints to go back to, oldest first."""
     savepoints: tuple[CompletedCheckpoint, ...] = ()
     """The last few that were taken."""
+    keep_on_cancellation: bool = False
+    """Whether who asked to cancel the job wants `completed` to stay."""
     latest: RestoredCheckpoint | None = None
     """What Executions begin with."""
     origin: RestoredCheckpoint | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from api_programs import ODD, Cheap, Split, Trade, Upper, size_of, timed, trade,
 
 from tailrace.pipelines.api import (
     CoMapFunction,
+    FileSink,
+    FileSource,
     Formats,
+    KafkaSink,
     KafkaSource,
     OutputTag,
     StreamExecutionEnvironment,
@@ -51,11 +55,30 @@ def split(line: str) -> Iterator[tuple[str, int]]:
     yield from ((word, 1) for word in line.split())
 
 
+def test_sources_and_sinks_are_named_with_what_they_read_and_write(
+    env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = env.from_source(KafkaSource(["a-long-topic-" * 5, "b", "c", "d"], Formats.text()))
+    lines.sink_to(KafkaSink("out", Formats.text()))
+    env.from_source(FileSource("in/a.txt", "/far/" + "x" * 60)).sink_to(
+        FileSink("s3://me:secret@bucket/report")
+    )
+    lines.sink_to(KafkaSink("named", Formats.text())).name("mine")
+    assert {node.name for node in env.get_stream_graph().nodes.values()} == {
+        f"Source: Kafka {('a-long-topic-' * 5)[:37]}..., b, c, ...",
+        "Sink: Kafka out",
+        f"Source: Files in/a.txt, ...{'x' * 37}",
+        "Sink: Files s3://***@bucket/report",
+        "mine",
+    }
+
+
 def test_document_002s_word_count_has_four_nodes_and_one_virtual_one(
     env: StreamExecutionEnvironment,
 ) -> None:
     (
-        env.read_text_file("lines.txt")
+        env.read_text_file("/data/lines.txt")
         .flat_map(split)
         .set_parallelism(4)
         .slot_sharing_group("flatMap_sg")
@@ -68,7 +91,7 @@ def test_document_002s_word_count_has_four_nodes_and_one_virtual_one(
     )
     graph = env.get_stream_graph()
     assert {node.node_id: (node.name, node.parallelism) for node in graph.nodes.values()} == {
-        1: ("Source: Files", 1),
+        1: ("Source: Files /data/lines.txt", 1),
         2: ("Flat Map", 4),
         4: ("Keyed Aggregation", 3),
         5: ("Sink: Print", 3),

@@ -110,7 +110,7 @@ def test_the_job_graph_has_three_vertices_and_the_sink_is_in_the_windows(job_gra
         (vertex.name, [of.kind for of in vertex.operators], vertex.parallelism, vertex.slot_sharing_group)
         for vertex in job_graph.vertices
     ] == [
-        ("Source: Files", ["files"], 1, "default"),
+        ("Source: Files /data/words.txt", ["files"], 1, "default"),
         ("Flat Map", ["flat_map"], 4, "flatMap_sg"),
         ("Window -> Sink: counts", ["window", "print"], 3, "sum_sg"),
     ]

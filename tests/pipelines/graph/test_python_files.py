@@ -99,6 +99,21 @@ def test_too_many_and_too_large_are_refused() -> None:
     assert f"{MOST_BYTES + 1:,} bytes" in fault
 
 
+def test_the_modules_of_a_directory_that_is_no_package_can_be_imported(tmp_path: Path) -> None:
+    for path in ("rates.py", "json.py", "tax/__init__.py", "tax/vat.py", "data/eur.py", "notes.txt"):
+        (tmp_path / "libs" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "libs" / path).touch()
+    files = files_at(str(tmp_path / "libs"))
+    check(files)
+    assert {each.path for each in files if not each.path.startswith("libs/")} == {
+        "rates.py",
+        "tax/__init__.py",
+        "tax/vat.py",
+    }
+    (tmp_path / "libs" / "__init__.py").touch()
+    assert all(each.path.startswith("libs/") for each in files_at(str(tmp_path / "libs")))
+
+
 def test_a_directory_is_shipped_below_its_name_without_what_python_left_there(tmp_path: Path) -> None:
     shop = tmp_path / "shop"
     for path in ("prices.py", "data/eur.csv", "__pycache__/prices.cpython-311.pyc", ".git/config"):
@@ -107,6 +122,7 @@ def test_a_directory_is_shipped_below_its_name_without_what_python_left_there(tm
     assert files_at(str(shop)) == (
         file("shop/data/eur.csv", b"data/eur.csv"),
         file("shop/prices.py", b"prices.py"),
+        file("prices.py", b"prices.py"),
     )
     assert files_at(str(shop / "prices.py")) == (file("prices.py", b"prices.py"),)
     with pytest.raises(ProgramError, match="no such file"):

@@ -9,6 +9,8 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.client import Incident, Incidents
 from tailrace.services.client.incidents import concerns
+from tailrace.services.history import Fold
+from tailrace.services.job_master.state import JobMasterState
 
 from ..simulation import Cluster, graph
 
@@ -54,6 +56,34 @@ def fail(cluster: Cluster, record: Record) -> None:
     body = record.body
     assert isinstance(body, task_executor.SubmitTask)
     cluster.report(record.header.recipient, body.execution_attempt_id, ExecutionState.FAILED, FAILURE)
+
+
+def test_how_many_slots_a_job_waits_for_is_what_its_job_master_waits_for() -> None:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-0", 1)
+    cluster.submit("job-a", graph(3))
+    cluster.settle()
+    cluster.start_task_executor("te-1", 1)
+    cluster.settle()
+    cluster.kill("te-0")
+    cluster.lose("te-0", "its process has ended")
+    cluster.settle()
+    cluster.start_task_executor("te-2", 2)
+    cluster.settle()
+    cluster.tick(5)
+    cluster.settle()
+    fold, incidents, seen = Fold(), Incidents("job-a"), []
+    for record in cluster.log:
+        fold.tell(record)
+        header = record.header
+        if header.recipient == "*" or concerns("job_master/job-a", header.sender, header.recipient):
+            incidents.hear([record])
+        state = fold.replica.states.get("job_master/job-a")
+        wanted = len(state.slots.requests) if isinstance(state, JobMasterState) else 0
+        seen.append((incidents.waits_for_slots, wanted))
+    assert seen[-1] == (0, 0)
+    assert max(seen) == (3, 3)
 
 
 def test_a_job_that_runs_well_has_no_incidents(cluster: Cluster) -> None:

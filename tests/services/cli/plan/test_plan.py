@@ -74,9 +74,9 @@ def test_the_json_plan_has_flinks_form(capsys: pytest.CaptureFixture[str]) -> No
     ]
     assert plan["nodes"][0] == {
         "id": 1,
-        "type": "Source: Files",
+        "type": "Source: Files words.txt",
         "pact": "Data Source",
-        "contents": "Source: Files",
+        "contents": "Source: Files words.txt",
         "parallelism": 1,
     }
     assert [each.get("predecessors") for each in plan["nodes"]] == [
@@ -94,7 +94,8 @@ def test_an_svg_is_written_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert (out, err) == ("", "plan.svg is written: open it in a browser\n")
     root = ElementTree.parse("plan.svg").getroot()
     texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"StreamGraph", "JobGraph", "ExecutionGraph", "Source: Files"} <= texts
+    assert {"StreamGraph", "JobGraph", "ExecutionGraph"} <= texts
+    assert any("words.txt" in (text or "") for text in texts)
 
 
 def test_parallelism_options_and_arguments_reach_the_program(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +111,7 @@ def test_parallelism_options_and_arguments_reach_the_program(capsys: pytest.Capt
         "here",
     ]
     assert main(arguments) == ExitCode.OK
-    assert "Source: Files" in (out := capsys.readouterr().out)
+    assert "Source: Files words.txt" in (out := capsys.readouterr().out)
     assert "x2" in out
 
 
