@@ -16,7 +16,10 @@ from .liveness.kafka import KafkaHeartbeats
 from .log import Codec
 from .log.clients import client
 from .log.kafka import KafkaEventLog
+from .log.schema_ids import SchemaIds
 from .log.topics import heartbeats_topic, log_topic
+
+_REGISTRY_TIMEOUT_S = 5.0
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -37,15 +40,23 @@ def registry(configuration: Configuration) -> SchemaRegistryClient | None:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     with_credentials = {} if credentials is None else {"basic.auth.user.info": credentials}
-    return SchemaRegistryClient.new_client({"url": url, **with_credentials})
+    # One that accepts connections and does not answer is not waited for without end.
+    patience = {"timeout": _REGISTRY_TIMEOUT_S, "max.retries": 1}
+    return SchemaRegistryClient.new_client({"url": url, **patience, **with_credentials})
+
+
+def codec(configuration: Configuration, topic: str) -> Codec:
+    """What events of a topic are written and read by. Raises ConfigurationError as `registry`."""
+    url = configuration.schema_registry_url
+    # Each process has a registry in memory of its own.
+    ids = SchemaIds(url, None if not url or url.startswith("mock:") else configuration.home.absolute())
+    return Codec(topic, registry(configuration), ids=ids)
 
 
 def event_log(configuration: Configuration, *, timeout: float = 30.0) -> KafkaEventLog:
     """The cluster's log. Raises LogUnavailable when it is first used, not here."""
     topic = log_topic(configuration.cluster_id)
-    return KafkaEventLog(
-        configuration.bootstrap_servers, topic, Codec(topic, registry(configuration)), timeout=timeout
-    )
+    return KafkaEventLog(configuration.bootstrap_servers, topic, codec(configuration, topic), timeout=timeout)
 
 
 def heartbeats(configuration: Configuration, *, reads: int, wanted: Callable[[str], bool]) -> KafkaHeartbeats:
@@ -54,7 +65,7 @@ def heartbeats(configuration: Configuration, *, reads: int, wanted: Callable[[st
     return KafkaHeartbeats(
         configuration.bootstrap_servers,
         topic,
-        Codec(topic, registry(configuration)),
+        codec(configuration, topic),
         reads=reads,
         wanted=wanted,
         patience=max(1.0, configuration.get(HEARTBEAT_INTERVAL) / 1e6),

@@ -18,7 +18,8 @@ from ..configuration import Configuration
 from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.simulation import SIMULATED
-from ..connections import admin, event_log, registry, skipped_offsets
+from ..connections import admin, event_log, skipped_offsets
+from ..connections import codec as codec_of
 from ..diagnostics import logger
 from ..dispatcher import Dispatcher
 from ..dispatcher.output_topics import OutputTopicCleaner
@@ -34,7 +35,6 @@ from ..job_master import JobMaster
 from ..job_master.shell import JobMasterShell
 from ..job_master.state import JobMasterState, Progress
 from ..liveness.process_watch import ProcessWatch
-from ..log import Codec
 from ..log.dead_letters import DeadLetters
 from ..log.topics import submissions_topic
 from ..replica import Replica
@@ -71,7 +71,9 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     own_address, own_session, clock = process_address(), session(), clock_of(configuration)
     replica = Replica([Dispatcher(), ResourceManager(), JobMaster()])
     blobs = of_master(configuration, replica, lambda: host.position >= 0)
-    log = HeardLog(event_log(configuration, timeout=KAFKA_PATIENCE_S))
+    own_log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    own_log.codec.register_all()
+    log = HeardLog(own_log)
     me = LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
     mandates = mandates_of(configuration, me, log)
     kafka_admin = admin(configuration)
@@ -90,7 +92,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         on_unreadable=lambda unreadable: letters.write(unreadable, clock()),
         abandons_election=configuration.get(ABANDON_ELECTION),
     )
-    codec = Codec(submissions_topic(cluster), registry(configuration))
+    codec = codec_of(configuration, submissions_topic(cluster))
     beating, of_workers, of_jobs = liveness.of_masters(configuration, host)
 
     def dispatcher_shell(say: Say, _settled: Callable[[], None]) -> DispatcherShell:

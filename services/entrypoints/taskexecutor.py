@@ -48,6 +48,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     cluster = configuration.cluster_id
     own_address = address(TASK_EXECUTOR, resource_id)
     log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    log.codec.register_all()
     replica = Replica([TaskExecutor()], only=lambda each: each == own_address)
     blobs = of_task_executor(configuration, replica, resource_id, scratch)
     host = Host(

@@ -2,7 +2,8 @@
 
 Without a schema registry an event is written in Avro's single-object encoding: the marker C3 01, the CRC-64-AVRO
 fingerprint of its schema (8 bytes, little-endian), the Avro body. With one it is written in Confluent's wire format:
-a zero byte, the schema id (4 bytes, big-endian), the Avro body; subjects follow TopicRecordNameStrategy. Readers
+a zero byte, the schema id (4 bytes, big-endian), the Avro body; subjects follow TopicRecordNameStrategy. Where the
+registry does not answer, and has not told the id of a schema before, the single-object encoding is written. Readers
 accept both, also where an earlier release wrote: its schema is the registry's or, by the fingerprint, one of those that
 are shipped (`schemas/released`), and fastavro makes of it and ours what Avro's rules of resolution say.
 """
@@ -13,6 +14,7 @@ import functools
 import io
 import json
 import struct
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,9 @@ from ...schemas.catalog import EVENTS
 from ...schemas.event import Event
 from ...schemas.resolution import read_resolved
 from ...schemas.types import Header
+from ..diagnostics import logger
 from .event_log import LARGEST_EVENT, EventRefused, EventTooLarge, LogUnavailable
+from .schema_ids import SchemaIds
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -35,6 +39,8 @@ _CONFLUENT_HEAD = 5
 _LONGEST_SHOWN = 16
 _LONGEST_REASON = 300
 _NOT_FOUND = 404
+_ASK_AGAIN_S = 30.0
+_log = logger(__name__)
 
 
 class Undecodable(ValueError):
@@ -59,10 +65,15 @@ class Codec:
         topic: str,
         registry: SchemaRegistryClient | None = None,
         written_by: Callable[[bytes], released.Writer | None] = released.writer,
+        ids: SchemaIds | None = None,
     ) -> None:
-        """`written_by`: the schema with a fingerprint that is none of this release's."""
+        """`written_by`: the schema with a fingerprint that is none of this release's. `ids`: what the registry is known
+        to have told."""
         self._topic = topic
         self._registry = registry
+        self._ids = ids or SchemaIds("")
+        self._ask_at = 0.0
+        """Of the monotonic clock: before that the registry is not asked for an id, since it did not answer."""
         self._written_by = written_by
         self._prefixes: dict[str, bytes] = {}
         self._by_head = {SINGLE_OBJECT + avro.fingerprint(name): name for name in EVENTS}
@@ -72,11 +83,9 @@ class Codec:
         self._by_id: dict[int, tuple[str, Any]] = {}
 
     def encode(self, event: Event) -> bytes:
-        """The event's bytes. Raises ValueError where a field does not fit its schema; LogUnavailable as `decode`."""
+        """The event's bytes. Raises ValueError where a field does not fit its schema."""
         name = event.body.AVRO_NAME
-        prefix = self._prefixes.get(name)
-        if prefix is None:
-            prefix = self._prefixes[name] = self._prefix(name)
+        prefix = self._prefixes.get(name) or self._prefix(name)
         try:
             return prefix + binary.functions(name).write(event)
         except (TypeError, AttributeError, KeyError, struct.error) as error:
@@ -164,23 +173,49 @@ class Codec:
         except Exception as error:
             raise _broken(name, error) from error
 
+    def register_all(self) -> None:
+        """Has the registry tell the ids of all events, so that none is missing when it is away."""
+        for name in EVENTS:
+            if self._registry is not None and time.monotonic() >= self._ask_at:
+                self._prefix(name)
+
+    def _subject(self, name: str) -> str:
+        return f"{self._topic}-{name}"
+
     def _prefix(self, name: str) -> bytes:
+        single = SINGLE_OBJECT + avro.fingerprint(name)
         if self._registry is None:
-            return SINGLE_OBJECT + avro.fingerprint(name)
+            self._prefixes[name] = single
+            return single
+        schema_id = self._registered_id(self._registry, name)
+        if schema_id is not None:
+            self._prefixes[name] = CONFLUENT + struct.pack(">I", schema_id)
+            return self._prefixes[name]
+        told = self._ids.get(self._subject(name), avro.fingerprint(name))
+        return single if told is None else CONFLUENT + struct.pack(">I", told)
+
+    def _registered_id(self, registry: SchemaRegistryClient, name: str) -> int | None:
+        """None where the registry does not answer."""
+        if time.monotonic() < self._ask_at:
+            return None
         # The registry's client takes most of a second to import, and few clusters have a registry.
         from confluent_kafka.schema_registry import Schema
 
-        schema = Schema(json.dumps(avro.standalone(name)), "AVRO")
-        subject = f"{self._topic}-{name}"
+        subject = self._subject(name)
         try:
-            schema_id = self._registry.register_schema(subject, schema)
+            schema_id = registry.register_schema(subject, Schema(json.dumps(avro.standalone(name)), "AVRO"))
         except Exception as error:
-            # Whatever its HTTP client raises: to the writer it is all one, the log can't be written now.
-            raise LogUnavailable(
-                f"the schema registry does not take {subject}: {_one_line(error)}; is "
-                "TAILRACE_SCHEMA_REGISTRY_URL right?"
-            ) from error
-        return CONFLUENT + struct.pack(">I", schema_id)
+            # Whatever its HTTP client raises: nobody waits for it, since all readers read both encodings.
+            self._ask_at = time.monotonic() + _ASK_AGAIN_S
+            _log.warning(
+                "the schema registry does not take a schema: writes by what it has told before, or without it",
+                subject=subject,
+                error=_one_line(error),
+            )
+            return None
+        self._ids.put(subject, avro.fingerprint(name), schema_id)
+        self._by_id[schema_id] = (name, None)
+        return schema_id
 
     def _look_up(self, schema_id: int) -> tuple[str, Any]:
         if self._registry is None:
@@ -188,7 +223,13 @@ class Codec:
                 f"schema id {schema_id} in the Confluent wire format, but no schema registry is configured: "
                 "set TAILRACE_SCHEMA_REGISTRY_URL, or write in single-object encoding"
             )
-        schema = self._registered(self._registry, schema_id)
+        try:
+            schema = self._registered(self._registry, schema_id)
+        except LogUnavailable:
+            for name in EVENTS:
+                if self._ids.get(self._subject(name), avro.fingerprint(name)) == schema_id:
+                    return name, None
+            raise
         name = f"{schema.get('namespace')}.{schema.get('name')}"
         if name not in EVENTS:
             raise Undecodable(f"unknown schema: id {schema_id} is {name}, no event of this release")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -18,6 +19,8 @@ from tailrace.schemas.catalog import EVENTS
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import Header
 from tailrace.services.log import Codec, LogUnavailable, Undecodable
+from tailrace.services.log.codec import SINGLE_OBJECT
+from tailrace.services.log.schema_ids import SchemaIds
 
 from ..schemas.strategies import events, events_of
 
@@ -170,7 +173,51 @@ def test_a_registry_that_does_not_answer_makes_nothing_undecodable(error: Except
 
     with pytest.raises(LogUnavailable, match="registry"):
         Codec("t.log", Down()).decode(b"\x00\x00\x00\x00\x01rest")  # type: ignore[arg-type]
-    with pytest.raises(
-        LogUnavailable, match=r"registry does not take t\.log-tailrace\.dispatcher\.CancelJob"
-    ):
-        Codec("t.log", Down()).encode(CANCEL)  # type: ignore[arg-type]
+
+
+class Flaky:
+    """A registry that is away at times."""
+
+    def __init__(self) -> None:
+        self.known, self.away, self.asked = registry(), False, 0
+
+    def get_schema(self, schema_id: int) -> Any:
+        return self._answering().get_schema(schema_id)
+
+    def register_schema(self, subject: str, schema: Schema) -> int:
+        return self._answering().register_schema(subject, schema)
+
+    def _answering(self) -> SchemaRegistryClient:
+        self.asked += 1
+        if self.away:
+            raise OSError("refused")
+        return self.known
+
+
+def test_while_the_registry_is_away_events_are_written_without_it_and_all_read_them() -> None:
+    flaky = Flaky()
+    flaky.away = True
+    writer: Any = Codec("t.log", flaky)  # type: ignore[arg-type]
+    values = [writer.encode(CANCEL) for _ in range(100)]
+    assert {value[:2] for value in values} == {SINGLE_OBJECT}
+    assert flaky.asked == 1, "it is not asked for each event"
+    assert all(Codec("t.log").decode(value) == CANCEL for value in values)
+    flaky.away, writer._ask_at = False, 0.0
+    assert writer.encode(CANCEL)[:1] == b"\x00"
+    assert Codec("t.log", flaky.known).decode(writer.encode(CANCEL)) == CANCEL
+
+
+def test_what_the_registry_has_told_once_outlives_the_process(tmp_path: Path) -> None:
+    flaky = Flaky()
+    first = Codec("t.log", flaky, ids=SchemaIds("http://r", tmp_path))  # type: ignore[arg-type]
+    first.register_all()
+    value = first.encode(CANCEL)
+    flaky.away = True
+    again = Codec("t.log", flaky, ids=SchemaIds("http://r", tmp_path))  # type: ignore[arg-type]
+    assert again.encode(CANCEL) == value
+    assert again.decode(value) == CANCEL
+    elsewhere = Codec("t.log", flaky, ids=SchemaIds("http://another", tmp_path))  # type: ignore[arg-type]
+    assert elsewhere.encode(CANCEL)[:2] == SINGLE_OBJECT
+    (tmp_path / "schema-ids.json").write_bytes(b"{")
+    damaged = Codec("t.log", flaky, ids=SchemaIds("http://r", tmp_path))  # type: ignore[arg-type]
+    assert damaged.encode(CANCEL)[:2] == SINGLE_OBJECT
