@@ -1,12 +1,13 @@
-"""Keys in the order in which they were added, each with a time (or an offset) that is no earlier than the one before.
+"""Keys in the order of their times (or offsets), and those of one time in the order in which they were added.
 
-The first key is found at once, whatever is added or removed: that is what deadlines and queues are made of. A time that
-is earlier than its predecessor's, because another machine's clock is behind, counts as its predecessor's.
+The first key is found at once, whatever is added or removed: that is what deadlines and queues are made of. Keys come
+with times that hardly ever go back. One whose time is earlier than another's, because that one was told by a machine
+whose clock is ahead, goes in front of it: a clock that is wrong matters to its own keys alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from immutables import Map
@@ -21,8 +22,9 @@ class Timeline(msgspec.Struct, frozen=True):
     head: int = 0
     """The place of the first key, if there is any."""
     tail: int = 0
-    """The place that the next key gets."""
+    """The place behind the last key."""
     latest: int = 0
+    """The latest time that a key was added with since there was none."""
 
     def __len__(self) -> int:
         return len(self.places)
@@ -58,13 +60,32 @@ class Timeline(msgspec.Struct, frozen=True):
             yield entry[0]
 
     def add(self, key: str, time: int) -> Timeline:
-        """With the key at the end; one that is there keeps its place and time."""
+        """With the key behind all whose time is not later; one that is there keeps its place and time."""
         if key in self.places:
             return self
-        time = max(time, self.latest)
-        place = self.tail
-        entries = self.entries.set(place, (key, time))
-        return Timeline(entries, self.places.set(key, place), self.head, place + 1, time)
+        place, later = self.tail, list[tuple[str, int]]()
+        while place > self.head:
+            entry = self.entries.get(place - 1)
+            if entry is not None:
+                if entry[1] <= time:
+                    break
+                later.append(entry)
+            place -= 1
+        if not later:
+            entries, places = self.entries.set(place, (key, time)), self.places.set(key, place)
+            return Timeline(entries, places, self.head, place + 1, max(self.latest, time))
+        return self._with(place, [(key, time), *reversed(later)])
+
+    def _with(self, start: int, last: Sequence[tuple[str, int]]) -> Timeline:
+        """With these as the last keys, from the place `start` on."""
+        tail = start + len(last)
+        entries, places = self.entries.mutate(), self.places.mutate()
+        for place, entry in enumerate(last, start):
+            entries[place] = entry
+            places[entry[0]] = place
+        for place in range(tail, self.tail):
+            entries.pop(place, None)
+        return Timeline(entries.finish(), places.finish(), self.head, tail, self.latest)
 
     def again(self, time: int) -> Timeline:
         """The same keys in the same order, all with this time."""
@@ -80,12 +101,12 @@ class Timeline(msgspec.Struct, frozen=True):
             return self
         if len(self.places) == 1:
             return _EMPTY
-        entries, head = self.entries.delete(place), self.head
-        if place == head:
+        entries, head, tail = self.entries.delete(place), self.head, self.tail
+        while head not in entries:
             head += 1
-            while head not in entries:
-                head += 1
-        return Timeline(entries, self.places.delete(key), head, self.tail, self.latest)
+        while tail - 1 not in entries:
+            tail -= 1
+        return Timeline(entries, self.places.delete(key), head, tail, self.latest)
 
 
 _EMPTY = Timeline()

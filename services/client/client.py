@@ -173,7 +173,7 @@ class Client:
 def new_job_id(name: str) -> str:
     """An id that no job has, beginning with the job's name so that people recognise it."""
     readable = _NO_ID.sub("-", name.lower()).strip("-")[:_LONGEST_NAME].strip("-")
-    return f"{readable or 'job'}-{secrets.token_hex(3)}"
+    return f"{readable or 'job'}-{secrets.token_hex(8)}"
 
 
 def what_runs(entry_point: EntryPoint | None) -> str:
