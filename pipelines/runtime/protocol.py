@@ -59,6 +59,8 @@ class Open(msgspec.Struct, frozen=True, tag=True):
     finished: bool = False
     checkpoints_over: int = 0
     """These four: see deployment.SubtaskDeployment."""
+    beat_interval_s: float | None = None
+    """How often the process says Beat; None: never."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -155,6 +157,10 @@ class Declined(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
+class Beat(msgspec.Struct, frozen=True, tag=True):
+    """StreamTask -> runtime: the process lives, whatever its task does."""
+
+
 class Committing(msgspec.Struct, frozen=True, tag=True):
     """StreamTask -> runtime, after a Cancel: the process ends when the commit that is going on has ended."""
 
@@ -182,6 +188,7 @@ Notice = (
     | Counted
     | Acknowledged
     | Declined
+    | Beat
     | Committing
     | Finished
     | Canceled

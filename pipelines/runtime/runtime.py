@@ -31,6 +31,7 @@ from msgspec.structs import replace
 
 from ...infra import threads
 from ...schemas.types import ExecutionState
+from .beats import BeatMonitor
 from .deployed import Deployment, Execution
 from .deployment import Checkpoint, Report, ReportCheckpoint, SubtaskDeployment, VertexDeployment
 from .failures import TaskError, describe, shortened
@@ -40,6 +41,7 @@ from .pool import ProcessPool
 from .protocol import (
     AbortCheckpoint,
     Acknowledged,
+    Beat,
     Cancel,
     Canceled,
     Command,
@@ -89,9 +91,11 @@ class TaskRuntime:
         jars: Sequence[Path] | None = None,
         heap_mib: int = DEFAULT_HEAP_MIB,
         on_failure: Callable[[Exception], None] | None = None,
+        heartbeat_timeout_s: float = 50.0,
     ) -> None:
         """`report_checkpoint` is needed where checkpoints are triggered. `on_failure` is told, from another thread and
-        once, why no attempt can be run here any more."""
+        once, why no attempt can be run here any more. `heartbeat_timeout_s`: within this time the process of a
+        StreamTask that stands still is killed, and its attempt fails."""
         self._bootstrap_servers = bootstrap_servers
         self._scratch = scratch
         self._slots = slots
@@ -115,6 +119,7 @@ class TaskRuntime:
         self._deployments: dict[int, Deployment] = {}
         self._number = 0
         self._deadlines: list[tuple[float, Execution]] = []
+        self._beats: BeatMonitor[Execution] = BeatMonitor(heartbeat_timeout_s)
         self._closed = False
         self._spark: SparkSession | None = None
         self._queries = QueryControl(
@@ -264,6 +269,7 @@ class TaskRuntime:
             for key, _ in self._selector.select(self._next_deadline()):
                 _guarded(key.data)
             _guarded(self._kill_overdue)
+            _guarded(self._kill_silent)
 
     def _register(self, source: socket.socket, handle: Callable[[], Any]) -> None:
         self._selector.register(source, selectors.EVENT_READ, handle)
@@ -274,9 +280,11 @@ class TaskRuntime:
             _guarded(self._posted.get_nowait())
 
     def _next_deadline(self) -> float | None:
-        if not self._deadlines:
-            return None
-        return max(0.0, min(at for at, _ in self._deadlines) - time.monotonic())
+        looks = self._beats.due_s()
+        due = [max(0.0, at - time.monotonic()) for at, _ in self._deadlines] + (
+            [] if looks is None else [looks]
+        )
+        return min(due, default=None)
 
     def _kill_overdue(self) -> None:
         now = time.monotonic()
@@ -285,6 +293,22 @@ class TaskRuntime:
                 self._deadlines.remove((at, execution))
                 if execution.end is None:
                     self._pool.kill(execution.process)
+
+    def _kill_silent(self) -> None:
+        for execution in self._beats.silent():
+            if execution.end is not None:
+                continue
+            self._pool.kill(execution.process)
+            if execution.canceling:
+                self._end(execution, ExecutionState.CANCELED, None)
+                continue
+            pid = "" if execution.process_id is None else f" (pid {execution.process_id})"
+            self._end(
+                execution,
+                ExecutionState.FAILED,
+                f"the process of its StreamTask{pid} stood still for {self._beats.timeout_s:g} s (heartbeat.timeout)"
+                " and was killed: it was stopped, or native code in it held Python's lock",
+            )
 
     def _shut_down(self, done: threading.Event) -> None:
         self._closed = True
@@ -338,6 +362,7 @@ class TaskRuntime:
                     subtask.restore,
                     subtask.finished,
                     subtask.checkpoints_over,
+                    self._beats.interval_s,
                 )
             )
         except Exception:
@@ -349,6 +374,7 @@ class TaskRuntime:
         self._deployments[deployment.number] = deployment
         self._executions[execution.id] = execution
         self._deploying.pop(execution.id, None)
+        self._beats.watch(execution)
         self._register(process.control, partial(self._hear, execution))
         return execution
 
@@ -381,7 +407,10 @@ class TaskRuntime:
     def _notice(self, execution: Execution, notice: Notice) -> None:
         if execution.end is not None:
             return
+        self._beats.heard(execution)
         match notice:
+            case Beat():
+                pass
             case Restored(process_id, positions, ends):
                 execution.process_id = process_id
                 execution.positions = positions
@@ -476,6 +505,7 @@ class TaskRuntime:
 
     def _end(self, execution: Execution, state: ExecutionState, reason: str | None) -> None:
         execution.end = state, reason
+        self._beats.forget(execution)
         deployment = execution.deployment
         if deployment.live:
             self._forget(execution)

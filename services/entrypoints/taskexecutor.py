@@ -17,6 +17,7 @@ from ...pipelines.runtime.runtime import TaskRuntime
 from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
+from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
 from ..connections import event_log, skipped_offsets
 from ..diagnostics import logger
 from ..host import Host
@@ -76,6 +77,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         report=shell.reported,
         report_checkpoint=shell,
         on_failure=host.fail,
+        heartbeat_timeout_s=configuration.get(HEARTBEAT_TIMEOUT) / 1e6,
     )
 
     def start_runtime() -> None:

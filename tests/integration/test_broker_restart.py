@@ -1,8 +1,10 @@
-"""A Kafka that is killed, stopped or restarted under a job: output goes on soon after it is back, and is exact."""
+"""Kafka, or a StreamTask, is killed, stopped or restarted under a job: output goes on soon, and is exact."""
 
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -23,6 +25,7 @@ from tailrace.schemas.types import ExecutionState, JobGraph
 KEYS = 5
 PER_SECOND = 200
 SOON_S = 10.0
+HEARTBEAT_TIMEOUT_S = 10.0
 
 
 class Broker:
@@ -65,6 +68,7 @@ def own_runtime(
         scratch=tmp_path_factory.mktemp("runtime"),
         slots=4,
         report=own_reports,
+        heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S,
     )
     try:
         running.start()
@@ -177,7 +181,7 @@ def counting(source: str, sink: str) -> JobGraph:
     "harm",
     [
         pytest.param(Broker.kill, id="killed"),
-        pytest.param(lambda broker: broker.pause(5), id="stopped for 5 s"),
+        pytest.param(lambda broker: broker.pause(3), id="stopped for 3 s"),
         pytest.param(lambda broker: broker.pause(40), id="stopped for 40 s", marks=pytest.mark.soak),
         pytest.param(Broker.restart, id="restarted", marks=pytest.mark.soak),
     ],
@@ -206,6 +210,35 @@ def test_output_goes_on(
         assert Counter(feed.counts) == feed.expected
         print(f"resumed after {resumed:.1f} s, {len(tasks.failures)} tasks failed")
         assert resumed < SOON_S, tasks.failures
+    finally:
+        feed.end()
+        job.cancel_all(tasks.attempts)
+
+
+@pytest.mark.timeout(300)
+def test_a_stream_task_that_stands_still_is_replaced(
+    broker: Broker, own_runtime: TaskRuntime, own_reports: Reports
+) -> None:
+    servers = broker.kafka.bootstrap_servers
+    names = Topics(servers)
+    source, sink = names.new(), names.new()
+    job = Job(own_runtime, own_reports, servers, "still", counting(source, sink))
+    tasks = Tasks(job)
+    feed = Feed(servers, source, sink)
+    try:
+        eventually(lambda: len(feed.counts) > 50)
+        (stopped,) = (
+            pid for attempt, pid in own_runtime.process_ids().items() if attempt == tasks.attempts[1]
+        )
+        os.kill(stopped, signal.SIGSTOP)
+        at = time.monotonic()
+        eventually(lambda: tasks.restart() or tasks.failures, "the end of the one that was stopped")
+        assert time.monotonic() - at < 2 * HEARTBEAT_TIMEOUT_S
+        assert f"(pid {stopped}) stood still for 10 s" in (tasks.failures[0] or "")
+        feed.end()
+        eventually(lambda: tasks.restart() or len(feed.counts) >= feed.sent, "the rest of the output")
+        assert Counter(feed.counts) == feed.expected
+        assert len(tasks.failures) == 1
     finally:
         feed.end()
         job.cancel_all(tasks.attempts)

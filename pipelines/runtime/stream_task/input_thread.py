@@ -10,6 +10,7 @@ import os
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -20,6 +21,7 @@ from ..frames import FrameReader
 from ..protocol import (
     HANDED_OVER,
     AbortCheckpoint,
+    Beat,
     Cancel,
     Command,
     Committing,
@@ -59,6 +61,7 @@ class InputThread(threads.Thread):
         self._selector = selectors.DefaultSelector()
         self._workers: dict[socket.socket, FrameReader] = {}
         self._reading = True
+        self._beat_at = 0.0
         self._wake_in, self._wake_out = socket.socketpair()
         self.opened: Open | None = None
         self.open_arrived = threading.Event()
@@ -82,9 +85,24 @@ class InputThread(threads.Thread):
             each.setblocking(each is self._control.socket)
             self._selector.register(each, selectors.EVENT_READ, handle)
         while True:
-            for key, _ in self._selector.select():
+            for key, _ in self._selector.select(self._until_beat()):
                 key.data()
             self._adjust()
+            self._beat()
+
+    def _until_beat(self) -> float | None:
+        """Seconds; None: no beats are wanted."""
+        if self.opened is None or self.opened.beat_interval_s is None:
+            return None
+        return max(0.0, self._beat_at - time.monotonic())
+
+    def _beat(self) -> None:
+        """From this thread, so that it goes on while the task's thread is in user code."""
+        if self._until_beat() == 0.0:
+            assert self.opened is not None
+            assert self.opened.beat_interval_s is not None
+            self._beat_at = time.monotonic() + self.opened.beat_interval_s
+            self._notify(Beat())
 
     def _wake(self) -> None:
         self._wake_out.send(b"w")

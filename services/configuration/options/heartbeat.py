@@ -21,7 +21,8 @@ HEARTBEAT_TIMEOUT = ConfigOption(
     type=DURATION,
     default=50 * SECOND,
     at_least=MILLISECOND,
-    doc="After how long a silence one is taken for gone. Above heartbeat.interval.",
+    doc="After how long a silence one is taken for gone. Above heartbeat.interval. A TaskExecutor also kills the "
+    "process of a StreamTask that stands still for so long; a user function that runs long is none.",
     scopes=BOTH,
 )
 

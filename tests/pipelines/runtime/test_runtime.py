@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import psutil
 import pytest
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
@@ -16,6 +18,8 @@ from tailrace.pipelines.runtime.runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState
 
 pytestmark = pytest.mark.timeout(60)
+
+HEARTBEAT_TIMEOUT_S = 4.0
 
 Reported = tuple[str, ExecutionState, str | None]
 
@@ -75,7 +79,12 @@ def told() -> Told:
 def runtime(told: Told, tmp_path: Path) -> Iterator[TaskRuntime]:
     """Never started, so without Spark: a query waits for it, and a StreamTask for a Kafka that is not there."""
     running = TaskRuntime(
-        bootstrap_servers="127.0.0.1:1", scratch=tmp_path, slots=1, report=told.report, on_failure=told.fail
+        bootstrap_servers="127.0.0.1:1",
+        scratch=tmp_path,
+        slots=1,
+        report=told.report,
+        on_failure=told.fail,
+        heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S,
     )
     yield running
     running.close()
@@ -171,3 +180,33 @@ def test_only_an_attempt_without_a_past_has_its_query_start_before_it_is_restore
     runtime.deploy(deployment(subtask))
     handled(runtime, told, "deployed")
     assert (queries() == before) is waits
+
+
+def test_a_process_that_stands_still_is_killed_and_no_other(runtime: TaskRuntime, told: Told) -> None:
+    """Both wait for a Kafka that is not there, in native code, for longer than the timeout."""
+    runtime.deploy(deployment(SubtaskDeployment("stopped", 0, 0), SubtaskDeployment("busy", 1, 0)))
+    for attempt in ("stopped", "busy"):
+        told.wait_for(attempt, ExecutionState.INITIALIZING)
+    stopped = process_of(runtime, "stopped")
+    stopped.suspend()
+    began = time.monotonic()
+    told.wait_for("stopped", ExecutionState.FAILED)
+    assert time.monotonic() - began < 2 * HEARTBEAT_TIMEOUT_S
+    assert "stood still for 4 s (heartbeat.timeout)" in (told.reason("stopped") or "")
+    eventually(lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE)
+    handled(runtime, told, "after that")
+    assert told.reason("busy") is None
+
+
+def process_of(runtime: TaskRuntime, attempt: str) -> psutil.Process:
+    """By the socket: its process has not said yet which it is."""
+    path = runtime._executions[attempt].process.socket_path
+    inodes = {
+        line.split()[6] for line in Path("/proc/net/unix").read_text().splitlines() if line.endswith(path)
+    }
+
+    def holds(process: psutil.Process) -> bool:
+        links = [os.readlink(each) for each in Path(f"/proc/{process.pid}/fd").iterdir() if each.is_symlink()]
+        return any(f"socket:[{inode}]" in links for inode in inodes)
+
+    return eventually(lambda: next((each for each in zygote().children() if holds(each)), None))
