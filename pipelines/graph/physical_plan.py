@@ -1,8 +1,8 @@
 """The physical plan: the names of what a job has in Kafka. The only place that spells them.
 
 A channel is an IntermediateDataSet as a topic, with a partition for each receiving subtask. A changelog
-holds the state of a vertex, with a partition for each of its subtasks; only vertices with a stateful
-operator, or one that may count, have one. The output topic holds what the job prints, in one partition.
+holds the progress and the state of a vertex, with a partition for each of its subtasks. The output topic
+holds what the job prints, in one partition.
 
 Channels and changelogs belong to the run of a job and go with it; the output stays.
 """
@@ -26,7 +26,7 @@ def channel_topic(cluster: str, job: str, data_set_id: str) -> str:
 
 
 def changelog_topic(cluster: str, job: str, vertex_id: str) -> str:
-    """The changelog of a vertex: partition i holds the state of subtask i."""
+    """The changelog of a vertex: partition i holds the progress and the state of subtask i."""
     return f"{cluster}.job.{job}.{vertex_id}.changelog"
 
 
@@ -36,7 +36,7 @@ def output_topic(cluster: str, job: str) -> str:
 
 
 def consumer_group(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
-    """The consumer group under which a subtask commits the offsets of its channels."""
+    """The consumer group to which a subtask copies its positions, for tools."""
     return f"{cluster}.{job}.{vertex_id}.{subtask}"
 
 
@@ -45,7 +45,7 @@ def transactional_id(cluster: str, job: str, vertex_id: str, subtask: int) -> st
     return f"{cluster}.{job}.{vertex_id}.{subtask}"
 
 
-def has_changelog(vertex: JobVertex) -> bool:
+def keeps_state(vertex: JobVertex) -> bool:
     """Whether an operator of the vertex keeps state, or may count: accumulators are kept as state is."""
     return any(traits_of(each.kind).stateful or _may_count(each) for each in vertex.operators)
 
@@ -77,11 +77,7 @@ def channels(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
 
 def changelogs(cluster: str, job: str, graph: JobGraph) -> Mapping[str, int]:
     """Changelog topic -> number of partitions, the parallelism of the vertex."""
-    return {
-        changelog_topic(cluster, job, vertex.vertex_id): vertex.parallelism
-        for vertex in graph.vertices
-        if has_changelog(vertex)
-    }
+    return {changelog_topic(cluster, job, vertex.vertex_id): vertex.parallelism for vertex in graph.vertices}
 
 
 def taken_names(graph: JobGraph) -> Mapping[str, str]:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from waiting import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.runtime.failures import ProgressLost
-from tailrace.pipelines.runtime.stream_task.kafka import admin_client, group_consumer
-from tailrace.pipelines.runtime.stream_task.restore import changelog_end, read_changelog
+from tailrace.pipelines.runtime.stream_task.evidence import Evidence
+from tailrace.pipelines.runtime.stream_task.group_copy import GroupCopy
+from tailrace.pipelines.runtime.stream_task.kafka import group_consumer
+from tailrace.pipelines.runtime.stream_task.lazy_requests import LazyRequests
+from tailrace.pipelines.runtime.stream_task.output import CommittedEntry
+from tailrace.pipelines.runtime.stream_task.progress_entry import KEY, InputProgress, ProgressEntry, encode
+from tailrace.pipelines.runtime.stream_task.restore import changelog_end, read_changelog, read_tail
 from tailrace.pipelines.runtime.stream_task.transactions import Transactions
-from tailrace.pipelines.runtime.stream_task.trimming import Trimming, trim_changelog
+from tailrace.pipelines.runtime.stream_task.upkeep import Deletion, Upkeep
 
 
 @pytest.fixture
@@ -39,14 +45,13 @@ def consumer(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[Consumer]:
 
 def write(kafka: EmbeddedKafka, topic: str, transactions: int) -> None:
     """A message for each, and a control record behind it."""
-    with consumer(kafka, topic) as made:
-        producer = Transactions(kafka.bootstrap_servers, topic, made.consumer_group_metadata())
-        producer.open(topic)
-        for number in range(transactions):
-            producer.send(topic, f"{number}".encode(), key=b"k", partition=1)
-            producer.commit(())
-        producer.send(topic, b"never committed", key=b"k", partition=1)
-        producer.abort()
+    producer = Transactions(kafka.bootstrap_servers, topic)
+    producer.open(topic)
+    for number in range(transactions):
+        producer.send(topic, f"{number}".encode(), key=b"k", partition=1)
+        producer.commit()
+    producer.send(topic, b"never committed", key=b"k", partition=1)
+    producer.abort()
 
 
 def test_it_is_read_from_any_offset_to_its_end(kafka: EmbeddedKafka, changelog: str, cluster_id: str) -> None:
@@ -65,33 +70,89 @@ def test_what_was_trimmed_is_not_read_and_missed_where_it_is_needed(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str
 ) -> None:
     write(kafka, changelog, 5)
-    assert trim_changelog(admin_client(kafka.bootstrap_servers), changelog, 1, 4)
+    Deletion(kafka.bootstrap_servers)(changelog, 1, 4)
     with consumer(kafka, cluster_id) as made:
         assert [value for _, value in read_changelog(made, changelog, 1, 4)] == [b"2", b"3", b"4"]
         for begin in (0, 3):
             with pytest.raises(ProgressLost, match=f"offsets 4 to .* needed from {begin}"):
                 list(read_changelog(made, changelog, 1, begin))
-    assert trim_changelog(admin_client(kafka.bootstrap_servers), changelog, 1, 2), (
-        "it is trimmed further already"
-    )
+    Deletion(kafka.bootstrap_servers)(changelog, 1, 2)
 
 
 def test_one_that_is_gone_is_lost_progress(kafka: EmbeddedKafka, cluster_id: str) -> None:
     with consumer(kafka, cluster_id) as made, pytest.raises(ProgressLost, match=f"{cluster_id}.nowhere"):
         list(read_changelog(made, f"{cluster_id}.nowhere", 0))
-    assert not trim_changelog(admin_client(kafka.bootstrap_servers), f"{cluster_id}.nowhere", 0, 1)
+    with pytest.raises(KafkaException):
+        Deletion(kafka.bootstrap_servers)(f"{cluster_id}.nowhere", 0, 1)
 
 
 def test_the_newest_offset_is_trimmed_to_in_time_and_nobody_waits_for_it(
     kafka: EmbeddedKafka, changelog: str, cluster_id: str
 ) -> None:
     write(kafka, changelog, 5)
-    trimming = Trimming(kafka.bootstrap_servers, changelog, 1, interval_s=0.01)
+    requests = LazyRequests(interval_s=0.01)
+    deletion = Deletion(kafka.bootstrap_servers)
     try:
         with consumer(kafka, cluster_id) as made:
             for offset in (2, 4, 6):
-                trimming(offset)
+                requests.put("changelog", partial(deletion, changelog, 1, offset))
             partition = TopicPartition(changelog, 1)
             eventually(lambda: made.get_watermark_offsets(partition)[0] >= 6)
     finally:
-        trimming.close()
+        requests.close()
+
+
+@pytest.mark.parametrize("aborted", [0, 40])
+def test_the_last_progress_entry_is_found_from_the_end(
+    kafka: EmbeddedKafka, changelog: str, cluster_id: str, aborted: int
+) -> None:
+    """Behind any number of older messages, and of aborted ones that follow."""
+    producer = Transactions(kafka.bootstrap_servers, changelog)
+    producer.open(changelog)
+    with consumer(kafka, cluster_id) as made:
+        assert read_tail(made, changelog, 1).entry is None
+        for number in range(40):
+            producer.send(changelog, b"change", key=b"k", partition=1)
+            producer.send(changelog, encode(ProgressEntry(number, None, 0)), key=KEY, partition=1)
+            producer.commit()
+        for _ in range(aborted):
+            producer.send(changelog, encode(ProgressEntry(99, None, 0)), key=KEY, partition=1)
+        producer.abort()
+        end = changelog_end(made, changelog, 1)
+        tail = read_tail(made, changelog, 1, end)
+        assert (tail.entry, tail.offset, tail.end) == (ProgressEntry(39, None, 0), 39 * 3 + 1, end)
+
+
+def test_a_changelog_whose_last_word_is_no_progress_is_found_damaged(
+    kafka: EmbeddedKafka, changelog: str, cluster_id: str
+) -> None:
+    write(kafka, changelog, 5)
+    with consumer(kafka, cluster_id) as made:
+        assert "no progress entry" in str(read_tail(made, changelog, 1).damage)
+        producer = Transactions(kafka.bootstrap_servers, changelog)
+        producer.open(changelog)
+        producer.send(changelog, encode(ProgressEntry(3, None, 0)), key=KEY, partition=1)
+        producer.send(changelog, b"of somebody else", key=KEY, partition=1)
+        producer.commit()
+        tail = read_tail(made, changelog, 1)
+        assert tail.entry == ProgressEntry(3, None, 0)
+        assert f"at offset {tail.offset + 1}" in str(tail.damage)
+
+
+@pytest.mark.parametrize("positions", [{}, {0: 7}])
+def test_the_group_gets_a_copy_that_a_successor_can_check(
+    kafka: EmbeddedKafka, changelog: str, cluster_id: str, positions: dict[int, int]
+) -> None:
+    servers = kafka.bootstrap_servers
+    upkeep = Upkeep(servers, changelog, 1, cluster_id, keeps_state=True, shared_group=f"{cluster_id}-shared")
+    inputs = (InputProgress(changelog, None, positions),)
+    upkeep.committed(CommittedEntry(ProgressEntry(2, "id", 0, inputs), 40))
+    upkeep.close(ended=True)
+    with consumer(kafka, cluster_id) as made:
+        evidence = Evidence(servers, made, changelog, 1, (), (changelog,))
+        assert evidence.group_copy() == GroupCopy(2, 40, "id")
+        assert evidence.end() == 0
+        assert list(evidence.topic_ids()) == [changelog]
+    with consumer(kafka, f"{cluster_id}-shared") as made:
+        found = made.committed([TopicPartition(changelog, 0), TopicPartition(changelog, 1)], 30)
+        assert [each.offset for each in found] == [positions.get(0, OFFSET_INVALID), OFFSET_INVALID]

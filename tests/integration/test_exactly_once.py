@@ -17,13 +17,14 @@ from pathlib import Path
 from signal import SIGKILL, SIGSTOP, Signals
 
 import pytest
-from kafka_topics import Topics
 from runtime_jobs import Job, Reports
 from waiting import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.pipelines.graph.physical_plan import consumer_group
+from tailrace.pipelines.graph.physical_plan import changelog_topic
 from tailrace.pipelines.runtime.runtime import TaskRuntime
+from tailrace.pipelines.runtime.stream_task.kafka import group_consumer
+from tailrace.pipelines.runtime.stream_task.restore import read_tail
 from tailrace.schemas.types import ExecutionState, JobGraph
 
 from ..torture import topics
@@ -165,8 +166,10 @@ def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
         reports.wait(first, ExecutionState.RUNNING)
         (query,) = set(scratch.glob("query-*")) - known
         others = job.deploy(BEHIND) + job.deploy(SOURCE)
-        group = consumer_group(job.cluster, job.id, job.graph.vertices[RELAY].vertex_id, 0)
-        batch = eventually(lambda: _committed_whole(query, servers, group) if gate.holds else None, "commit")
+        changelog = changelog_topic(job.cluster, job.id, job.graph.vertices[RELAY].vertex_id)
+        batch = eventually(
+            lambda: _committed_whole(query, servers, changelog) if gate.holds else None, "commit"
+        )
         assert not (query / "commits" / batch).exists()
         os.kill(runtime.process_ids()[first[0]], SIGKILL)
         reports.wait(first, ExecutionState.FAILED)
@@ -175,8 +178,8 @@ def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
     assert not wrong, wrong
 
 
-def _committed_whole(query: Path, servers: str, group: str) -> str | None:
-    """The last batch that Spark has planned, if a group has committed all that is in it."""
+def _committed_whole(query: Path, servers: str, changelog: str) -> str | None:
+    """The last batch that Spark has planned, if the progress in a changelog covers all that is in it."""
     planned = [each for each in query.glob("offsets/*") if each.name.isdecimal()]
     if not planned:
         return None
@@ -184,4 +187,10 @@ def _committed_whole(query: Path, servers: str, group: str) -> str | None:
     batch = max(planned, key=lambda each: int(each.name))
     ((topic, ends),) = json.loads(batch.read_text().splitlines()[-1]).items()
     # It ends behind the marker of the transaction that its last record came in.
-    return batch.name if Topics(servers).committed(group, topic) >= ends["0"] - 1 else None
+    consumer = group_consumer(servers, "anybody")
+    try:
+        entry = read_tail(consumer, changelog, 0).entry
+    finally:
+        consumer.close()
+    channel = None if entry is None else entry.input_of(topic)
+    return batch.name if channel is not None and channel.positions[0] >= ends["0"] - 1 else None

@@ -10,6 +10,7 @@ from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from tailrace.pipelines.graph.chain import edge_type, output_type
 from tailrace.pipelines.runtime.buffers import (
@@ -29,12 +30,13 @@ from tailrace.pipelines.runtime.operators.chain import Line
 from tailrace.pipelines.runtime.stream_task.assembly import Assembly, KafkaInput
 from tailrace.pipelines.runtime.stream_task.beginning import beginning_of, in_flight
 from tailrace.pipelines.runtime.stream_task.checkpointing import Pending
+from tailrace.pipelines.runtime.stream_task.evidence import require_group
 from tailrace.pipelines.runtime.stream_task.forked import Work
+from tailrace.pipelines.runtime.stream_task.group_copy import GroupCopy
 from tailrace.pipelines.runtime.stream_task.part import Part
-from tailrace.pipelines.runtime.stream_task.progress import Progress, of_generation
+from tailrace.pipelines.runtime.stream_task.progress import Progress
 from tailrace.pipelines.runtime.stream_task.restore import restored_state
 from tailrace.pipelines.runtime.stream_task.subtask import Subtask
-from tailrace.pipelines.runtime.stream_task.transaction import ConsumedOffset
 from tailrace.schemas.types import RestoredCheckpoint
 
 from .memory_checkpoints import Tell
@@ -92,23 +94,26 @@ class MemoryAttempt:
         self._changelog_offsets: dict[int, int] = {}
         """Where the changelog goes on behind a checkpoint, by its id."""
         self._index = index
+        self._place = place
         if finished:
             self._end_again()
             return
         source = self.assembly.through_spark
         self._kafka_input = None if source is None else self._locate()
         self._topics = self.assembly.channel_topics if self._kafka_input is None else self._kafka_input.topics
-        committed = list(kafka.offsets.get(place, {}).values())
+        self._tail = kafka.tail(self.assembly.changelog, index)
+        copy = kafka.group_answer(place, cluster.rng)
+        require_group(self._tail, copy, self.assembly.changelog, index, cluster.generation, None)
         self._beginning = beginning_of(
             deployment,
             index,
             generation=cluster.generation,
             restore=restore,
-            committed=committed,
+            tail=self._tail,
             changelog=self.assembly.changelog,
         )
         self.task: Subtask = self.assembly.subtask(
-            self._progress(committed), self._kafka_input, begins=self._beginning.begins
+            self._progress(), self._kafka_input, begins=self._beginning.begins
         )
         if self._beginning.begins:
             self.task.passes_below = {
@@ -136,32 +141,30 @@ class MemoryAttempt:
         self.task.open(setup)
         if self._beginning.begins:
             records = in_flight(self._beginning, deployment, index, self.assembly.codecs(self._kafka_input))
-            self.task.begin_generation(records, self._standing())
+            self.task.begin_generation(records)
 
     def _end_again(self) -> None:
         """The subtask had finished in the checkpoint: all that is left is to say so."""
         self.finished = True
         for each in self.assembly.writer().flush(END_OF_TIME, ends=True, tell_all=True):
             self._transaction.send(each.topic, each.data, partition=each.partition)
-        self._transaction.commit(())
+        self._transaction.commit()
 
-    def _progress(self, committed: Sequence[ConsumedOffset]) -> Progress:
+    def _progress(self) -> Progress:
         """As task.py and kafka_reading.py have it."""
-        generation = self._cluster.generation
-        source = self.assembly.through_spark
-        if source is None:
-            return Progress.read(self._topics, committed, generation)
-        assert self._kafka_input is not None
-        if not self._beginning.begins:
-            return Progress.read(self._topics, committed, generation)
-        restored = self._beginning.kafka_positions(source.operator_id) or {}
-        places = self._kafka_input.places
-        return Progress({(i, p): restored.get(self._topics[i], {}).get(p, 0) for i, p in places}, ())
+        source, begins = self.assembly.through_spark, self._beginning.begins
+        progress = Progress.of(self._tail.entry, self._topics, self._cluster.generation)
+        if source is not None and begins:
+            assert self._kafka_input is not None
+            restored = self._beginning.kafka_positions(source.operator_id) or {}
+            places = self._kafka_input.places
+            progress = Progress({(i, p): restored.get(self._topics[i], {}).get(p, 0) for i, p in places})
+        return replace(progress, changelog_from=self._tail.end) if begins else progress
 
     def _restore(self) -> None:
         """State in storage, then the changelog behind it."""
         changelog, beginning = self.assembly.changelog, self._beginning
-        if changelog is None:
+        if not self.assembly.keeps_state:
             return
         if beginning.storage is not None:
             parallelism = self.assembly.vertex.parallelism
@@ -178,13 +181,6 @@ class MemoryAttempt:
                 place = f"{changelog} [{self._index}] at offset {offset}"
                 self.task.kept.replay(log[offset].key or b"", log[offset].value, lambda place=place: place)  # type: ignore[misc]
 
-    def _standing(self) -> list[ConsumedOffset]:
-        changelog = self.assembly.changelog
-        if changelog is None:
-            return []
-        end = len(self._cluster.kafka.log(changelog, self._index))
-        return [ConsumedOffset(changelog, self._index, end, of_generation(self._cluster.generation, ""))]
-
     @property
     def accumulators(self) -> Mapping[str, float]:
         """What has been counted and committed."""
@@ -199,7 +195,7 @@ class MemoryAttempt:
         self.task.confirm(checkpoint_id)
         changelog, rng = self.assembly.changelog, self._cluster.rng
         offset = self._changelog_offsets.get(checkpoint_id, -1)
-        if changelog is not None and offset > 0 and rng is not None and rng.random() < 0.7:
+        if self.assembly.keeps_state and offset > 0 and rng is not None and rng.random() < 0.7:
             self._cluster.kafka.starts[changelog, self._index] = offset
 
     def abort_checkpoint(self, checkpoint_id: int) -> None:
@@ -304,6 +300,7 @@ class MemoryAttempt:
         moved = self.poll(rng) if self.polls else self._hand_over(rng)
         if self.assembly.parts.source is not None:
             self.task.advance_clock(self._cluster.wall_clock() - 1)
+        self._keep_up(rng)
         if self.task.ended:
             self.task.finish()
             if self._tell is not None:
@@ -315,6 +312,17 @@ class MemoryAttempt:
         if self._tell is not None:
             self._write_parts(rng)
         return moved
+
+    def _keep_up(self, rng: random.Random | None) -> None:
+        """What follows from commits, now and then: upkeep.py."""
+        committed = self.task.output.committed
+        if rng is None or committed is None or rng.random() > 0.3:
+            return
+        entry, kafka = committed.entry, self._cluster.kafka
+        copy = GroupCopy(entry.generation, committed.offset, entry.changelog_id)
+        kafka.groups.setdefault(self._place, []).append(copy)
+        if not self.assembly.keeps_state:
+            kafka.starts[self.assembly.changelog, self._index] = committed.offset
 
     def poll(self, rng: random.Random | None) -> bool:
         """Has the source read some records."""

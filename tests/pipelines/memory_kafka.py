@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tailrace.pipelines.runtime.failures import TaskError
-from tailrace.pipelines.runtime.stream_task.transaction import ConsumedOffset
+from tailrace.pipelines.runtime.stream_task.group_copy import GroupCopy
+from tailrace.pipelines.runtime.stream_task.progress_entry import KEY, decode
+from tailrace.pipelines.runtime.stream_task.restore import Tail
 
 BEGIN_MS = 1_700_000_000_000
 AFTER_MAX_MS = 3_600_000
@@ -30,10 +32,11 @@ class Message:
 
 @dataclass
 class MemoryKafka:
-    """Logs of messages, and what groups have committed."""
+    """Logs of messages, and what consumer groups were told."""
 
     logs: dict[str, dict[int, list[Message]]] = field(default_factory=dict)
-    offsets: dict[Place, dict[tuple[str, int], ConsumedOffset]] = field(default_factory=dict)
+    groups: dict[Place, list[GroupCopy]] = field(default_factory=dict)
+    """All that a subtask's group was ever told: a broker may answer any of it, or nothing."""
     owners: dict[Place, MemoryTransaction] = field(default_factory=dict)
     """Whose transactions count: those of the attempt that came last."""
     starts: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -53,6 +56,20 @@ class MemoryKafka:
 
     def log(self, topic: str, partition: int) -> list[Message]:
         return self.logs.get(topic, {}).get(partition, [])
+
+    def tail(self, topic: str, partition: int) -> Tail:
+        """As restore.read_tail finds it."""
+        log, start = self.log(topic, partition), self.starts.get((topic, partition), 0)
+        for offset in range(len(log) - 1, start - 1, -1):
+            if log[offset].key == KEY:
+                return Tail(decode(log[offset].value), offset, len(log))
+        assert len(log) == 0, f"{topic} has messages, and no progress entry"
+        return Tail(None, -1, 0)
+
+    def group_answer(self, place: Place, rng: random.Random | None) -> GroupCopy | None:
+        """What a broker says of a subtask's group: the newest; with `rng` any older one, or nothing."""
+        told = [None, *self.groups.get(place, ())]
+        return told[-1] if rng is None else rng.choice(told)
 
 
 class MemoryTransaction:
@@ -114,7 +131,7 @@ class MemoryTransaction:
         elif fate > 0.2 or self.is_zombie:
             self._kafka.late.append((topic, partition, Message(value)))
 
-    def commit(self, offsets: Sequence[ConsumedOffset]) -> None:
+    def commit(self) -> None:
         if self._kafka.owners.get(self._owner) is not self:
             raise TaskError("a newer attempt of this subtask has fenced this one")
         self._kafka.sent.setdefault(self._owner, []).extend(self._open)
@@ -124,8 +141,6 @@ class MemoryTransaction:
                 told[i](len(self._kafka.log(topic, partition)))
             self._kafka.append(topic, partition, message)
         self._told.clear()
-        committed = self._kafka.offsets.setdefault(self._owner, {})
-        committed.update({(each.topic, each.partition): each for each in offsets})
         self._open.clear()
 
     def abort(self) -> None:

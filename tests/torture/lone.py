@@ -6,7 +6,7 @@ that it is sent. Commands are lines: `run ATTEMPT` prints the pid; `look PID` pr
 ended, that it has stopped, or nothing of these. What a channel holds is handed over by a consumer instead of Spark's.
 
 *Steps* are what an attempt does in its transactions: it begins one, sends a message (and waits until the broker has
-it), sends offsets, is about to commit, has committed. An attempt that is told to halt at step n signals itself when
+it), is about to commit, has committed. An attempt that is told to halt at step n signals itself when
 n - 1 steps are done.
 """
 
@@ -165,10 +165,6 @@ class Stepping:
         # Of a producer that has been fenced, flush() fails without an exception.
         with contextlib.suppress(SystemError):
             self._producer.flush(PATIENCE_S)
-
-    def send_offsets_to_transaction(self, *arguments: Any) -> None:
-        self._step("offsets")
-        self._producer.send_offsets_to_transaction(*arguments)
 
     def commit_transaction(self, *arguments: Any) -> None:
         self._step("commit")

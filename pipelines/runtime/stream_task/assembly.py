@@ -13,7 +13,7 @@ from ...graph.chain import edge_type, input_types, output_type, source_operator
 from ...graph.execution_graph import IntermediateResult
 from ...graph.key_groups import key_groups_of_subtask
 from ...graph.operators import traits_of
-from ...graph.physical_plan import changelog_topic, channel_topic, has_changelog
+from ...graph.physical_plan import changelog_topic, channel_topic, keeps_state
 from ..accumulators import Accumulators
 from ..buffers import BufferCodec
 from ..clocks import NEVER, ClockDemand, demand_of, edge_demands, timed_edges
@@ -29,7 +29,7 @@ from .message_queue import MessageQueue
 from .part import Owner
 from .partitioning import partition_of
 from .positions import InputPositions
-from .progress import Progress
+from .progress import Progress, ProgressWriter
 from .record_writer import ChannelWriter, RecordWriter
 from .sources.build import build_source
 from .sources.source import Source, SourceSetup
@@ -81,10 +81,9 @@ class Assembly:
         self.accumulators = Accumulators()
         self._contexts: list[TaskContext] = []
         names = deployment.cluster, deployment.job_id
-        self.changelog = (
-            changelog_topic(*names, self.vertex.vertex_id) if has_changelog(self.vertex) else None
-        )
-        """Its topic; None where the vertex keeps no state."""
+        self.changelog = changelog_topic(*names, self.vertex.vertex_id)
+        self.keeps_state = keeps_state(self.vertex)
+        """Whether the changelog holds more than progress."""
         self.channel_topics = tuple(channel_topic(*names, edge.data_set_id) for edge in deployment.inputs)
         """By index of the input."""
 
@@ -124,6 +123,10 @@ class Assembly:
         # An attempt may run again under its number, in a TaskExecutor that was started again.
         incarnation = secrets.token_hex(4)
         name = f"{self.vertex.vertex_id}-{self._subtask}-{self._attempt}-{incarnation}"
+        positions = InputPositions(progress.positions)
+        gate = self._gate(progress, begins) if parts.source is None else None
+        ends = None if kafka is None else kafka.ends
+        topics = list(self.channel_topics if kafka is None else kafka.topics)
         subtask = Subtask(
             chain=chain,
             writer=writer,
@@ -132,13 +135,15 @@ class Assembly:
             accumulators=self.accumulators,
             subtask_index=self._subtask,
             changelog=self.changelog,
-            input_topics=list(self.channel_topics if kafka is None else kafka.topics),
+            keeps_state=self.keeps_state,
+            input_topics=topics,
             codecs=self.codecs(kafka),
             operator_inputs=[edge.input_index for edge in deployment.inputs],
-            positions=InputPositions(progress.positions, progress.notes),
-            gate=self._gate(progress, begins) if parts.source is None else None,
+            positions=positions,
+            progress=ProgressWriter(progress, topics, self.generation, positions, gate, ends),
+            gate=gate,
             source=source,
-            ends=None if kafka is None else kafka.ends,
+            ends=ends,
             demand=self._demand(channels),
             owner=Owner(
                 self.vertex.operators[0].operator_id,
@@ -155,7 +160,7 @@ class Assembly:
                 i for i, edge in enumerate(deployment.inputs) if edge.partitioner in ALIGNED
             ),
         )
-        if self.changelog is not None:
+        if self.keeps_state:
             subtask.kept.writer = StateWriter(
                 subtask.kept.by_id,
                 key_groups_of_subtask(self._subtask, self.vertex.max_parallelism, self.vertex.parallelism),
@@ -225,7 +230,8 @@ class Assembly:
 
     def _gate(self, progress: Progress, begins: bool) -> InputGate:
         senders = [self._result(edge).producers_of(self._subtask) for edge in self._deployment.inputs]
-        return InputGate(senders, progress.ended, self.generation, begins=begins)
+        ended = progress.ended or (frozenset(),) * len(senders)
+        return InputGate(senders, ended, self.generation, begins=begins)
 
     def codecs(self, kafka: KafkaInput | None = None) -> list[BufferCodec]:
         """Per input, for what Spark hands over: records as they came in, or what the stateless prefix made of them."""

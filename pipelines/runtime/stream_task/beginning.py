@@ -1,11 +1,11 @@
-"""What an attempt begins with: the progress of its group, a checkpoint, and the changelog behind that.
+"""What an attempt begins with: the last progress entry, a checkpoint, and the changelog behind that.
 
-| in this generation the group has committed | state | changelog | positions |
+| the last progress entry is of this generation | state | changelog | positions |
 |---|---|---|---|
-| something; the last checkpoint is of it, too | of that checkpoint | from its marker on | as committed |
-| something; the last checkpoint is what it began with | of that checkpoint | from where it began | as committed |
-| nothing; there is a checkpoint to go back to | that, and in flight | none | of an older one, or 0 |
-| anything; there is no checkpoint | none | all | as committed, or 0 |
+| yes; the last checkpoint is of it, too | of that checkpoint | from its marker on | of the entry |
+| yes; the last checkpoint is what it began with | of that checkpoint | from where it began | of the entry |
+| no; there is a checkpoint to go back to | that, and in flight | none | of an older one, or 0 |
+| there is no checkpoint | none | all | of the entry, or 0 |
 
 In the third case the attempt begins the generation (Subtask.begin_generation). Everything here is decided from what was
 read; reading Kafka is task.py's.
@@ -21,7 +21,7 @@ import msgspec
 from ....schemas.types import JobVertex, OperatorState, RestoredCheckpoint, SnapshotType
 from ...checkpoint.errors import CheckpointError, StorageError
 from ...checkpoint.layout import base_of
-from ...checkpoint.metadata import CheckpointMetadata, read_metadata
+from ...checkpoint.metadata import CheckpointMetadata, SubtaskSnapshot, read_metadata
 from ...checkpoint.redistribution import Channel, Filter, Piece, Restored, restored
 from ...checkpoint.state_files import in_flight_key, read_in_flight, read_section
 from ...checkpoint.storage import Storage
@@ -34,9 +34,10 @@ from ..failures import ProgressLost, StateTypeError, TaskError
 from ..older_records import OlderRecords
 from ..type_evolution import TypeMismatch, from_layout, to_layout
 from ..vertex import parts_of
+from .evidence import require_checkpoint, require_not_superseded
 from .partitioning import Partition, partition_of
-from .progress import begun, generation_of
-from .transaction import ConsumedOffset
+from .progress_entry import ProgressEntry
+from .restore import Tail
 
 _NOTHING = Restored({}, (), False)
 
@@ -81,9 +82,8 @@ class Beginning(msgspec.Struct, frozen=True):
             return None
         found: dict[str, dict[int, int]] = {}
         for piece in pieces:
-            positions: dict[str, dict[str, int]] = json.loads(piece.state.inline or b"{}")
-            for topic, offsets in positions.items():
-                found.setdefault(topic, {}).update({int(p): offset for p, offset in offsets.items()})
+            for topic, offsets in _source_positions(piece.state.inline or b"{}").items():
+                found.setdefault(topic, {}).update(offsets)
         return found
 
 
@@ -93,14 +93,23 @@ def beginning_of(
     *,
     generation: int,
     restore: RestoredCheckpoint | None,
-    committed: Sequence[ConsumedOffset],
-    changelog: str | None,
+    tail: Tail,
+    changelog: str,
 ) -> Beginning:
-    """Decides. `committed`: of the subtask's inputs, and of its partition of the changelog.
+    """Decides. `tail`: how the subtask's partition of the changelog ends.
 
-    Raises ProgressLost where the checkpoint is gone or torn, TaskError where storage cannot be reached, and ValueError
-    where it does not fit the vertex.
+    Raises ProgressLost where the checkpoint is gone or torn or lies ahead of the changelog, TaskError where storage
+    cannot be reached, and ValueError where it does not fit the vertex.
     """
+    require_not_superseded(tail, changelog, subtask, generation)
+    entry = tail.entry
+    begins = (
+        restore is not None
+        and restore.generation < generation
+        and (entry is None or entry.generation < generation)
+    )
+    if tail.damage is not None and not begins:
+        raise ProgressLost(tail.damage)
     if restore is None:
         return Beginning(generation, False, 0, None, _NOTHING, deployment.vertex.parallelism, {})
     try:
@@ -109,11 +118,12 @@ def beginning_of(
         raise TaskError(f"checkpoint {restore.checkpoint_id} cannot be restored: {error}") from error
     except CheckpointError as error:
         raise ProgressLost(f"checkpoint {restore.checkpoint_id} cannot be restored: {error}") from error
-    begins = restore.generation < generation and not begun(committed, generation)
+    if metadata.checkpoint.generation == generation and metadata.job_id == deployment.job_id:
+        _require_checkpoint(metadata, deployment, subtask, tail, changelog)
     return Beginning(
         generation,
         begins,
-        None if begins else _changelog_from(metadata, deployment, subtask, generation, committed, changelog),
+        None if begins else _changelog_from(metadata, deployment, subtask, generation, entry),
         metadata.checkpoint.uri,
         restored(metadata, deployment.job_graph, deployment.vertex_id, subtask),
         _parallelism_before(metadata, deployment),
@@ -226,29 +236,52 @@ def _parallelism_before(metadata: CheckpointMetadata, deployment: VertexDeployme
     return deployment.vertex.parallelism
 
 
+def _require_checkpoint(
+    metadata: CheckpointMetadata, deployment: VertexDeployment, subtask: int, tail: Tail, changelog: str
+) -> None:
+    part = _part_of(metadata, deployment, subtask)
+    if part is None or part.state.changelog_offset < 0:
+        return
+    positions = [
+        _source_positions(each.inline) for each in part.state.operators.values() if each.inline is not None
+    ]
+    require_checkpoint(
+        tail,
+        changelog,
+        subtask,
+        metadata.checkpoint.generation,
+        offset=part.state.changelog_offset,
+        positions=positions[0] if positions else {},
+    )
+
+
 def _changelog_from(
     metadata: CheckpointMetadata,
     deployment: VertexDeployment,
     subtask: int,
     generation: int,
-    committed: Iterable[ConsumedOffset],
-    changelog: str | None,
+    entry: ProgressEntry | None,
 ) -> int:
     if metadata.checkpoint.generation == generation and metadata.job_id == deployment.job_id:
-        for each in metadata.subtasks:
-            if (each.vertex_id, each.subtask_index) == (deployment.vertex_id, subtask):
-                return max(0, each.state.changelog_offset)
-    for offset in committed:
-        if (offset.topic, offset.partition) == (changelog, subtask) and generation_of(
-            offset.metadata
-        ) == generation:
-            return max(0, offset.offset)
-    if changelog is not None and generation > 0:
-        raise ProgressLost(
-            f"where generation {generation} begins in the changelog {changelog} [{subtask}] is not known any more:"
-            " the job has to go back to a checkpoint"
-        )
-    return 0
+        part = _part_of(metadata, deployment, subtask)
+        if part is not None:
+            return max(0, part.state.changelog_offset)
+    return 0 if entry is None or entry.generation != generation else entry.changelog_from
+
+
+def _part_of(
+    metadata: CheckpointMetadata, deployment: VertexDeployment, subtask: int
+) -> SubtaskSnapshot | None:
+    for each in metadata.subtasks:
+        if (each.vertex_id, each.subtask_index) == (deployment.vertex_id, subtask):
+            return each
+    return None
+
+
+def _source_positions(inline: bytes) -> dict[str, dict[int, int]]:
+    """Topic -> partition -> next offset, as a Kafka source has them in its acknowledgement."""
+    found: dict[str, dict[str, int]] = json.loads(inline or b"{}")
+    return {topic: {int(p): offset for p, offset in offsets.items()} for topic, offsets in found.items()}
 
 
 def _continued(
@@ -257,7 +290,5 @@ def _continued(
     """A savepoint belongs to whoever asked for it, and may be gone any time: nothing is built on it."""
     if restore.generation < 0 or metadata.checkpoint.snapshot_type is not SnapshotType.CHECKPOINT:
         return None
-    for each in metadata.subtasks:
-        if (each.vertex_id, each.subtask_index) == (deployment.vertex_id, subtask):
-            return each.state.operators
-    return None
+    part = _part_of(metadata, deployment, subtask)
+    return None if part is None else part.state.operators

@@ -169,7 +169,7 @@ class Cuts:
             self._chain.finish()
         self._output.flush()
         self._output.barrier(checkpoint)
-        part = Part(self._owner, pending, self._inline(), has_changelog=self._output.has_changelog)
+        part = Part(self._owner, pending, self._inline())
         self._output.mark(checkpoint.checkpoint_id, part.marked)
         if self._kept.writer is not None:
             part.state = self._kept.writer.cut(checkpoint.options)

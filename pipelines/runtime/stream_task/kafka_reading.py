@@ -1,10 +1,9 @@
 """What a subtask of a Kafka source reads, and from where to where: settled once, when its first attempt opens.
 
-Partitions are found when an attempt opens. What the group of the subtask has committed counts; a subtask that has
-committed nothing resolves where it begins, and a bounded one also where it ends, and commits that before its first
-record: later attempts must not see another `latest`. One that finds nothing to read commits that, at the first
-partition of all, which is another one's: what is added later it reads from its first record. The end travels in the
-metadata of every offset that is committed, as the senders that have ended do on channels.
+Partitions are found when an attempt opens. What the last progress entry says counts; a subtask without one resolves
+where it begins, and a bounded one also where it ends, and commits that before its first record: later attempts must not
+see another `latest`. One that finds nothing to read commits an entry without positions: what is added later it reads
+from its first record. The ends are part of every entry, as the senders that have ended are on channels.
 
 An end is the offset after the last record that a reader of committed records can see now. Control records, aborted and
 compacted ones occupy offsets too, so it is found by reading the tail of the partition to its end, and not by counting
@@ -18,7 +17,7 @@ have committed; but the ends stay those that were found once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -27,10 +26,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from ..failures import TaskError
 from ..kafka_source import KafkaSource, StartingMode
 from .kafka import group_consumer
-from .progress import SETTLED, generation_of, of_generation, read_end, write_end
+from .progress_entry import ProgressEntry
 from .reach import watermarks
-from .restore import read_committed
-from .transaction import ConsumedOffset
 
 _TIMEOUT_S: Final = 30.0
 _APPEARS_S: Final = 3.0
@@ -49,10 +46,8 @@ class KafkaReading(msgspec.Struct, frozen=True):
     """The next offset of each partition that the subtask reads."""
     ends: Mapping[Place, int] | None
     """Of a bounded source."""
-    settled: tuple[ConsumedOffset, ...]
-    """What was resolved just now, and is to be committed before the first record."""
-    mark: ConsumedOffset | None
-    """What is committed for a subtask that reads nothing."""
+    resolved: bool
+    """Whether something was resolved just now that is to be committed before the first record."""
 
 
 class Resumption(msgspec.Struct, frozen=True):
@@ -60,6 +55,13 @@ class Resumption(msgspec.Struct, frozen=True):
 
     positions: Mapping[str, Mapping[int, int]] | None
     """Topic -> partition -> the next offset; None where the checkpoint knows nothing of this source."""
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What an entry says of one partition."""
+
+    offset: int
+    end: int | None
 
 
 def settle(
@@ -70,64 +72,56 @@ def settle(
     parallelism: int,
     *,
     generation: int = 0,
-    resume: Callable[[Sequence[ConsumedOffset]], Resumption | None] = lambda committed: None,
+    entry: ProgressEntry | None = None,
+    resumption: Resumption | None = None,
 ) -> KafkaReading:
-    """Finds partitions and positions. `consumer` is of the subtask's own group. Raises TaskError.
+    """Finds partitions and positions. `entry`: the last progress entry, of whatever generation. Raises TaskError.
 
-    `resume` is told what the group has committed, and decides whether that counts; where it does not, nothing is
-    settled: all positions are to be committed with the first transaction.
+    With a `resumption` nothing is committed before the first transaction of the generation, which has all positions.
     """
     counts = {topic: _partitions(consumer, topic, bootstrap_servers) for topic in source.topics}
     places = source.partitions_of(counts, subtask, parallelism)
-    index = {topic: i for i, topic in enumerate(source.topics)}
-    mark = ConsumedOffset(source.topics[0], 0, 0, of_generation(generation, SETTLED))
-    asked = [*places, *(() if (0, 0) in places else ((0, 0),))]
-    committed = {
-        (index[each.topic], each.partition): each
-        for each in read_committed(consumer, [(source.topics[i], partition) for i, partition in asked])
-    }
-    resumption = resume(tuple(committed.values()))
+    committed = _known(source, entry)
     if resumption is not None:
         begun = _Resuming(consumer, bootstrap_servers, source, resumption, committed)
         positions = begun.starts(places)
-        ends = begun.ends(positions) if source.bounded else None
-        return KafkaReading(source.topics, positions, ends, (), None if places else mark)
-    committed = {
-        place: each for place, each in committed.items() if generation_of(each.metadata) == generation
-    }
-    known = {place: each for place, each in committed.items() if place in places}
+        return KafkaReading(
+            source.topics, positions, begun.ends(positions) if source.bounded else None, resolved=False
+        )
+    has_past = entry is not None and entry.generation == generation
+    known = {place: committed[place] for place in places if has_past and place in committed}
     positions = {place: each.offset for place, each in known.items()}
-    ends = {place: _end_of(each) for place, each in known.items()} if source.bounded else None
+    ends = {place: _end_of(source, place, each) for place, each in known.items()} if source.bounded else None
     fresh: dict[Place, int] = {}
     unknown = [place for place in places if place not in known]
-    if not committed:
+    if not has_past:
         fresh = _Resolving(consumer, bootstrap_servers, source).starts(unknown)
         if ends is not None:
             ends = {place: _end(consumer, source.topics[place[0]], place[1], fresh[place]) for place in fresh}
     elif not source.bounded:
         fresh = {place: _watermarks(consumer, source.topics[place[0]], place[1])[0] for place in unknown}
-    settled = tuple(
-        ConsumedOffset(
-            source.topics[i],
-            partition,
-            offset,
-            of_generation(generation, "" if ends is None else write_end(ends[i, partition])),
-        )
-        for (i, partition), offset in fresh.items()
-    )
-    if not committed and not places:
-        settled = (mark,)
-    return KafkaReading(source.topics, {**positions, **fresh}, ends, settled, None if places else mark)
+    return KafkaReading(source.topics, {**positions, **fresh}, ends, resolved=bool(fresh) or not has_past)
 
 
-def _end_of(committed: ConsumedOffset) -> int:
-    end = read_end(committed.metadata)
-    if end is None:
+def _known(source: KafkaSource, entry: ProgressEntry | None) -> dict[Place, _Known]:
+    found: dict[Place, _Known] = {}
+    for i, topic in enumerate(source.topics):
+        of_topic = None if entry is None else entry.input_of(topic)
+        if of_topic is not None:
+            found |= {
+                (i, partition): _Known(offset, of_topic.ends.get(partition))
+                for partition, offset in of_topic.positions.items()
+            }
+    return found
+
+
+def _end_of(source: KafkaSource, place: Place, known: _Known) -> int:
+    if known.end is None:
         raise TaskError(
-            f"the offset committed for {committed.topic}-{committed.partition} names no end: the job's source was not"
-            " bounded when it was started"
+            f"the progress of {source.topics[place[0]]}-{place[1]} names no end: the job's source was not bounded when"
+            " it was started"
         )
-    return end
+    return known.end
 
 
 class _Resolving:
@@ -164,11 +158,15 @@ class _Resolving:
             )
         theirs = group_consumer(self._bootstrap_servers, group)
         try:
-            found = read_committed(theirs, self._named(places))
+            found = theirs.committed([TopicPartition(*each) for each in self._named(places)], _TIMEOUT_S)
+        except KafkaException as error:
+            raise _silent(error.args[0]) from error
         finally:
             theirs.close()
-        index = {topic: i for i, topic in enumerate(self._source.topics)}
-        return {(index[each.topic], each.partition): each.offset for each in found}
+        for each in found:
+            if each.error is not None:
+                raise _silent(each.error)
+        return {place: each.offset for place, each in zip(places, found, strict=True) if each.offset >= 0}
 
     def _at_timestamp(self, places: Sequence[Place]) -> dict[Place, int]:
         at = self._source.starting.timestamp_ms or 0
@@ -195,7 +193,7 @@ class _Resuming:
         bootstrap_servers: str,
         source: KafkaSource,
         resumption: Resumption,
-        committed: Mapping[Place, ConsumedOffset],
+        committed: Mapping[Place, _Known],
     ) -> None:
         self._consumer = consumer
         self._bootstrap_servers = bootstrap_servers
@@ -215,7 +213,7 @@ class _Resuming:
         found: dict[Place, int] = {}
         for place, start in starts.items():
             known = self._committed.get(place)
-            end = None if known is None else read_end(known.metadata)
+            end = None if known is None else known.end
             if end is None:
                 end = _end(self._consumer, self._source.topics[place[0]], place[1], start)
             found[place] = max(end, start)

@@ -14,6 +14,7 @@ from ..failures import ProgressLost, TaskError, one_line
 from ..operators.chain import OperatorChain
 from ..operators.functions import typed_by
 from ..state.stateful import ORIGIN_KEY, Stateful, read_origin
+from . import progress_entry
 from .sources.source import Source
 from .state_writer import StateWriter
 
@@ -29,9 +30,9 @@ class KeptState:
         chain: OperatorChain,
         source: tuple[str, Source] | None,
         accumulators: Accumulators,
-        where: str | None,
+        where: str,
     ) -> None:
-        """`where` is for messages to people: the changelog, if there is one."""
+        """`where` is for messages to people: the changelog."""
         self._chain = chain
         self._source = source
         self._accumulators = accumulators
@@ -52,7 +53,7 @@ class KeptState:
 
     def restore(self, key: bytes, message: bytes) -> None:
         """Applies a message. Raises TaskError for state of nobody here."""
-        if key == MARKER:
+        if key in (MARKER, progress_entry.KEY):
             return
         if key == ORIGIN_KEY:
             operator_id, origin = read_origin(message)
@@ -74,7 +75,7 @@ class KeptState:
                 f"{place()} holds what is no change of state of this job: {one_line(error)}. Somebody else has written"
                 " to the topic; the job has to go back to a checkpoint"
             ) from error
-        if self.writer is not None and key != MARKER:
+        if self.writer is not None and key not in (MARKER, progress_entry.KEY):
             self.writer.add(key, message)
 
     def changes(self) -> Iterable[tuple[bytes, Iterable[bytes]]]:

@@ -7,20 +7,32 @@ transaction is open only while `commit` sends the queue: no user function runs t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final
+
+import msgspec
 
 from ..buffers import NO_WATERMARK
 from ..deployment import Checkpoint
 from ..operators.chain import OperatorChain
-from .input_gate import InputGate
+from . import progress_entry
 from .kept_state import MARKER, KeptState
 from .message_queue import MessageQueue
 from .positions import InputPositions
-from .progress import moved_offsets
+from .progress import ProgressWriter
+from .progress_entry import ProgressEntry
 from .record_writer import RecordWriter
 from .stop import Stop
-from .transaction import ConsumedOffset, Transaction
+from .transaction import Transaction
+
+
+class CommittedEntry(msgspec.Struct, frozen=True):
+    """The progress entry of the last transaction."""
+
+    entry: ProgressEntry
+    offset: int
+    """Where it lies in the changelog."""
+
 
 QUEUE_LIMIT: Final = 32 << 20
 """Bytes of queued messages that are committed at once. The messages of one letter go together, so it may be more."""
@@ -41,12 +53,10 @@ class Output:
         kept: KeptState,
         stop: Stop,
         subtask_index: int,
-        generation: int,
-        changelog: str | None,
-        input_topics: list[str],
+        changelog: str,
+        keeps_state: bool,
         positions: InputPositions,
-        gate: InputGate | None,
-        ends: Mapping[tuple[int, int], int] | None,
+        progress: ProgressWriter,
     ) -> None:
         """Parameters are as Subtask has them. `queue`: where sinks put their messages."""
         self._chain = chain
@@ -56,12 +66,10 @@ class Output:
         self._kept = kept
         self._stop = stop
         self._subtask = subtask_index
-        self._generation = generation
         self._changelog = changelog
-        self._input_topics = input_topics
+        self._keeps_state = keeps_state
         self._positions = positions
-        self._gate = gate
-        self._input_ends = ends
+        self._progress = progress
         self._flushed = 0
         self.clock = NO_WATERMARK
         """Processing time, as channels are to be told it (ms)."""
@@ -71,6 +79,8 @@ class Output:
         """Whether records were taken, or anything was made due by time, since the last commit."""
         self.records_out = 0
         """Of those that are committed."""
+        self.committed: CommittedEntry | None = None
+        """What a successor goes on from; None until the first commit."""
 
     @property
     def is_large(self) -> bool:
@@ -85,7 +95,7 @@ class Output:
     @property
     def moved(self) -> bool:
         """Whether positions are to be committed."""
-        return bool(self._positions.moved())
+        return self._positions.moved
 
     @property
     def is_behind(self) -> bool:
@@ -96,11 +106,6 @@ class Output:
     def repeats(self) -> bool:
         """Whether channels are to be told event time again, now and then."""
         return self._writer.repeats
-
-    @property
-    def has_changelog(self) -> bool:
-        """Whether the vertex keeps state."""
-        return self._changelog is not None
 
     def note_pending(self) -> None:
         """Looks whether what time has brought is to be committed."""
@@ -127,7 +132,7 @@ class Output:
             self.clock, ends=ends, stops=self._stop.stopped, tell_all=ends or tell_all
         ):
             self._send(each.topic, each.partition, each.data)
-        if self._changelog is None:
+        if not self._keeps_state:
             return
         state_writer = self._kept.writer
         for key, changes in self._kept.changes():
@@ -143,35 +148,31 @@ class Output:
 
     def mark(self, checkpoint_id: int, delivered: Callable[[int], None]) -> None:
         """What was flushed lies before it in the changelog; `delivered` is told where it lies."""
-        if self._changelog is not None:
-            number = str(checkpoint_id).encode()
-            self._queue.send(
-                self._changelog, number, key=MARKER, partition=self._subtask, delivered=delivered
-            )
+        number = str(checkpoint_id).encode()
+        self._queue.send(self._changelog, number, key=MARKER, partition=self._subtask, delivered=delivered)
 
-    def commit(self, *, tell_all: bool = False, standing: Sequence[ConsumedOffset] = ()) -> bool:
-        """One transaction: output, changes of state, consumed offsets. Whether there was anything to commit."""
+    def commit(self, *, tell_all: bool = False, always: bool = False) -> bool:
+        """One transaction: output, changes of state, progress. Whether there was one: `always`, or with any content."""
         self.flush(tell_all=tell_all)
-        offsets = [
-            *moved_offsets(
-                self._input_topics, self._positions, self._gate, self._input_ends, self._generation
-            ),
-            *standing,
-        ]
-        committed = bool(offsets) or bool(self._queue)
+        committed = always or self._positions.moved or bool(self._queue)
         if committed:
+            entry, offsets = self._progress.entry(), list[int]()
+            self._queue.send(
+                self._changelog,
+                progress_entry.encode(entry),
+                key=progress_entry.KEY,
+                partition=self._subtask,
+                delivered=offsets.append,
+            )
             self._queue.send_all(self._transaction)
-            self._transaction.commit(offsets)
+            self._transaction.commit()
+            if offsets:
+                self.committed = CommittedEntry(entry, offsets[-1])
             self._positions.settle()
             self.records_out += self._flushed
             self._flushed = 0
         self.dirty = False
         return committed
-
-    def commit_nothing(self) -> None:
-        """An empty transaction, if nothing is to be sent: brokers forget a transactional id that has none for long."""
-        if not self._queue:
-            self._transaction.commit(())
 
     def _send(self, topic: str, partition: int, data: bytes) -> None:
         self._queue.send(topic, data, partition=partition)

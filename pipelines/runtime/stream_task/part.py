@@ -43,13 +43,10 @@ class Owner(msgspec.Struct, frozen=True):
 class Part:
     """Made at the cut. Everything but `finish` is the task's thread's."""
 
-    def __init__(
-        self, owner: Owner, pending: Pending, inline: Mapping[str, OperatorState], *, has_changelog: bool
-    ) -> None:
+    def __init__(self, owner: Owner, pending: Pending, inline: Mapping[str, OperatorState]) -> None:
         self._owner = owner
         self._pending = pending
         self._inline = inline
-        self._has_changelog = has_changelog
         self.state: Cut | None = None
         """Of the operators; None where none keeps any."""
         self.accumulators: Mapping[str, float] = {}
@@ -81,7 +78,7 @@ class Part:
 
         Raises CheckpointError, TaskError where it cannot be written.
         """
-        if self._has_changelog and self.changelog_offset < 0:
+        if self.changelog_offset < 0:
             raise TaskError("where the checkpoint ends in the changelog was not told by Kafka in time")
         began = time.monotonic_ns()
         pending = self._pending
@@ -95,7 +92,7 @@ class Part:
         state = SubtaskState(
             operators=operators,
             in_flight=in_flight,
-            changelog_offset=self.changelog_offset if self._has_changelog else -1,
+            changelog_offset=self.changelog_offset,
             generation=self._owner.generation,
             stops=pending.checkpoint.options.stops,
             accumulators=self.accumulators,

@@ -12,12 +12,11 @@ from ..failures import TaskError
 
 
 class InputPositions:
-    """Next offsets by (input, partition). Takes the committed ones, and by input what is noted beside each."""
+    """Next offsets by (input, partition). Takes the committed ones."""
 
-    def __init__(self, committed: Mapping[tuple[int, int], int], notes: Sequence[str] = ()) -> None:
+    def __init__(self, committed: Mapping[tuple[int, int], int]) -> None:
         self._next = dict(committed)
-        self._notes = notes
-        self._moved: set[tuple[int, int]] = set()
+        self._moved = False
 
     def admits(self, input_index: int, partition: int, first: int, following: int) -> bool:
         """Whether the offsets from `first` to before `following` have not been taken yet. Raises TaskError."""
@@ -34,27 +33,20 @@ class InputPositions:
     def advance(self, input_index: int, partition: int, following: int) -> None:
         """Everything below `following` has been taken."""
         self._next[input_index, partition] = following
-        self._moved.add((input_index, partition))
+        self._moved = True
 
     def get(self, input_index: int, partition: int) -> int | None:
         """The next offset that counts; None where nothing was committed or taken."""
         return self._next.get((input_index, partition))
 
-    def note(self, input_index: int) -> str:
-        """What is committed beside each position of an input."""
-        return self._notes[input_index] if self._notes else ""
-
-    def moved(self) -> list[tuple[int, int, int]]:
-        """(input, partition, next offset) of those that have moved since `settle`."""
-        return [(i, partition, self._next[i, partition]) for i, partition in sorted(self._moved)]
-
-    def move_all(self) -> None:
-        """All are to be committed, whether they have moved or not."""
-        self._moved.update(self._next)
+    @property
+    def moved(self) -> bool:
+        """Whether any has moved since `settle`."""
+        return self._moved
 
     def settle(self) -> None:
-        """What has moved is committed."""
-        self._moved.clear()
+        """All are committed."""
+        self._moved = False
 
     def by_input(self) -> dict[int, dict[int, int]]:
         """Input -> partition -> next offset."""

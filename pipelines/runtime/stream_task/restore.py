@@ -1,4 +1,7 @@
-"""What a new attempt reads before it begins: committed offsets, state in storage, and the changelog to its exact end.
+"""What a new attempt reads before it begins: its progress, state in storage, and the changelog to its exact end.
+
+The last progress entry is at the end of the changelog, behind at most what aborted transactions have left there. It is
+found from the end, in steps that grow, so that a long changelog costs nothing.
 
 Nothing is taken for granted of what lies in Kafka: a changelog that does not reach from where it is needed to where it
 ended is lost progress (ProgressLost), and the job goes back to a checkpoint; it is never taken for an empty one.
@@ -6,10 +9,12 @@ ended is lost progress (ProgressLost), and the job goes back to a checkpoint; it
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+import msgspec
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ....infra.kafka_waits import ABSENT
 from ...checkpoint.errors import CheckpointError, StorageError
@@ -19,10 +24,16 @@ from ...checkpoint.storage import Storage
 from ..failures import ProgressLost, TaskError
 from ..state.stateful import Origin, origin_message
 from .kafka import connected
+from .progress_entry import KEY as PROGRESS_KEY
+from .progress_entry import ProgressEntry, decode
 from .reach import bounds
-from .transaction import ConsumedOffset
 
 _TIMEOUT_S: Final = 30.0
+_SETTLES_S: Final = 10.0
+"""How long the markers of a fenced attempt's transaction may take to become visible."""
+_FIRST_STEP: Final = 16
+"""Offsets: a commit that is small lies within them, with its marker."""
+_STEPS_GROW: Final = 16
 
 
 def restored_state(
@@ -58,22 +69,65 @@ def is_own(pieces: Sequence[Piece], subtask_index: int, parallelism: int) -> boo
     return [(each.subtask_index, each.parallelism) for each in pieces] == [(subtask_index, parallelism)]
 
 
-def read_committed(consumer: Consumer, partitions: Sequence[tuple[str, int]]) -> list[ConsumedOffset]:
-    """What the consumer's group has committed of these (topic, partition)s. Raises TaskError."""
-    if not partitions:
-        return []
-    try:
-        committed = consumer.committed([TopicPartition(*each) for each in partitions], _TIMEOUT_S)
-    except KafkaException as error:
-        raise TaskError(f"the committed offsets could not be read: {error.args[0].str()}") from error
-    for each in committed:
-        if each.error is not None:
-            raise TaskError(f"the committed offset of {each.topic} could not be read: {each.error.str()}")
-    return [
-        ConsumedOffset(each.topic, each.partition, each.offset, each.metadata or "")
-        for each in committed
-        if each.offset >= 0
-    ]
+class Tail(msgspec.Struct, frozen=True):
+    """How a changelog ends."""
+
+    entry: ProgressEntry | None
+    """The last one; None: there is none."""
+    offset: int
+    """Where the entry lies; -1: there is none."""
+    end: int
+    """The offset behind the last committed message."""
+    damage: str | None = None
+    """Why nobody may go on from the entry: it is not the last word of the changelog."""
+
+
+def read_tail(consumer: Consumer, topic: str, partition: int, written_to: int | None = None) -> Tail:
+    """The last committed progress entry. Call after the fencing of older attempts.
+
+    `written_to`: the end of the partition for readers of uncommitted messages, where it is known. Raises ProgressLost
+    where there is no such topic, TaskError where it cannot be read to that end.
+    """
+    connected(consumer, topic)
+    low, high = _settled_bounds(consumer, topic, partition, written_to)
+    back = _FIRST_STEP
+    while True:
+        begin = max(low, high - back)
+        last, damage, is_empty = None, None, True
+        for offset, key, value in _messages(consumer, topic, partition, begin):
+            is_empty = False
+            if key == PROGRESS_KEY:
+                try:
+                    last, damage = (decode(value), offset), None
+                except ValueError as error:
+                    damage = f"the changelog {topic} [{partition}] at offset {offset}: {error}"
+        if last is not None:
+            return Tail(*last, high, damage)
+        if begin == low:
+            if not is_empty and damage is None:
+                damage = (
+                    f"the changelog {topic} [{partition}] holds messages at offsets {low} to {high}, and no progress"
+                    " entry: an earlier release wrote it, or entries were deleted; the job has to go back to a checkpoint"
+                )
+            return Tail(None, -1, high, damage)
+        back *= _STEPS_GROW
+
+
+def _settled_bounds(
+    consumer: Consumer, topic: str, partition: int, written_to: int | None
+) -> tuple[int, int]:
+    """The bounds, once what was written before can be read: nobody has a transaction open here any more."""
+    deadline = time.monotonic() + _SETTLES_S
+    while True:
+        low, high = bounds(consumer, topic, partition)
+        if written_to is None or high >= written_to:
+            return low, high
+        if time.monotonic() > deadline:
+            raise TaskError(
+                f"the changelog {topic} [{partition}] ends at offset {written_to}, and can be read to {high} only,"
+                " although older attempts are fenced: the broker has not ended a transaction there"
+            )
+        time.sleep(0.05)
 
 
 def read_changelog(
@@ -85,8 +139,15 @@ def read_changelog(
     a last offset: control records take offsets too. Raises ProgressLost where the changelog does not hold that offset
     (any more), TaskError where it cannot be read.
     """
-    connected(consumer, topic)
     changelog_end(consumer, topic, partition, begin)
+    for _, key, value in _messages(consumer, topic, partition, begin):
+        yield key, value
+
+
+def _messages(
+    consumer: Consumer, topic: str, partition: int, begin: int
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """Offset, key and value of every committed message from an offset to the end."""
     consumer.assign([TopicPartition(topic, partition, begin)])
     try:
         while True:
@@ -95,7 +156,7 @@ def read_changelog(
                 raise TaskError(f"the changelog {topic} gave nothing for {_TIMEOUT_S:.0f} s: is Kafka up?")
             error = message.error()
             if error is None:
-                yield message.key() or b"", message.value() or b""
+                yield message.offset() or 0, message.key() or b"", message.value() or b""
             elif error.code() == KafkaError._PARTITION_EOF:
                 return
             elif error.code() == KafkaError._AUTO_OFFSET_RESET or error.code() in ABSENT:

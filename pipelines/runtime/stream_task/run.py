@@ -35,12 +35,13 @@ from .checkpoint_io import CheckpointIO
 from .mailbox import HandedOver, Letter, Mailbox, Woken
 from .pacing import Pacing
 from .subtask import Subtask
+from .upkeep import Upkeep
 
 POLL_LIMIT: Final = 10_000
 """Records that a source is asked for at once: between two polls commands are heard."""
 
 RECOMMIT_S: Final = 3600.0
-"""How often positions are committed that do not move: brokers forget them after `offsets.retention.minutes`."""
+"""How often a task commits that has nothing to commit: brokers forget a transactional id that is not used for long."""
 ALIGNS_S: Final = 20.0
 """How long a cut may wait for barriers: nothing is committed meanwhile, and output gathers in memory."""
 _FOREVER_S: Final = 3600.0
@@ -67,7 +68,7 @@ class WallClock:
 class Run:
     """Of a restored subtask. Call `open`, then `until_ended`; `notify` is called from the same thread, and another.
 
-    `trim` is told the offset below which no attempt reads the changelog any more, and returns at once.
+    `upkeep` is told what was committed, and what no attempt reads any more.
     """
 
     def __init__(
@@ -78,9 +79,9 @@ class Run:
         settings: Settings,
         wall_clock: Callable[[], int],
         notify: Callable[[Notice], None],
-        trim: Callable[[int], None] | None = None,
+        upkeep: Upkeep | None = None,
     ) -> None:
-        self._trim = trim
+        self._upkeep = upkeep
         self._changelog_offsets: dict[int, int] = {}
         """Of checkpoints that are not complete yet, by id."""
         self._checkpoints = CheckpointIO(notify)
@@ -202,8 +203,7 @@ class Run:
         self._report_checkpoints()
         now = time.monotonic()
         if now >= self._recommitted_at + RECOMMIT_S:
-            self._recommitted_at = now
-            task.recommit()
+            self._commit(always=True)
         self._dirty_since = (self._dirty_since or now) if task.output.dirty else None
         self._moved_since = (self._moved_since or now) if task.output.moved else None
         self._aligning_since = None if task.cuts.may_commit else self._aligning_since or now
@@ -231,8 +231,8 @@ class Run:
         """A savepoint is nobody's to go on from: only checkpoints let the changelog be forgotten."""
         offset = self._changelog_offsets.get(checkpoint_id, -1)
         self._changelog_offsets = {i: o for i, o in self._changelog_offsets.items() if i > checkpoint_id}
-        if self._trim is not None and offset > 0:
-            self._trim(offset)
+        if self._upkeep is not None and self._assembly.keeps_state and offset > 0:
+            self._upkeep.trim_changelog(offset)
 
     def _tick(self, now: float) -> None:
         self._told_at = now
@@ -279,18 +279,21 @@ class Run:
     def _next_repeat(self) -> float:
         return self._repeated_at + self._repeat_interval if self._task.output.repeats else float("inf")
 
-    def _commit(self, *, tell_all: bool = False, ends: bool = False) -> None:
+    def _commit(self, *, tell_all: bool = False, ends: bool = False, always: bool = False) -> None:
         began = time.monotonic()
         if ends:
             self._task.finish()
         else:
             self._read_clock()
-            if not self._task.commit(tell_all=tell_all):
+            if not self._task.commit(tell_all=tell_all, always=always):
                 self._dirty_since = None
                 self._report_checkpoints()
                 return
         ended = time.monotonic()
         self._pacing.committed(began, ended)
+        self._recommitted_at = ended
+        if self._upkeep is not None and self._task.output.committed is not None:
+            self._upkeep.committed(self._task.output.committed)
         self._dirty_since = self._moved_since = None
         self._commits += 1
         self._uncounted = True

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -45,10 +45,11 @@ from .message_queue import MessageQueue
 from .output import Output
 from .part import Owner
 from .positions import InputPositions
+from .progress import ProgressWriter
 from .record_writer import RecordWriter
 from .sources.source import UNTIL_WOKEN_S, Polled, Source, SourceSetup
 from .stop import Stop
-from .transaction import ConsumedOffset, Transaction
+from .transaction import Transaction
 
 log = logging.getLogger(__name__)
 
@@ -73,11 +74,13 @@ class Subtask:
         queue: MessageQueue,
         accumulators: Accumulators,
         subtask_index: int,
-        changelog: str | None,
+        changelog: str,
+        keeps_state: bool,
         input_topics: list[str],
         codecs: list[BufferCodec],
         operator_inputs: list[int],
         positions: InputPositions,
+        progress: ProgressWriter,
         gate: InputGate | None,
         source: tuple[str, Source] | None,
         ends: Mapping[tuple[int, int], int] | None,
@@ -111,8 +114,6 @@ class Subtask:
         self._idle = False
         self._kafka_source = kafka_source
         self._reads_nothing = reads_nothing
-        self._standing: list[ConsumedOffset] = []
-        """What is committed once for the generation, and again when brokers might forget it."""
         self._stop = Stop()
         self.kept = KeptState(chain, source, accumulators, changelog)
         self.output = Output(
@@ -123,12 +124,10 @@ class Subtask:
             kept=self.kept,
             stop=self._stop,
             subtask_index=subtask_index,
-            generation=owner.generation,
             changelog=changelog,
-            input_topics=input_topics,
+            keeps_state=keeps_state,
             positions=positions,
-            gate=gate,
-            ends=ends,
+            progress=progress,
         )
         self.cuts = Cuts(
             chain=chain,
@@ -163,13 +162,8 @@ class Subtask:
         self._ended = self._ends is not None and not self._unended
         self.output.note_pending()
 
-    def begin_generation(
-        self, in_flight: Iterable[tuple[int, Batch]], standing: Sequence[ConsumedOffset] = ()
-    ) -> None:
-        """Once it is open: takes what was in flight, by input, and commits that with a position of every input.
-
-        `standing` is committed with it: where the changelog begins, and what a source has settled.
-        """
+    def begin_generation(self, in_flight: Iterable[tuple[int, Batch]]) -> None:
+        """Once it is open: takes what was in flight, by input, and commits that with a position of every input."""
         for operator in self._chain.operators:
             operator.begin_time_anew()
         for input_index, batch in in_flight:
@@ -178,13 +172,7 @@ class Subtask:
         if self._gate is not None:
             for i in range(len(self._input_topics)):
                 self._positions.advance(i, self._subtask, self._positions.get(i, self._subtask) or 0)
-        self._positions.move_all()
-        self._standing = list(standing)
-        self.commit(standing=self._standing)
-
-    def keep(self, standing: Sequence[ConsumedOffset]) -> None:
-        """As `standing` of `begin_generation`, where an earlier attempt has committed it."""
-        self._standing = list(standing)
+        self.commit(always=True)
 
     @property
     def ended(self) -> bool:
@@ -358,27 +346,19 @@ class Subtask:
             self._chain.end_split(place)
             self.output.note_pending()
 
-    def commit(self, *, tell_all: bool = False, standing: Sequence[ConsumedOffset] = ()) -> bool:
-        """One transaction: output, changes of state, consumed offsets. Whether there was anything to commit.
+    def commit(self, *, tell_all: bool = False, always: bool = False) -> bool:
+        """One transaction: output, changes of state, progress. Whether there was anything to commit, or it is `always`.
 
         `tell_all`: every channel is told the time with it. Nothing is committed while barriers are being aligned.
         """
         if not self.cuts.may_commit:
             return False
-        committed = self.output.commit(tell_all=tell_all, standing=standing)
+        committed = self.output.commit(tell_all=tell_all, always=always)
         self.cuts.committed()
         if committed:
             for operator in self._chain.operators:
                 operator.committed()
         return committed
-
-    def recommit(self) -> None:
-        """Every position is to be committed again, moved or not: brokers forget those that were not for long."""
-        self._positions.move_all()
-        if self._standing:
-            self.commit(standing=self._standing)
-        elif not self.output.moved and self._source is None:
-            self.output.commit_nothing()
 
     def close(self) -> None:
         """Closes operators and source, whatever goes wrong with one. Raises the first error."""

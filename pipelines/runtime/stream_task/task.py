@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from confluent_kafka import Consumer, TopicPartition
 from msgspec.structs import replace
 
-from ...graph.physical_plan import channel_topic, consumer_group, output_topic, transactional_id
+from ...graph.physical_plan import consumer_group, transactional_id
 from ..buffers import END_OF_TIME
-from ..deployment import VertexDeployment
 from ..failures import ProgressLost, describe
 from ..kafka_source import KafkaSource
 from ..protocol import (
@@ -21,25 +20,27 @@ from ..protocol import (
     Notice,
     Open,
     Opened,
-    Positions,
     Restored,
 )
 from ..settings import Settings
 from .assembly import Assembly, KafkaInput
 from .beginning import Beginning, beginning_of, in_flight
+from .evidence import Evidence, require_group
 from .kafka import TRANSACTION_TIMEOUT_MS, group_consumer
 from .kafka_reading import Resumption, settle
 from .mailbox import Mailbox, TaskCanceled
+from .output import CommittedEntry
 from .positions import InputPositions
-from .progress import Progress, of_generation, write_ids
+from .progress import Progress, ProgressWriter
+from .progress_entry import KEY as PROGRESS_KEY
+from .progress_entry import ProgressEntry, encode
 from .reach import bounds, require_offset
-from .restore import read_changelog, read_committed, restored_state
+from .restore import Tail, read_changelog, read_tail, restored_state
 from .run import Run, WallClock
 from .subtask import Subtask
-from .topic_ids import TopicIds, is_anew, still_valid
-from .transaction import ConsumedOffset
+from .topic_ids import still_valid, topics_made_anew
 from .transactions import Transactions
-from .trimming import Trimming
+from .upkeep import Upkeep
 
 
 class StreamTask:
@@ -67,8 +68,8 @@ class StreamTask:
         self._mailbox = mailbox
         self._notify = notify
         self._transactions: Transactions | None = None
-        self._topic_ids = TopicIds("", ())
-        self._valid_ids: Mapping[str, str] = {}
+        names = self._deployment.cluster, self._deployment.job_id
+        self._group = consumer_group(*names, self._deployment.vertex_id, self._subtask)
         self._wall_clock = WallClock()
 
     def invoke(self) -> None:
@@ -90,9 +91,9 @@ class StreamTask:
         self._notify(last)
 
     def _work(self) -> None:
-        assembly, subtask, beginning, standing = self._prepare()
-        changelog = assembly.changelog
-        trimming = None if changelog is None else Trimming(self._bootstrap_servers, changelog, self._subtask)
+        assembly, subtask, beginning, first = self._prepare()
+        upkeep = self._upkeep(assembly)
+        upkeep.committed(first)
         run = Run(
             subtask,
             assembly,
@@ -100,19 +101,31 @@ class StreamTask:
             Settings.of(self._deployment.job_graph.configuration),
             self._wall_clock,
             self._notify,
-            trimming,
+            upkeep,
         )
+        ended = False
         try:
             run.open()
             if beginning.begins:
                 records = in_flight(beginning, self._deployment, self._subtask, assembly.codecs())
-                subtask.begin_generation(records, standing)
+                subtask.begin_generation(records)
             self._notify(Opened())
             run.until_ended()
+            ended = True
         finally:
-            if trimming is not None:
-                trimming.close()
+            upkeep.close(ended=ended)
             subtask.close()
+
+    def _upkeep(self, assembly: Assembly) -> Upkeep:
+        source = assembly.through_spark
+        return Upkeep(
+            self._bootstrap_servers,
+            assembly.changelog,
+            self._subtask,
+            self._group,
+            keeps_state=assembly.keeps_state,
+            shared_group=None if source is None else KafkaSource.of(source).group_id,
+        )
 
     def _hangs(self, reason: str) -> None:
         self._notify(Failed(reason))
@@ -125,18 +138,16 @@ class StreamTask:
         for each in assembly.writer().flush(END_OF_TIME, ends=True, tell_all=True):
             transactions.send(each.topic, each.data, partition=each.partition)
         if transactions.active:
-            transactions.commit(())
+            transactions.commit()
 
     def _assemble(self) -> tuple[Assembly, Transactions, Consumer]:
         """Fences older attempts."""
         deployment = self._deployment
         names = deployment.cluster, deployment.job_id
-        group = consumer_group(*names, deployment.vertex_id, self._subtask)
-        consumer = group_consumer(self._bootstrap_servers, group)
+        consumer = group_consumer(self._bootstrap_servers, self._group)
         transactions = self._transactions = Transactions(
             self._bootstrap_servers,
             transactional_id(*names, deployment.vertex_id, self._subtask),
-            consumer.consumer_group_metadata(),
             self._hangs,
             self._exit_lock,
             self._transaction_timeout_ms,
@@ -151,79 +162,107 @@ class StreamTask:
             restore=self._restore,
             checkpoints_over=self._checkpoints_over,
         )
-        transactions.open(assembly.changelog or _any_topic(deployment))
+        transactions.open(assembly.changelog)
         return assembly, transactions, consumer
 
-    def _prepare(self) -> tuple[Assembly, Subtask, Beginning, Sequence[ConsumedOffset]]:
+    def _prepare(self) -> tuple[Assembly, Subtask, Beginning, CommittedEntry]:
         """Initialises state: fences older attempts, reads progress, checkpoint and changelog, builds the operators.
 
-        With them comes what is to be committed besides positions, if the attempt begins its generation.
+        With them comes the entry of what the attempt goes on from, which it has not written.
         """
         assembly, transactions, consumer = self._assemble()
-        changelog, restore = assembly.changelog, self._restore
-        own = assembly.channel_topics if changelog is None else (*assembly.channel_topics, changelog)
-        self._topic_ids = TopicIds(self._bootstrap_servers, own)
-        standing: list[ConsumedOffset] = []
-        if (source := assembly.through_spark) is not None:
-            kafka = KafkaSource.of(source)
-            subtask, ends, beginning = self._kafka_subtask(
-                assembly, kafka, source.operator_id, consumer, transactions
-            )
-            if transactions.mark is not None:
-                standing.append(transactions.mark)
-        else:
-            topics = assembly.channel_topics
-            committed = read_committed(consumer, [(topic, self._subtask) for topic in topics])
-            beginning = self._beginning(assembly, consumer, committed)
-            progress = Progress.read(topics, committed, self._generation)
-            if committed:
-                progress = self._checked(consumer, topics, progress, beginning, committed)
-            progress = replace(progress, notes=tuple(self._note(each, changelog) for each in topics))
-            subtask, ends = assembly.subtask(progress, begins=beginning.begins), None
+        changelog = assembly.changelog
+        source = assembly.through_spark
+        evidence = Evidence(
+            self._bootstrap_servers,
+            consumer,
+            changelog,
+            self._subtask,
+            assembly.channel_topics,
+            () if source is None else KafkaSource.of(source).topics,
+        )
+        tail = read_tail(consumer, changelog, self._subtask, evidence.end())
+        ids = still_valid(tail.entry, self._generation, evidence.topic_ids(), changelog)
+        copy = evidence.group_copy()
+        require_group(tail, copy, changelog, self._subtask, self._generation, ids.get(changelog))
+        beginning = beginning_of(
+            self._deployment,
+            self._subtask,
+            generation=self._generation,
+            restore=self._restore,
+            tail=tail,
+            changelog=changelog,
+        )
+        kafka, progress, resolved = self._progress(assembly, consumer, tail, beginning, ids)
+        entry = self._entry(progress, assembly, kafka)
+        if resolved:
+            # Before the first record, and before anybody is told of it.
+            transactions.send(assembly.changelog, encode(entry), key=PROGRESS_KEY, partition=self._subtask)
+            transactions.commit()
+        subtask = assembly.subtask(progress, kafka, begins=beginning.begins)
+        ends = None if kafka is None or kafka.ends is None else InputPositions(kafka.ends).by_input()
         if beginning.begins:
             subtask.passes_below = {
                 i: bounds(consumer, topic, self._subtask)[1]
                 for i, topic in enumerate(assembly.channel_topics)
             }
         self._notify(Restored(os.getpid(), subtask.positions, ends))
-        if changelog is not None and restore is not None and restore.generation < self._generation:
-            begin = beginning.changelog_from
-            if begin is None:
-                begin = bounds(consumer, changelog, self._subtask)[1]
-            note = of_generation(self._generation, self._note(changelog, None))
-            standing.append(ConsumedOffset(changelog, self._subtask, begin, note))
-        elif changelog is not None and restore is None and _polls(assembly):
-            # Nobody reads on from there: with the topic's id it says which changelog holds where the source is.
-            _, end = bounds(consumer, changelog, self._subtask)
-            standing.append(ConsumedOffset(changelog, self._subtask, end, self._note(changelog, None)))
-            transactions.commit(standing)
-        if not beginning.begins:
-            subtask.keep(standing)
         self._restore_state(assembly, subtask, beginning, consumer)
         consumer.close()
-        return assembly, subtask, beginning, standing
+        return assembly, subtask, beginning, CommittedEntry(entry, tail.offset)
 
-    def _beginning(
-        self, assembly: Assembly, consumer: Consumer, committed: Sequence[ConsumedOffset]
-    ) -> Beginning:
-        """With the position of the changelog, where the generation may have one."""
-        if assembly.changelog is not None and (self._restore is not None or _polls(assembly)):
-            committed = [*committed, *read_committed(consumer, [(assembly.changelog, self._subtask)])]
-        known = self._topic_ids.known()
-        self._valid_ids = still_valid(committed, self._generation, known, assembly.changelog)
-        return beginning_of(
-            self._deployment,
-            self._subtask,
-            generation=self._generation,
-            restore=self._restore,
-            committed=committed,
-            changelog=assembly.changelog,
-        )
+    def _progress(
+        self,
+        assembly: Assembly,
+        consumer: Consumer,
+        tail: Tail,
+        beginning: Beginning,
+        ids: Mapping[str, str],
+    ) -> tuple[KafkaInput | None, Progress, bool]:
+        """What the attempt goes on from; whether that is to be committed before the first record."""
+        kafka, resolved = None, False
+        if (source := assembly.through_spark) is not None:
+            reading = settle(
+                consumer,
+                self._bootstrap_servers,
+                KafkaSource.of(source),
+                self._subtask,
+                assembly.vertex.parallelism,
+                generation=self._generation,
+                entry=tail.entry,
+                resumption=Resumption(beginning.kafka_positions(source.operator_id))
+                if beginning.begins
+                else None,
+            )
+            kafka = KafkaInput(reading.topics, reading.ends, tuple(reading.positions))
+            progress, resolved = Progress(reading.positions), reading.resolved
+        else:
+            topics = assembly.channel_topics
+            progress = Progress.of(tail.entry, topics, self._generation)
+            begin = {(i, self._subtask): 0 for i in range(len(topics))}
+            progress = replace(progress, positions=begin | dict(progress.positions))
+            if tail.entry is not None or beginning.begins:
+                progress = self._checked(consumer, topics, progress, beginning, tail.entry, ids)
+            progress = replace(progress, topic_ids=tuple(map(ids.get, topics)))
+            # Of a source without inputs all progress is state: that it has begun is all that there is to say.
+            resolved = tail.entry is None and not topics and not beginning.begins
+        return kafka, self._placed(progress, tail, beginning, ids.get(assembly.changelog)), resolved
 
-    def _note(self, topic: str | None, changelog: str | None) -> str:
-        """The ids, as far as they are known, that are committed beside a position; of a user's topic none is (None)."""
-        known = self._valid_ids.get
-        return write_ids(topic and known(topic), changelog and known(changelog))
+    def _placed(
+        self, progress: Progress, tail: Tail, beginning: Beginning, changelog_id: str | None
+    ) -> Progress:
+        """With the changelog that it is written to, and where the generation begins there."""
+        entry = tail.entry
+        if beginning.begins:
+            begin = tail.end
+        else:
+            begin = 0 if entry is None or entry.generation != self._generation else entry.changelog_from
+        return replace(progress, changelog_id=changelog_id, changelog_from=begin)
+
+    def _entry(self, progress: Progress, assembly: Assembly, kafka: KafkaInput | None) -> ProgressEntry:
+        topics = assembly.channel_topics if kafka is None else kafka.topics
+        positions, ends = InputPositions(progress.positions), None if kafka is None else kafka.ends
+        return ProgressWriter(progress, topics, self._generation, positions, ends=ends).entry()
 
     def _checked(
         self,
@@ -231,13 +270,14 @@ class StreamTask:
         topics: Sequence[str],
         progress: Progress,
         beginning: Beginning,
-        committed: Sequence[ConsumedOffset],
+        entry: ProgressEntry | None,
+        ids: Mapping[str, str],
     ) -> Progress:
         """Positions that channels have. A generation that begins reads what was made anew from its first message."""
         positions = dict(progress.positions)
-        anew = {each.topic for each in committed if is_anew(each, self._topic_ids.known())}
+        anew = topics_made_anew(entry, ids)
         for i, topic in enumerate(topics):
-            position = positions.get((i, self._subtask), 0)
+            position = positions[i, self._subtask]
             if not beginning.begins:
                 require_offset(consumer, topic, self._subtask, position)
                 continue
@@ -250,7 +290,7 @@ class StreamTask:
         self, assembly: Assembly, subtask: Subtask, beginning: Beginning, consumer: Consumer
     ) -> None:
         changelog = assembly.changelog
-        if changelog is None:
+        if not assembly.keeps_state:
             return
         storage = beginning.storage
         if storage is not None:
@@ -269,51 +309,3 @@ class StreamTask:
 
             for key, message in read_changelog(consumer, changelog, self._subtask, beginning.changelog_from):
                 subtask.kept.replay(key, message, place)
-
-    def _kafka_subtask(
-        self,
-        assembly: Assembly,
-        source: KafkaSource,
-        operator_id: str,
-        consumer: Consumer,
-        transactions: Transactions,
-    ) -> tuple[Subtask, Positions | None, Beginning]:
-        """Settles what the subtask reads, and commits that; its ends, where the source is bounded."""
-        found: list[Beginning] = []
-
-        def resume(committed: Sequence[ConsumedOffset]) -> Resumption | None:
-            beginning = self._beginning(assembly, consumer, committed)
-            found.append(beginning)
-            return Resumption(beginning.kafka_positions(operator_id)) if beginning.begins else None
-
-        parallelism = assembly.vertex.parallelism
-        reading = settle(
-            consumer,
-            self._bootstrap_servers,
-            source,
-            self._subtask,
-            parallelism,
-            generation=self._generation,
-            resume=resume,
-        )
-        if reading.settled:
-            transactions.commit(reading.settled)
-        transactions.mark = reading.mark
-        if source.group_id is not None:
-            transactions.share_progress(source.group_id, source.topics)
-        ends = None if reading.ends is None else InputPositions(reading.ends).by_input()
-        kafka = KafkaInput(reading.topics, reading.ends, tuple(reading.positions))
-        notes = (self._note(None, assembly.changelog),) * len(reading.topics)
-        return assembly.subtask(Progress(reading.positions, (), notes), kafka), ends, found[0]
-
-
-def _polls(assembly: Assembly) -> bool:
-    """Whether the subtask reads its source itself, and has no input of which it could commit positions."""
-    return assembly.parts.source is not None and assembly.through_spark is None
-
-
-def _any_topic(deployment: VertexDeployment) -> str:
-    """A topic of the job that exists: a vertex has an input or an output, or it prints."""
-    for edge in (*deployment.inputs, *deployment.outputs):
-        return channel_topic(deployment.cluster, deployment.job_id, edge.data_set_id)
-    return output_topic(deployment.cluster, deployment.job_id)

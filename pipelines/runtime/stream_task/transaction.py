@@ -1,24 +1,13 @@
 """What a subtask needs of a transaction, whoever keeps it: Kafka (transactions.py), or memory in tests.
 
-A transaction holds the output, the changes of state and the consumed offsets of one commit interval: all of it counts,
-or none. It is open from the first `send` to the end of `commit`, and no user function runs in between.
+A transaction holds the output, the changes of state and the progress of one commit interval: all of it counts, or none.
+It is open from the first `send` to the end of `commit`, and no user function runs in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
-
-import msgspec
-
-
-class ConsumedOffset(msgspec.Struct, frozen=True):
-    """Where a partition is to be read on, and a note beside it."""
-
-    topic: str
-    partition: int
-    offset: int
-    metadata: str = ""
 
 
 class Transaction(Protocol):
@@ -46,8 +35,8 @@ class Transaction(Protocol):
     def tell(self, topic: str, partition: int, value: bytes) -> None:
         """Sends a message that may get lost, and that is read before what is committed afterwards, or later."""
 
-    def commit(self, offsets: Sequence[ConsumedOffset]) -> None:
-        """Ends the transaction with these offsets in it; begins one for them if there is none."""
+    def commit(self) -> None:
+        """Ends the transaction; begins one if there is none."""
 
     def abort(self) -> None:
         """Drops what was sent and not committed."""

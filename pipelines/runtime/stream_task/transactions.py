@@ -1,6 +1,6 @@
 """A subtask's one transactional producer.
 
-A transaction holds what a commit interval made: output buffers, changes of state, and the consumed offsets.
+A transaction holds what a commit interval made: output buffers, changes of state, and the progress entry.
 It begins with the first thing to send, and `commit` follows at once. `transactional.id` is the ExecutionVertex: `open`
 fences whoever used it before, and an older attempt that still lives learns of it at its next commit.
 
@@ -14,20 +14,18 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ..failures import TaskError
 from .kafka import (
     TRANSACTION_TIMEOUT_MS,
     connected,
-    group_consumer,
     plain_producer,
     transactional_producer,
 )
-from .transaction import ConsumedOffset
 from .watchdog import Watchdog
 
 _TOPIC_APPEARS_S: Final = 3.0
@@ -55,7 +53,6 @@ class Transactions:
         self,
         bootstrap_servers: str,
         transactional_id: str,
-        group_metadata: Any,
         hangs: Callable[[str], None] = lambda _: None,
         exit_lock: threading.Lock | None = None,
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
@@ -66,7 +63,6 @@ class Transactions:
         """
         self._bootstrap_servers = bootstrap_servers
         self._id = transactional_id
-        self._group_metadata = group_metadata
         self._exit_lock = exit_lock or threading.Lock()
         self._timeout_ms = timeout_ms
         self._active = False
@@ -74,10 +70,6 @@ class Transactions:
         self._failure: KafkaError | None = None
         self._awaited = 0
         """Messages whose offsets somebody wants to know."""
-        self._sharing: Any = None
-        self._shared: frozenset[str] = frozenset()
-        self.mark: ConsumedOffset | None = None
-        """Committed where there is no offset; with others or alone, to the subtask's own group only."""
         self._producer = transactional_producer(bootstrap_servers, transactional_id, timeout_ms)
         self._teller: Producer | None = None
         self._topic = ""
@@ -90,13 +82,6 @@ class Transactions:
         self._topic = topic
         connected(self._producer, topic)
         self._persist("init_transactions", lambda: self._producer.init_transactions(_TIMEOUT_S))
-
-    def share_progress(self, group: str, topics: Iterable[str]) -> None:
-        """From now on offsets of these topics are committed to this group too, in the same transactions."""
-        self._shared = frozenset(topics)
-        consumer = group_consumer(self._bootstrap_servers, group)
-        self._sharing = consumer.consumer_group_metadata()
-        consumer.close()
 
     def send(
         self,
@@ -156,21 +141,9 @@ class Transactions:
             self._teller.produce(topic, value, partition=partition)
         self._teller.poll(0)
 
-    def commit(self, offsets: Sequence[ConsumedOffset]) -> None:
-        """Ends the transaction with these consumed offsets in it; begins one for them if there is none."""
+    def commit(self) -> None:
+        """Ends the transaction; begins one if there is none."""
         self._begin()
-        own = offsets or (() if self.mark is None else (self.mark,))
-        if own:
-            self._send_offsets(
-                [TopicPartition(each.topic, each.partition, each.offset, each.metadata) for each in own],
-                self._group_metadata,
-            )
-            shared = [each for each in offsets if each.topic in self._shared and each != self.mark]
-            if shared:
-                self._send_offsets(
-                    [TopicPartition(each.topic, each.partition, each.offset) for each in shared],
-                    self._sharing,
-                )
         self._persist("commit_transaction", lambda: self._producer.commit_transaction(_TIMEOUT_S))
         if self._awaited:
             # The commit has delivered everything; what is left is to hear of it.
@@ -195,12 +168,6 @@ class Transactions:
     def active(self) -> bool:
         """Whether something has been sent and not committed."""
         return self._active
-
-    def _send_offsets(self, offsets: list[TopicPartition], group_metadata: Any) -> None:
-        self._persist(
-            "send_offsets_to_transaction",
-            lambda: self._producer.send_offsets_to_transaction(offsets, group_metadata, _TIMEOUT_S),
-        )
 
     def _begin(self) -> None:
         if not self._active:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ....pipelines.graph.chain import consumers, source_operator
 from ....pipelines.graph.execution_graph import ExecutionGraph, ExecutionJobVertex, IntermediateResult
 from ....pipelines.graph.job_graph import obstacles
-from ....pipelines.graph.physical_plan import has_changelog
+from ....pipelines.graph.physical_plan import keeps_state
 from ....pipelines.graph.stream_graph import (
     DEFAULT_SLOT_SHARING_GROUP,
     ChainingStrategy,
@@ -252,7 +252,7 @@ def execution_diagram(graph: ExecutionGraph) -> Diagram:
 
 def _vertex_facts(vertex: ExecutionJobVertex) -> Iterator[str]:
     yield vertex.vertex_id[:_SHORT]
-    if has_changelog(vertex.job_vertex):
+    if keeps_state(vertex.job_vertex):
         yield f"changelog, {_count(vertex.parallelism, 'partition')}"
 
 

@@ -184,12 +184,13 @@ def test_the_groups_share_no_slots(job_graph: JobGraph, execution_graph: Executi
 
 
 def test_the_physical_plan_has_a_channel_for_each_edge(job_graph: JobGraph) -> None:
-    source, _, window = (vertex.vertex_id for vertex in job_graph.vertices)
+    source, flat_map, window = (vertex.vertex_id for vertex in job_graph.vertices)
     first, second = (edge.data_set_id for edge in job_graph.edges)
     assert topics("c", "words", job_graph) == {
         f"c.job.words.{first}": 4,
         f"c.job.words.{second}": 3,
         f"c.job.words.{source}.changelog": 1,
+        f"c.job.words.{flat_map}.changelog": 4,
         f"c.job.words.{window}.changelog": 3,
         "c.job.words.output": 1,
     }

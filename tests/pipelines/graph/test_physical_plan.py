@@ -9,7 +9,12 @@ from hypothesis import given
 
 from tailrace.pipelines.graph.job_graph import job_graph_of
 from tailrace.pipelines.graph.operators import TRAITS, OperatorKind
-from tailrace.pipelines.graph.physical_plan import TOPIC_NAME_LIMIT, temporary_topics, topics
+from tailrace.pipelines.graph.physical_plan import (
+    TOPIC_NAME_LIMIT,
+    keeps_state,
+    temporary_topics,
+    topics,
+)
 from tailrace.pipelines.graph.stream_graph import StreamGraph
 from tailrace.schemas.types import Partitioner
 
@@ -31,6 +36,8 @@ def test_channels_have_a_partition_for_each_receiver_and_changelogs_one_for_each
     assert topics("c", "job-1", WORD_COUNT) == {
         "c.job.job-1.lines": 4,
         "c.job.job-1.words": 3,
+        "c.job.job-1.source.changelog": 1,
+        "c.job.job-1.split.changelog": 4,
         "c.job.job-1.count.changelog": 3,
         "c.job.job-1.output": 1,
     }
@@ -46,16 +53,10 @@ def test_names_are_topic_names(graph: StreamGraph) -> None:
     job = job_graph_of(graph)
     names = topics("cluster-of-some-length", "j" * 64, job)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", name) and len(name) <= TOPIC_NAME_LIMIT for name in names)
-    stateful = [
-        vertex
-        for vertex in job.vertices
-        if any(TRAITS[of.kind].stateful or '"rich": true' in of.parameters for of in vertex.operators)
-    ]
     prints = any(TRAITS[of.kind].prints for vertex in job.vertices for of in vertex.operators)
-    assert len(names) == len(job.edges) + len(stateful) + prints
+    assert len(names) == len(job.edges) + len(job.vertices) + prints
 
 
-def test_what_may_count_keeps_its_accumulators_in_a_changelog() -> None:
+def test_what_may_count_keeps_state() -> None:
     plain, rich = operator("plain", OperatorKind.MAP), operator("rich", parameters='{"rich": true}')
-    graph = job_graph(source(), vertex("a", plain), vertex("b", rich))
-    assert topics("c", "j", graph) == {"c.job.j.b.changelog": 1}
+    assert [keeps_state(each) for each in (vertex("a", plain), vertex("b", rich))] == [False, True]

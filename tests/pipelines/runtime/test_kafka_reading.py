@@ -7,34 +7,26 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from tailrace.pipelines.runtime.formats import Format
 from tailrace.pipelines.runtime.kafka_source import KafkaSource, Starting, StartingMode
 from tailrace.pipelines.runtime.stream_task.kafka_reading import KafkaReading, settle
-from tailrace.pipelines.runtime.stream_task.transaction import ConsumedOffset
+from tailrace.pipelines.runtime.stream_task.positions import InputPositions
+from tailrace.pipelines.runtime.stream_task.progress import Progress, ProgressWriter
+from tailrace.pipelines.runtime.stream_task.progress_entry import ProgressEntry
 
 
 class Broker:
-    """What a consumer of one group is told."""
+    """What a consumer is told, and what one subtask has committed."""
 
     def __init__(self, highs: Sequence[int]) -> None:
         self.highs = list(highs)
-        self.offsets: dict[tuple[str, int], ConsumedOffset] = {}
+        self.entry: ProgressEntry | None = None
 
     def list_topics(self, topic: str, timeout: float) -> Any:
         found = SimpleNamespace(error=None, partitions=dict(enumerate(self.highs)))
         return SimpleNamespace(topics={topic: found})
-
-    def committed(self, asked: Sequence[TopicPartition], timeout: float) -> list[Any]:
-        none = SimpleNamespace(offset=OFFSET_INVALID, metadata=None)
-        found = [self.offsets.get((each.topic, each.partition), none) for each in asked]
-        return [
-            SimpleNamespace(
-                topic=a.topic, partition=a.partition, error=None, offset=f.offset, metadata=f.metadata
-            )
-            for a, f in zip(asked, found, strict=True)
-        ]
 
     def get_watermark_offsets(self, of: TopicPartition, timeout: float, cached: bool) -> tuple[int, int]:
         return 0, self.highs[of.partition]
@@ -44,8 +36,10 @@ class Broker:
         source = KafkaSource(
             ("t",), Format.of({"kind": "text"}), Starting(StartingMode.LATEST), bounded=bounded
         )
-        reading = settle(cast(Consumer, self), "broker", source, subtask, 2)
-        self.offsets.update({(each.topic, each.partition): each for each in reading.settled})
+        reading = settle(cast(Consumer, self), "broker", source, subtask, 2, entry=self.entry)
+        if reading.resolved:
+            positions = InputPositions(reading.positions)
+            self.entry = ProgressWriter(Progress(), reading.topics, 0, positions, ends=reading.ends).entry()
         return reading
 
 
@@ -68,11 +62,11 @@ def test_a_bounded_source_takes_in_no_partitions_that_are_added(subtask: int) ->
     broker.highs = [9, 7, 7, 7]
     later = broker.attempt(subtask, bounded=True)
     assert (later.positions, later.ends) == (first.positions, first.ends)
-    assert later.settled == ()
+    assert not later.resolved
 
 
-def test_only_who_reads_nothing_has_a_mark_to_keep() -> None:
+@pytest.mark.parametrize("subtask", [0, 1])
+def test_what_was_resolved_is_committed_once_also_where_it_is_nothing(subtask: int) -> None:
     broker = Broker([5])
-    assert broker.attempt(0).mark is None
-    first = Broker([5]).attempt(1)
-    assert first.settled == (first.mark,)
+    assert broker.attempt(subtask).resolved
+    assert not broker.attempt(subtask).resolved

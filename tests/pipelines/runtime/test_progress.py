@@ -1,31 +1,33 @@
-"""Positions and progress: what has been taken counts once, and is known to the successor."""
+"""Positions and progress: what has been taken counts once, and is known to the successor; progress only grows."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.buffers import Header
 from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
+from tailrace.pipelines.runtime.stream_task.evidence import (
+    require_checkpoint,
+    require_group,
+    require_not_superseded,
+)
+from tailrace.pipelines.runtime.stream_task.group_copy import GroupCopy
 from tailrace.pipelines.runtime.stream_task.input_gate import InputGate
 from tailrace.pipelines.runtime.stream_task.positions import InputPositions
-from tailrace.pipelines.runtime.stream_task.progress import (
-    Progress,
-    begun,
-    changelog_id_of,
-    generation_of,
-    moved_offsets,
-    of_generation,
-    read_end,
-    read_ended,
-    topic_id_of,
-    write_end,
-    write_ended,
-    write_ids,
+from tailrace.pipelines.runtime.stream_task.progress import Progress, ProgressWriter
+from tailrace.pipelines.runtime.stream_task.progress_entry import (
+    VERSION,
+    InputProgress,
+    ProgressEntry,
+    bits_of,
+    decode,
+    encode,
 )
-from tailrace.pipelines.runtime.stream_task.topic_ids import TopicIds, is_anew, still_valid
-from tailrace.pipelines.runtime.stream_task.transaction import ConsumedOffset
+from tailrace.pipelines.runtime.stream_task.restore import Tail
+from tailrace.pipelines.runtime.stream_task.topic_ids import still_valid, topics_made_anew
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 5))))
@@ -46,85 +48,86 @@ def test_no_offset_is_taken_twice_whatever_is_handed_over_again(ranges: list[tup
     assert taken == sorted(set(taken))
 
 
-def test_only_what_has_moved_is_committed() -> None:
+def test_positions_have_moved_until_they_are_committed() -> None:
     positions = InputPositions({(0, 0): 5, (1, 3): 7})
+    assert not positions.moved
     positions.advance(1, 3, 9)
     positions.advance(1, 4, 2)
-    assert moved_offsets(["a", "b"], positions, None) == [
-        ConsumedOffset("b", 3, 9),
-        ConsumedOffset("b", 4, 2),
-    ]
+    assert positions.moved
     positions.settle()
-    assert moved_offsets(["a", "b"], positions, None) == []
+    assert not positions.moved
     assert positions.by_input() == {0: {0: 5}, 1: {3: 9, 4: 2}}
 
 
-def test_all_positions_can_be_committed_again() -> None:
-    positions = InputPositions({(0, 0): 5, (1, 3): 7})
-    positions.move_all()
-    assert moved_offsets(["a", "b"], positions, None) == [
-        ConsumedOffset("a", 0, 5),
-        ConsumedOffset("b", 3, 7),
-    ]
-    positions.settle()
-    assert positions.moved() == []
-
-
-def test_a_successor_reads_what_was_committed_and_who_has_ended() -> None:
-    gate = InputGate([[0, 1], [0]], [frozenset(), frozenset()])
-    gate.conclude(0, Header(1, 0, 0, ends=True))
-    positions = InputPositions({})
-    positions.advance(0, 3, 5)
-    committed = moved_offsets(["a", "b"], positions, gate)
-    assert Progress.read(["a", "b"], committed) == Progress({(0, 3): 5}, (frozenset({1}), frozenset()))
-
-
-@given(st.frozensets(st.integers(0, 2000)))
-def test_ended_senders_survive_in_an_offsets_metadata(senders: frozenset[int]) -> None:
-    assert read_ended(write_ended(senders)) == senders
-    assert len(write_ended(senders)) < 4096, "Kafka's offset.metadata.max.bytes"
-
-
-@pytest.mark.parametrize("metadata", [None, "", "something else"])
-def test_metadata_of_others_says_nothing(metadata: str | None) -> None:
-    assert read_ended(metadata) == frozenset()
-
-
-@given(st.integers(0, 2**31), st.frozensets(st.integers(0, 300)), st.integers(0, 2**40))
-def test_a_generation_travels_with_what_else_is_noted(
-    generation: int, senders: frozenset[int], end: int
-) -> None:
-    for note in ("", write_ended(senders), write_end(end)):
-        assert generation_of(of_generation(generation, note)) == generation
-    assert read_ended(of_generation(generation, write_ended(senders))) == senders
-    assert read_end(of_generation(generation, write_end(end))) == end
-
-
-def test_who_had_ended_in_an_older_generation_has_not_in_this_one() -> None:
-    committed = [ConsumedOffset("a", 0, 7, of_generation(1, write_ended(frozenset({0, 2}))))]
-    assert Progress.read(["a"], committed, 1).ended == (frozenset({0, 2}),)
-    assert Progress.read(["a"], committed, 2).ended == (frozenset(),)
-    assert Progress.read(["a"], committed, 2).positions == {(0, 0): 7}
-    assert begun(committed, 1)
-    assert not begun(committed, 2)
-
-
 IDS = st.none() | st.text("AZaz09+/-_", min_size=22, max_size=22)
+OFFSETS = st.dictionaries(st.integers(0, 99), st.integers(0, 2**62), max_size=4)
+SENDERS = st.frozensets(st.integers(0, 2000), max_size=40)
+INPUTS = st.builds(InputProgress, st.text(max_size=5), IDS, OFFSETS, OFFSETS, SENDERS.map(bits_of))
+ENTRIES = st.builds(
+    ProgressEntry, st.integers(0, 2**31), IDS, st.integers(0, 2**62), st.lists(INPUTS, max_size=3).map(tuple)
+)
 
 
-@given(st.integers(0, 3), st.frozensets(st.integers(0, 300)), IDS, IDS)
-def test_what_is_committed_of_a_channel_says_which_topics_it_is_of(
-    generation: int, ended: frozenset[int], topic: str | None, changelog: str | None
+@given(ENTRIES)
+def test_an_entry_is_read_as_it_was_written(entry: ProgressEntry) -> None:
+    assert decode(encode(entry)) == entry
+
+
+@given(SENDERS)
+def test_ended_senders_survive_in_an_entry(senders: frozenset[int]) -> None:
+    assert InputProgress("t", ended=bits_of(senders)).ended_senders == senders
+
+
+@given(st.binary(max_size=40))
+def test_what_is_no_entry_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="progress entry"):
+        decode(data)
+
+
+def test_an_entry_of_another_version_is_refused_and_one_with_more_fields_is_read() -> None:
+    entry = ProgressEntry(1, None, 3)
+    with pytest.raises(ValueError, match=f"has version {VERSION + 1}"):
+        decode(msgspec.msgpack.encode((VERSION + 1, entry)))
+    longer = [VERSION, [*msgspec.to_builtins(entry), "of a later release"]]
+    assert decode(msgspec.msgpack.encode(longer)) == entry
+
+
+TOPICS = st.lists(st.sampled_from("abcd"), unique=True, min_size=1, max_size=4)
+
+
+@given(st.data(), TOPICS, st.integers(0, 2), st.integers(0, 2))
+def test_a_successor_goes_on_from_what_was_written_also_where_its_inputs_have_another_order(
+    data: st.DataObject, topics: list[str], then: int, now: int
 ) -> None:
-    gate = InputGate([range(301)], [ended], generation)
-    positions = InputPositions({}, [write_ids(topic, changelog)])
-    positions.advance(0, 3, 5)
-    (committed,) = moved_offsets(["a"], positions, gate, generation=generation)
-    assert topic_id_of(committed.metadata) == topic
-    assert changelog_id_of(committed.metadata) == changelog
-    assert generation_of(committed.metadata) == generation
-    assert read_ended(committed.metadata) == ended
-    assert len(committed.metadata) < 4096
+    places = st.tuples(st.integers(0, len(topics) - 1), st.integers(0, 5))
+    positions = data.draw(st.dictionaries(places, st.integers(0, 2**40), max_size=8))
+    ends = data.draw(st.sampled_from([None, positions]))
+    gate = InputGate([[0, 1, 2]] * len(topics), [frozenset()] * len(topics), then)
+    ended = data.draw(st.frozensets(places.map(lambda place: (place[0], place[1] % 3))))
+    for i, sender in ended:
+        gate.conclude(i, Header(sender, 0, 0, ends=True))
+    writer = ProgressWriter(Progress(changelog_from=7), topics, then, InputPositions(positions), gate, ends)
+    entry = decode(encode(writer.entry()))
+    assert {(i, p): end for i, t in enumerate(topics) for p, end in _input(entry, t).ends.items()} == (
+        ends or {}
+    )
+    again = data.draw(st.permutations(topics))
+    found = Progress.of(entry, again, now)
+    assert found.positions == {(again.index(topics[i]), p): offset for (i, p), offset in positions.items()}
+    assert found.changelog_from == (7 if then == now else 0)
+    for i, topic in enumerate(again):
+        before = {sender for at, sender in ended if topics[at] == topic}
+        assert found.ended[i] == (before if then == now else frozenset()), "who ended before may speak again"
+
+
+def _input(entry: ProgressEntry, topic: str) -> InputProgress:
+    found = entry.input_of(topic)
+    assert found is not None
+    return found
+
+
+def test_without_an_entry_everything_begins() -> None:
+    assert Progress.of(None, ["a", "b"]) == Progress({}, (frozenset(), frozenset()))
 
 
 @given(st.tuples(IDS, IDS), st.tuples(IDS, IDS), st.booleans(), st.integers(0, 2), st.integers(0, 2))
@@ -132,30 +135,69 @@ def test_progress_is_lost_where_a_topic_is_known_to_be_another_than_in_this_gene
     then: tuple[str | None, str | None], now: tuple[str | None, str | None], same: bool, before: int, own: int
 ) -> None:
     now = then if same else now
-    committed = [
-        ConsumedOffset("channel", 0, 5, of_generation(before, write_ids(*then))),
-        ConsumedOffset("lines", 0, 5, of_generation(before, write_end(7))),
-    ]
+    inputs = InputProgress("channel", then[0], {0: 5}), InputProgress("lines", None, {0: 5}, {0: 7})
+    entry = ProgressEntry(before, then[1], 0, inputs)
     ids = {name: known for name, known in zip(("channel", "changelog"), now, strict=True) if known}
     anew = [None not in (known, found) and known != found for known, found in zip(then, now, strict=True)]
-    assert [is_anew(each, ids) for each in committed] == [anew[0], False]
+    assert topics_made_anew(entry, ids) == ({"channel"} if anew[0] else set())
     if any(anew) and before == own:
         with pytest.raises(ProgressLost, match=r"the topic cha[a-z]* was deleted, and is there again"):
-            still_valid(committed, own, ids, "changelog")
+            still_valid(entry, own, ids, "changelog")
         return
-    valid = still_valid(committed, own, ids, "changelog")
+    valid = still_valid(entry, own, ids, "changelog")
     for name, known, found in zip(("channel", "changelog"), then, now, strict=True):
         noted = known if before == own else None
-        assert valid.get(name) == (found or noted), "what is not known now is noted again"
+        assert valid.get(name) == (found or noted), "what is not known now is written again"
 
 
-def test_a_bounded_partition_keeps_its_end_beside_the_changelogs_id() -> None:
-    positions = InputPositions({(0, 0): 5}, [write_ids(None, "A1")])
-    positions.move_all()
-    (committed,) = moved_offsets(["lines"], positions, None, {(0, 0): 9}, 2)
-    assert committed == ConsumedOffset("lines", 0, 5, "g2;end=9;changelog=A1")
-    assert read_end(committed.metadata) == 9
+TAILS = st.builds(
+    Tail, st.builds(ProgressEntry, st.integers(0, 2), IDS, st.just(0)), st.integers(0, 9), st.just(20)
+) | st.just(Tail(None, -1, 0))
 
 
-def test_no_topic_is_asked_about_where_there_is_none() -> None:
-    assert TopicIds("127.0.0.1:1", ()).known() == {}
+@given(
+    TAILS,
+    st.none() | st.builds(GroupCopy, st.integers(0, 2), st.integers(-1, 9), IDS),
+    st.integers(0, 2),
+    IDS,
+)
+def test_a_group_that_knows_of_more_than_the_changelog_holds_is_believed_and_one_that_knows_less_is_not(
+    tail: Tail, copy: GroupCopy | None, generation: int, known: str | None
+) -> None:
+    concerns = copy is not None and copy.generation == generation
+    anew = copy is not None and None not in (known, copy.changelog_id) and known != copy.changelog_id
+    if concerns and copy is not None and (anew or copy.offset > tail.offset):
+        with pytest.raises(ProgressLost, match=r"the (changelog|topic) log"):
+            require_group(tail, copy, "log", 3, generation, known)
+    else:
+        require_group(tail, copy, "log", 3, generation, known)
+
+
+@given(TAILS, st.integers(0, 2), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+def test_a_changelog_that_ends_before_a_checkpoint_of_its_generation_is_lost_progress(
+    tail: Tail, generation: int, offset: int, position: int, read: int
+) -> None:
+    if tail.entry is not None:
+        entry = ProgressEntry(tail.entry.generation, None, 0, (InputProgress("lines", None, {3: position}),))
+        tail = Tail(entry, tail.offset, tail.end)
+    try:
+        require_checkpoint(tail, "log", 1, generation, offset=offset, positions={"lines": {3: read, 4: 9}})
+    except ProgressLost as error:
+        short = tail.entry is None or tail.entry.generation < generation or tail.offset < offset
+        assert short or position < read
+        wanted = ("log [1]", str(offset)) if short else ("lines-3", f"offset {position} ", f"to {read}:")
+        assert all(each in str(error) for each in wanted), "topic, partition, and both positions"
+    else:
+        assert tail.entry is not None
+        assert tail.entry.generation >= generation
+        assert tail.offset >= offset
+        assert position >= read
+
+
+@given(TAILS, st.integers(0, 2))
+def test_progress_of_a_newer_generation_ends_an_older_attempt(tail: Tail, generation: int) -> None:
+    if tail.entry is not None and tail.entry.generation > generation:
+        with pytest.raises(TaskError, match="superseded"):
+            require_not_superseded(tail, "log", 0, generation)
+    else:
+        require_not_superseded(tail, "log", 0, generation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -46,9 +46,9 @@ class Waiting(MemoryTransaction):
 
     changed = threading.Condition()
 
-    def commit(self, offsets: Sequence[object]) -> None:
+    def commit(self) -> None:
         with self.changed:
-            super().commit(offsets)  # type: ignore[arg-type]
+            super().commit()
             self.changed.notify_all()
 
     def tell(self, topic: str, partition: int, value: bytes) -> None:
@@ -72,8 +72,7 @@ class Task:
         deployment = VertexDeployment(CLUSTER, JOB, graph, chosen, (SubtaskDeployment("", 0, 0),))
         clock = running.WallClock()
         assembly = Assembly(deployment, 0, 0, Waiting(self.kafka, (chosen, 0)), clock)
-        topics = assembly.channel_topics if kafka_source is None else kafka_source.topics
-        self.subtask = assembly.subtask(Progress.read(topics, ()), kafka_source)
+        self.subtask = assembly.subtask(Progress(), kafka_source)
         self._run = running.Run(
             self.subtask, assembly, self.mailbox, Settings(**settings), clock, self.notices.append
         )
