@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,7 @@ SHAPE = Shape(records=3_000, keys=4, parallelism=1, rate=200)
 def test_results_are_exact_whatever_the_group_coordinator_answers_after_a_kill(tmp_path: Path) -> None:
     with EmbeddedKafka() as kafka, Lone(tmp_path) as lone:
         topics.make_exactly(kafka.bootstrap_servers, {"filled": 1})
-        in_parallel([lambda n=n: fill(kafka.bootstrap_servers, n) for n in range(PARTITIONS)])
+        in_parallel([partial(fill, kafka.bootstrap_servers, n) for n in range(PARTITIONS)])
         kills = 0
         while kills < KILLS:
             jobs = [LoneJob(lone, kafka.bootstrap_servers, SHAPE) for _ in range(AT_A_TIME)]
@@ -84,7 +86,7 @@ def partition_of(group: str) -> int:
     return (value & 0x7FFFFFFF) % PARTITIONS
 
 
-def in_parallel(works: list) -> None:
+def in_parallel(works: Sequence[Callable[[], None]]) -> None:
     threads = [threading.Thread(target=work) for work in works]
     for each in threads:
         each.start()

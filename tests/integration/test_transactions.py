@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer
 from kafka_topics import Topics
 
 from tailrace import Formats, KafkaSink, StreamExecutionEnvironment
@@ -16,7 +14,6 @@ from tailrace.pipelines.graph.physical_plan import topics
 from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.failures import TaskError
 from tailrace.pipelines.runtime.protocol import Finished, Notice, Open
-from tailrace.pipelines.runtime.stream_task.kafka import group_consumer
 from tailrace.pipelines.runtime.stream_task.mailbox import Mailbox
 from tailrace.pipelines.runtime.stream_task.task import StreamTask
 from tailrace.pipelines.runtime.stream_task.transactions import Transactions
@@ -26,13 +23,6 @@ from ..torture.topics import make_exactly
 TIMEOUT_MS = 1_000
 SLOW_S = 4.0
 """Longer than the timeout, and than the broker takes to look for transactions that are over it."""
-
-
-@pytest.fixture
-def consumer(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[Consumer]:
-    made = group_consumer(kafka.bootstrap_servers, cluster_id)
-    yield made
-    made.close()
 
 
 def test_a_function_that_is_slower_than_the_transaction_timeout(
@@ -67,11 +57,11 @@ def test_a_function_that_is_slower_than_the_transaction_timeout(
 
 
 def test_an_error_says_whether_a_transaction_was_too_old_or_fenced(
-    kafka: EmbeddedKafka, cluster_id: str, consumer: Consumer
+    kafka: EmbeddedKafka, cluster_id: str
 ) -> None:
     names = Topics(kafka.bootstrap_servers)
     topic = names.new()
-    arguments = kafka.bootstrap_servers, cluster_id, consumer.consumer_group_metadata()
+    arguments = kafka.bootstrap_servers, cluster_id
     old = Transactions(*arguments, timeout_ms=TIMEOUT_MS)
     old.open(topic)
     old.send(topic, b"never committed")
@@ -81,12 +71,12 @@ def test_an_error_says_whether_a_transaction_was_too_old_or_fenced(
     with pytest.raises(
         TaskError, match=r"the transaction was open for \d+ s, and Kafka aborts one after 1 s"
     ):
-        old.commit(())
+        old.commit()
     old.abort()
     fenced = Transactions(*arguments)
     fenced.open(topic)
     fenced.send(topic, b"never committed")
     Transactions(*arguments).open(topic)
     with pytest.raises(TaskError, match="was fenced: a newer attempt of this subtask has started"):
-        fenced.commit(())
+        fenced.commit()
     fenced.abort()

@@ -68,7 +68,7 @@ class MemoryKafka:
 
     def group_answer(self, place: Place, rng: random.Random | None) -> GroupCopy | None:
         """What a broker says of a subtask's group: the newest; with `rng` any older one, or nothing."""
-        told = [None, *self.groups.get(place, ())]
+        told: list[GroupCopy | None] = [None, *self.groups.get(place, ())]
         return told[-1] if rng is None else rng.choice(told)
 
 

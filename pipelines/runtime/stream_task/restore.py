@@ -107,7 +107,7 @@ def read_tail(consumer: Consumer, topic: str, partition: int, written_to: int | 
             if not is_empty and damage is None:
                 damage = (
                     f"the changelog {topic} [{partition}] holds messages at offsets {low} to {high}, and no progress"
-                    " entry: an earlier release wrote it, or entries were deleted; the job has to go back to a checkpoint"
+                    " entry: an earlier release wrote it, or some were deleted; the job has to go back to a checkpoint"
                 )
             return Tail(None, -1, high, damage)
         back *= _STEPS_GROW
