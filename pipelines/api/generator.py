@@ -17,6 +17,7 @@ import msgspec
 
 from ...schemas.types import Partitioner
 from ..graph.errors import ProgramError
+from ..graph.job_options import BOUNDED
 from ..graph.key_groups import UPPER_BOUND, default_max_parallelism
 from ..graph.operators import OperatorKind
 from ..graph.stream_graph import (
@@ -93,12 +94,15 @@ def stream_graph_of(name: str, program: Program, defaults: Defaults) -> StreamGr
     with local_modules_by_value(defaults.shipped.has):
         for transformation_id in program.pending:
             generator.transform(transformation_id)
+    configuration = dict(defaults.configuration)
+    if generator.bounded:
+        configuration.setdefault(BOUNDED.key, "true")
     return StreamGraph(
         name,
         generator.nodes,
         generator.edges,
         chaining=defaults.chaining,
-        configuration=defaults.configuration,
+        configuration=configuration,
         python_files=defaults.shipped.files,
         virtual_nodes=generator.virtual_nodes,
     )
@@ -114,6 +118,11 @@ class _Generator:
         self._done: dict[int, tuple[_Upstream, ...]] = {}
         self._times: dict[int, _Times] = {}
         self._next_id = max(transformations, default=0) + 1
+
+    @property
+    def bounded(self) -> bool:
+        """Whether all sources come to an end."""
+        return not any(map(_is_unbounded, (self._transformations.get(node_id) for node_id in self.nodes)))
 
     def transform(self, transformation_id: int) -> None:
         """Makes the nodes and edges of a transformation and of all before it, unless they are made."""
@@ -246,6 +255,16 @@ def _passed(upstream: _Upstream, virtual: Virtual) -> _Upstream:
             return _Upstream(upstream.node, tag, through=through)
         case _:
             return dataclasses.replace(upstream, through=through)
+
+
+def _is_unbounded(source: Transformation | None) -> bool:
+    match source:
+        case ReadKafka():
+            return not source.source.bounded
+        case Generate(count=None) | SocketTextStream():
+            return True
+        case _:
+            return False
 
 
 def _times_behind(own: Physical, before: _Times) -> _Times:

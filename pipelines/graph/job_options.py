@@ -205,7 +205,7 @@ RESTART_STRATEGY = ConfigOption(
     ),
     default=RestartStrategyType.EXPONENTIAL_DELAY,
     doc="What follows from a failed task: `none` fails the job, the others restart the task, and no other. `off` and "
-    "`disable` mean `none`.",
+    "`disable` mean `none`. Where neither the job nor the cluster sets it, a job with `execution.bounded` has `none`.",
     scopes=_JOB,
 )
 FIXED_DELAY_ATTEMPTS = ConfigOption(
@@ -314,8 +314,18 @@ IGNORE_UNCLAIMED_STATE = ConfigOption(
     scopes=_JOB,
 )
 
+BOUNDED = ConfigOption(
+    key="execution.bounded",
+    type=BOOL,
+    default=False,
+    doc="Whether all sources of the job come to an end. The DataStream API says so of each job; a JobGraph that is "
+    "made otherwise may.",
+    scopes=_JOB,
+)
+
 EXECUTION: tuple[ConfigOption[Any], ...] = (
     MODE,
+    BOUNDED,
     COMMIT_INTERVAL,
     WATERMARK_INTERVAL,
     MINI_BATCH,

@@ -27,10 +27,20 @@ _LONGEST_REASON: Final = 300
 class UserCodeError(Exception):
     """A user's function raised; `__cause__` is what it raised, `operator` whose function it was."""
 
-    def __init__(self, operator: str, location: str | None) -> None:
+    def __init__(self, operator: str, location: str | None, index: int | None = None) -> None:
         super().__init__(f"in operator {operator!r}")
         self.operator = operator
         self.location = location
+        self.index = index
+        """The record that it was about, by its place in the batch of the operator that is asked; None: not known."""
+        self.place: str | None = None
+        """Where that record was read."""
+
+
+def offsets_of(topic: str, partition: int, first: int, last: int | None = None) -> str:
+    """A place in a topic, for people: of one record, or of all between two offsets."""
+    which = f"offset {first}" if last in (None, first) else f"offsets {first} to {last}"
+    return f"topic {topic} [{partition}] {which}"
 
 
 class TaskError(Exception):
@@ -76,7 +86,8 @@ def _describe(error: BaseException) -> str:
     cause = error.__cause__
     where = _user_line(cause.__traceback__) or error.location
     at = f" at {where}" if where else ""
-    return f"{_summary(cause)}{at}, in operator {error.operator!r}\n{_short_traceback(cause)}"
+    record = f", at {error.place}" if error.place else ""
+    return f"{_summary(cause)}{at}, in operator {error.operator!r}{record}\n{_short_traceback(cause)}"
 
 
 def _summary(error: BaseException) -> str:

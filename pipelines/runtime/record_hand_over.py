@@ -14,6 +14,8 @@ without a value. Timestamps are the messages' own (milliseconds).
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +25,7 @@ from ..graph.operators import OperatorKind
 from ..types import RecordType
 from .batch import Batch, all_of
 from .buffers import BufferCodec
-from .failures import TaskError, describe
+from .failures import TaskError, UserCodeError, describe, offsets_of
 from .formats import BadValue, Format, Reader, read_good, reader_of
 from .hand_over import Connections, Place, Prefix, Target, Targets
 from .kafka_source import OnBadRecord
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("partition", "offset", "timestamp", "value")
 """The columns of the rows that come in, and the topic, where there are several. A negative offset is no message."""
 TOPIC: Final = "topic"
+_ONE_BY_ONE: Final = frozenset(
+    {OperatorKind.MAP, OperatorKind.FLAT_MAP, OperatorKind.FILTER, OperatorKind.WATERMARKS}
+)
 KEPT_MESSAGES: Final = 500_000
 KEPT_S: Final = 0.5
 """What is kept is handed over when it stands for so many messages, or after so long."""
@@ -74,6 +79,8 @@ class RecordWorker:
         self._reader: Reader | None = None
         self._codec: BufferCodec | None = None
         self._kept: Kept | None = None
+        self._one_by_one = False
+        """Whether each record of the prefix follows from one message."""
 
     def open(self) -> None:
         """Loads and opens format and prefix. Raises TaskError, UserCodeError, ValueError."""
@@ -83,6 +90,7 @@ class RecordWorker:
         if prefix is None:
             self._codec = BufferCodec(record_type)
             return
+        self._one_by_one = all(each.kind in _ONE_BY_ONE for each in prefix.operators)
         output_type = RecordType.from_json(prefix.output_type)
         self._prefix = build_prefix(prefix.operators, record_type)
         self._prefix.open()
@@ -166,7 +174,23 @@ class RecordWorker:
         batch, bad = read_good(self._reader, _milliseconds(rows.column("timestamp")), rows.column("value"))
         if bad and self._plan.on_bad_record is OnBadRecord.FAIL:
             raise _refusal(topic, partition, rows, bad[0])
-        return self._prefix.process(batch) if len(batch) else batch, Skipped(len(bad), tombstones)
+        if len(batch):
+            with self._place_named(rows, topic, partition, {each.index for each in bad}):
+                batch = self._prefix.process(batch)
+        return batch, Skipped(len(bad), tombstones)
+
+    @contextmanager
+    def _place_named(self, rows: pa.RecordBatch, topic: str, partition: int, bad: set[int]) -> Iterator[None]:
+        """An error of the prefix says which message it was about, or between which offsets that was."""
+        try:
+            yield
+        except UserCodeError as error:
+            offsets = [offset for i, offset in enumerate(rows.column("offset").to_pylist()) if i not in bad]
+            first, last = offsets[0], offsets[-1]
+            if error.index is not None and self._one_by_one:
+                first = last = offsets[error.index]
+            error.place = offsets_of(topic, partition, first, last)
+            raise
 
 
 class Kept(msgspec.Struct, frozen=True):

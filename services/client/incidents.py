@@ -24,6 +24,7 @@ from ...schemas.job_master import (
 from ...schemas.resource_manager import CancelSlotRequest, RequestSlot
 from ...schemas.task_executor import SlotsAccepted, SubmitTask
 from ...schemas.types import CheckpointFailureReason, ExecutionState, JobVertex
+from ..repetition import repetition
 from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 
 _MOST = 3
@@ -37,6 +38,10 @@ _TOLD_OTHERWISE = frozenset(
 )
 """A checkpoint's failure that follows from what is told anyway, or that nobody misses."""
 _ENDED = frozenset({ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED})
+
+
+_REMEMBERED = 100
+"""Failures of a task in a row."""
 
 
 class Incident(msgspec.Struct, frozen=True):
@@ -61,6 +66,8 @@ class Incidents:
         self._vertices: dict[str, JobVertex] = {}
         self._running: dict[str, _Attempt] = {}
         """The Executions that were submitted and have not ended, by their ids."""
+        self._failures: dict[str, list[str]] = {}
+        """By task: why its last attempts failed."""
         self._requested: set[str] = set()
         """AllocationIDs of slots that were asked for."""
 
@@ -128,7 +135,10 @@ class Incidents:
             # What was lost already may still fail, or be cancelled.
             return []
         why, _, details = (update.failure or "no reason is known").partition("\n")
-        return [Incident(f"{attempt.task} failed, attempt {attempt.number + 1}: {why}", details)]
+        failures = self._failures[attempt.task] = [*self._failures.get(attempt.task, ()), why][-_REMEMBERED:]
+        again = repetition(failures)
+        line = f"{attempt.task} failed, attempt {attempt.number + 1}: {why}"
+        return [Incident(f"{line}; it {again}" if again else line, "" if again else details)]
 
     def _lost(self, there: Callable[[_Attempt], bool], reason: str) -> list[Incident]:
         gone = [attempt for attempt, each in self._running.items() if there(each)]

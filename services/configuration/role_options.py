@@ -122,7 +122,9 @@ RestartStrategyOptions = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 
 def restart_strategy(configuration: Mapping[str, str]) -> RestartStrategyOptions:
-    """Never fails."""
+    """Never fails. A job whose sources are bounded fails by default: nobody waits for an error to mend itself."""
+    if job_options.RESTART_STRATEGY.key not in configuration and job_options.BOUNDED.of(configuration):
+        return NoRestart()
     match job_options.RESTART_STRATEGY.of(configuration):
         case RestartStrategyType.NONE:
             return NoRestart()

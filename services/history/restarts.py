@@ -16,6 +16,7 @@ from ...schemas.types import ExecutionState
 from ..job_master import job_status
 from ..job_master.restart_strategies import FailureHistory
 from ..job_master.state import JobMasterState
+from ..repetition import repetition
 
 _UNDER_WAY = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
 
@@ -85,7 +86,11 @@ class Failures:
             return None
         current = (state.executions[attempt] for attempt in state.current.values())
         again = [each.attempt_number for each in current if each.state not in _UNDER_WAY]
-        return RestartView(reason, max(again), at) if any(again) else None
+        if not any(again):
+            return None
+        last = state.exceptions[-1].task if state.exceptions else None
+        repeated = repetition([each.text for each in state.exceptions if each.task == last])
+        return RestartView(f"{repeated}: {reason}" if repeated else reason, max(again), at)
 
 
 def _why(record: Record, task: str | None) -> str:

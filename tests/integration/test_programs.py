@@ -98,6 +98,7 @@ from tailrace import StreamExecutionEnvironment
 from counting import Seen
 
 env = StreamExecutionEnvironment.get_execution_environment()
+env.configure("restart-strategy.type", "exponential-delay")
 env.generate(lambda i: i, count=600, rate_per_second=400, output_type=int).map(Seen(dies_at=300)).print()
 env.execute("dies once")
 """

@@ -129,4 +129,5 @@ def _count(items: Any, counts: str) -> None:
 
 
 def _configured(graph: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
-    return msgspec.structs.replace(graph, configuration={**graph.configuration, **configuration})
+    restarts = {"restart-strategy.type": "exponential-delay"}  # also of what is bounded
+    return msgspec.structs.replace(graph, configuration={**graph.configuration, **restarts, **configuration})

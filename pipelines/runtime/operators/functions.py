@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import length_hint
 from typing import Any
 
 from ....schemas.types import OperatorConfig
@@ -19,14 +20,35 @@ Function = Callable[..., Any]
 
 
 @contextmanager
-def user_code(config: OperatorConfig) -> Iterator[None]:
-    """Whatever is raised inside is raised as UserCodeError of that operator."""
+def user_code(config: OperatorConfig, records: InOrder | None = None) -> Iterator[None]:
+    """Whatever is raised inside is raised as UserCodeError of that operator.
+
+    `records`: where the function is called for each, so that the error says for which; see `InOrder`.
+    """
     try:
         yield
     except (UserCodeError, StateTypeError):
         raise
     except Exception as error:
-        raise UserCodeError(config.name, config.location) from error
+        raise UserCodeError(
+            config.name, config.location, None if records is None else records.index
+        ) from error
+
+
+class InOrder:
+    """Records that are taken one by one, and which was taken last."""
+
+    def __init__(self, records: list[Any]) -> None:
+        self._count = len(records)
+        self._left = iter(records)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._left
+
+    @property
+    def index(self) -> int:
+        """Of the record that was taken last."""
+        return self._count - length_hint(self._left) - 1
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -183,6 +184,47 @@ def test_a_tombstone_names_its_place_where_it_is_a_bad_record() -> None:
     assert frame.content.decode().startswith(
         "the message at offset 8 of numbers, partition 3, has no value (a tombstone): "
     )
+
+
+def fails_at(bad: int) -> Prefix:
+    """Drops what 3 divides, repeats what is left, and fails at one number."""
+
+    def fail(value: int) -> int:
+        if value == bad:
+            raise ValueError("no such number")
+        return value
+
+    functions: list[tuple[str, Any]] = [
+        ("filter", lambda n: n % 3),
+        ("flat_map", lambda n: [n] * (n % 3)),
+        ("map", fail),
+    ]
+    return Prefix(
+        tuple(
+            OperatorConfig(
+                operator_id=kind[0] * 32,
+                name=kind,
+                kind=OperatorKind(kind),
+                code=cloudpickle.dumps((function,)),
+                parameters='{"output_type": "int"}',
+            )
+            for kind, function in functions
+        ),
+        INT.to_json(),
+    )
+
+
+@given(logs(st.integers(1, 99).filter(lambda n: n % 3).map(lambda n: b"%d" % n)), st.data())
+def test_a_function_that_raises_is_told_with_the_place_of_the_record(
+    log: list[tuple[int, bytes | None]], data: st.DataObject
+) -> None:
+    offset, value = data.draw(st.sampled_from(log))
+    mixed = [(offset - 1, b"{"), *log, (log[-1][0] + 1, b"99")] if offset == log[0][0] else log
+    frames = hand_over([rows(mixed)], prefix=fails_at(int(value or b"")), skips=True)
+    first = next(offset for offset, each in log if each == value)
+    (reason,) = [frame.content.decode().splitlines()[0] for frame in frames if frame.kind == FAILURE]
+    assert reason.startswith("ValueError: no such number at ")
+    assert reason.endswith(f"in operator 'map', at topic numbers [3] offset {first}")
 
 
 def test_rows_of_several_partitions_are_told_apart() -> None:
