@@ -11,12 +11,15 @@ A *barrier* is a buffer too, numbered like any other: instead of records it hold
 What its sender sent before it is part of that checkpoint, and what follows it is not (Chandy and Lamport 1985, as
 adapted by Carbone et al. 2015).
 
+A record that is larger than a message is sent in *fragments*: consecutive buffers with a part of its payload each.
+
 Times are milliseconds since the epoch. A watermark W means: no record with a timestamp <= W follows.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -29,6 +32,8 @@ from .small_batches import FEW, FEW_OF_COLUMNS, SmallBatches
 
 NO_WATERMARK: Final = -(1 << 63)
 """Of a clock that nobody has told yet."""
+LARGEST_RECORD: Final = 32 << 20
+"""Bytes of a record on a channel at most."""
 END_OF_TIME: Final = (1 << 63) - 1
 """Of a channel that has ended, on both clocks: nothing follows."""
 
@@ -43,6 +48,8 @@ _IDLE: Final = 2
 _TICK: Final = 4
 _BARRIER: Final = 8
 _STOPS: Final = 16
+_FRAGMENT: Final = 32
+_LAST_FRAGMENT: Final = 64
 _SMALL: Final = b"\x00"
 """How a payload begins that is no Arrow message: these begin with 0xFF."""
 
@@ -52,6 +59,13 @@ _NO_PAYLOAD: Final = b"\x01"
 
 class BufferError(ValueError):
     """Bytes on a channel are no buffer, or none of the channel's record type."""
+
+
+class RecordTooLarge(ValueError):
+    """A record that no channel carries."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"a record has {size:,} bytes, and a channel carries at most {LARGEST_RECORD:,}")
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):
@@ -75,6 +89,10 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     """Whether it holds a checkpoint instead of records."""
     stops: bool = False
     """Of an end: the sender was stopped with a savepoint, and what it held back is kept there for later."""
+    fragment: bool = False
+    """Whether it holds a part of one record: the sender's neighbouring buffers hold the others."""
+    last_fragment: bool = False
+    """Whether it holds the last part; then `fragment` is true as well."""
 
     def __bytes__(self) -> bytes:
         flags = (
@@ -83,6 +101,8 @@ class Header(msgspec.Struct, frozen=True, gc=False):
             | _TICK * self.tick
             | _BARRIER * self.barrier
             | _STOPS * self.stops
+            | _FRAGMENT * self.fragment
+            | _LAST_FRAGMENT * self.last_fragment
         )
         return _HEADER.pack(
             _FORMAT,
@@ -111,19 +131,23 @@ class BufferCodec:
         return bytes(header) + self.payload(batch)
 
     def decode(self, data: bytes) -> tuple[Header, Batch]:
-        """Header and records of a buffer; as columns, unless they are few; none of a barrier. Raises BufferError."""
+        """Header and records of a buffer; as columns, unless they are few. Raises BufferError.
+
+        None of a barrier or a fragment.
+        """
         header = header_of(data)
-        return header, EMPTY if header.barrier else self.read_payload(data, _HEADER.size)
+        return header, EMPTY if header.barrier or header.fragment else self.read_payload(data, _HEADER.size)
 
     def encode_within(self, limit: int, header: Header, batch: Batch) -> list[bytes]:
         """Buffers of at most `limit` bytes that together hold the batch, with ascending sequence numbers.
 
         The first has the header's sequence number, the last one its clocks, idleness and end; those before it
-        promise none. Raises RecordTypeError, and ValueError for a single record that is larger than `limit`.
+        promise none. A single record that is larger than `limit` is cut into fragments. Raises RecordTypeError, and
+        RecordTooLarge for one that is larger than LARGEST_RECORD.
         """
-        parts = self._split(limit, batch)
+        parts = [part for payload in self._split(limit, batch) for part in _fragments(limit, payload)]
         last = len(parts) - 1
-        return [bytes(_part(header, i, last)) + part for i, part in enumerate(parts)]
+        return [bytes(_part(header, i, last, flags)) + part for i, (flags, part) in enumerate(parts)]
 
     def payload(self, batch: Batch) -> bytes:
         """The records of a buffer without its header; nothing for no records. Raises RecordTypeError."""
@@ -156,9 +180,9 @@ class BufferCodec:
         if len(payload) + _HEADER.size <= limit:
             return [payload]
         if len(batch) == 1:
-            raise ValueError(
-                f"a record takes {len(payload)} bytes on its channel, which carries at most {limit}"
-            )
+            if len(payload) > LARGEST_RECORD:
+                raise RecordTooLarge(len(payload))
+            return [payload]
         middle = len(batch) // 2
         return [
             *self._split(limit, batch.slice(0, middle)),
@@ -183,6 +207,8 @@ def header_of(data: bytes) -> Header:
         generation,
         flags & _BARRIER != 0,
         flags & _STOPS != 0,
+        flags & _FRAGMENT != 0,
+        flags & _LAST_FRAGMENT != 0,
     )
 
 
@@ -204,13 +230,45 @@ def without_records(data: bytes) -> bytes:
     return data[: _HEADER.size] + _NO_PAYLOAD
 
 
+def whole_of(last: Header, parts: Sequence[bytes]) -> bytes:
+    """The buffer that fragments make together: the payloads of all, and the header of the last one."""
+    header = msgspec.structs.replace(last, fragment=False, last_fragment=False)
+    return b"".join([bytes(header), *parts])
+
+
 def is_barrier(data: bytes) -> bool:
-    """Whether a buffer is a barrier, which nobody on the way may change."""
+    """Whether a buffer is a barrier."""
     return len(data) >= _HEADER.size and data[0] == _FORMAT and data[1] & _BARRIER != 0
 
 
-def _part(header: Header, index: int, last: int) -> Header:
-    sequence = header.sequence + index
+def is_opaque(data: bytes) -> bool:
+    """Whether nobody on the way may change a buffer: it is a barrier or a fragment."""
+    return len(data) >= _HEADER.size and data[0] == _FORMAT and data[1] & (_BARRIER | _FRAGMENT) != 0
+
+
+_Flags = tuple[bool, bool]
+"""`fragment` and `last_fragment` of a header."""
+
+
+def _fragments(limit: int, payload: bytes) -> list[tuple[_Flags, bytes]]:
+    size = limit - _HEADER.size
+    if len(payload) <= size:
+        return [((False, False), payload)]
+    starts = range(0, len(payload), size)
+    return [((True, start == starts[-1]), payload[start : start + size]) for start in starts]
+
+
+def _part(header: Header, index: int, last: int, flags: _Flags) -> Header:
+    sequence, (fragment, last_fragment) = header.sequence + index, flags
     if index == last:
-        return msgspec.structs.replace(header, sequence=sequence)
-    return Header(header.sender, header.attempt, sequence, generation=header.generation)
+        return msgspec.structs.replace(
+            header, sequence=sequence, fragment=fragment, last_fragment=last_fragment
+        )
+    return Header(
+        header.sender,
+        header.attempt,
+        sequence,
+        generation=header.generation,
+        fragment=fragment,
+        last_fragment=last_fragment,
+    )

@@ -1,8 +1,8 @@
 """Handing over the buffers of channels: each row is one, with its topic, partition and offset.
 
 The prefix works on the records of a buffer and leaves its header alone, so that sender, sequence, clocks and end
-reach the StreamTask as they were sent; barriers do untouched. Of what is no buffer the StreamTask gets the beginning,
-and says what becomes of it.
+reach the StreamTask as they were sent; barriers and fragments do untouched. Of what is no buffer the StreamTask gets
+the beginning, and says what becomes of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ..types import RecordType
-from .buffers import BufferCodec, BufferError, is_barrier, without_records
+from .buffers import BufferCodec, BufferError, is_opaque, without_records
 from .failures import describe
 from .hand_over import Connections, Place, Prefix, Targets
 from .operators.build import build_prefix
@@ -89,7 +89,7 @@ class ChannelWorker:
             self._connections.send(target.socket_path, BUFFER, place, content)
 
     def _transformed(self, index: int, value: bytes) -> bytes:
-        if self._output_codec is None or is_barrier(value):
+        if self._output_codec is None or is_opaque(value):
             return value
         header, batch = self._input_codecs[index].decode(value)
         made = self._prefix.process(batch)

@@ -18,7 +18,7 @@ from tailrace.pipelines.runtime.buffers import (
     BufferCodec,
     BufferError,
     header_of,
-    is_barrier,
+    is_opaque,
     without_records,
 )
 from tailrace.pipelines.runtime.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
@@ -360,7 +360,7 @@ class MemoryAttempt:
         return news
 
     def _take_buffer(self, place: tuple[int, int], offset: int, data: bytes) -> None:
-        if self._writes is not None and not is_barrier(data):
+        if self._writes is not None and not is_opaque(data):
             try:
                 header, batch = self._reads[place[0]].decode(data)
             except BufferError:

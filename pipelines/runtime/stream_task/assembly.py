@@ -24,6 +24,7 @@ from ..operators.context import TaskContext
 from ..operators.operator import Setup
 from ..settings import Settings
 from ..vertex import VertexParts, parts_of
+from .fragments import Fragments
 from .input_gate import InputGate
 from .message_queue import MessageQueue
 from .part import Owner
@@ -156,6 +157,11 @@ class Assembly:
             kafka_source=None if through_spark is None else through_spark.operator_id,
             reads_nothing=kafka is not None and not kafka.places,
             checkpoints_over=self._checkpoints_over,
+            fragments=Fragments(
+                [BufferCodec(edge_type(self._graph, edge)) for edge in deployment.inputs],
+                self.codecs(kafka),
+                parts.prefix if parts.source is None else (),
+            ),
             aligned_inputs=frozenset(
                 i for i, edge in enumerate(deployment.inputs) if edge.partitioner in ALIGNED
             ),

@@ -17,16 +17,17 @@ A barrier goes to every partition that the subtask reaches, behind what was flus
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import msgspec
 
 from ....schemas.types import OperatorConfig
 from ...types import RecordType
 from ..batch import Batch, all_of
-from ..buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header, write_barrier
+from ..buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header, RecordTooLarge, write_barrier
 from ..clocks import ALWAYS, ClockDemand
 from ..deployment import Checkpoint
+from ..failures import TaskError
 from ..operators.functions import typed_by
 from .partitioning import Partition
 
@@ -121,7 +122,7 @@ class ChannelWriter:
         """The buffers of all records since the last flush; `tell_all` adds those that only tell the time.
 
         `stops`: the end is that of a savepoint. Raises UserCodeError of the sender for a value that is not of the
-        channel's type.
+        channel's type, and TaskError for a record that is too large.
         """
         if tell_all:
             self._note_told(clock)
@@ -132,7 +133,7 @@ class ChannelWriter:
                 continue
             header = self._header(partition, clock, ends=ends, stops=stops)
             batch = batches[0] if len(batches) == 1 else all_of(batches)
-            with nullcontext() if self.sender is None else typed_by(self.sender):
+            with nullcontext() if self.sender is None else _within_limits(self.sender):
                 buffers = self._codec.encode_within(BUFFER_LIMIT, header, batch)
             self._sequences[partition] += len(buffers)
             batches.clear()
@@ -182,6 +183,16 @@ class ChannelWriter:
             barrier,
             ends and stops,
         )
+
+
+@contextmanager
+def _within_limits(sender: OperatorConfig) -> Iterator[None]:
+    """Raises UserCodeError for a value of another type, and TaskError for a record that is too large."""
+    try:
+        with typed_by(sender):
+            yield
+    except RecordTooLarge as error:
+        raise TaskError(f"operator {sender.name!r}: {error}: send a reference to it instead") from error
 
 
 class RecordWriter:

@@ -255,15 +255,17 @@ class Run:
         return min(due, self._poll_at) if self._polls else due
 
     def _next_commit(self, now: float) -> float:
+        if self._aligning_since is not None:
+            return self._aligning_since + ALIGNS_S
         due = now + _FOREVER_S
+        if self._task.has_partial_record:
+            return due
         if self._dirty_since is not None:
             more = not self._mailbox.empty or (self._polls and self._poll_at <= now)
             busy = more and now - self._rested_at >= self._pacing.interval
             due = self._pacing.due(self._dirty_since, busy=busy)
         if self._moved_since is not None:
             due = min(due, self._moved_since + self._idle_commit_interval)
-        if self._aligning_since is not None:
-            return self._aligning_since + ALIGNS_S
         return due
 
     def _next_tick(self) -> float:

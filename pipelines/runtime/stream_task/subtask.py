@@ -39,6 +39,7 @@ from ..operators.chain import OperatorChain
 from ..protocol import NOTHING_SKIPPED, Skipped
 from .checkpointing import Held
 from .cuts import Cuts
+from .fragments import Fragments
 from .input_gate import InputGate
 from .kept_state import KeptState
 from .message_queue import MessageQueue
@@ -90,6 +91,7 @@ class Subtask:
         reads_nothing: bool = False,
         checkpoints_over: int = 0,
         aligned_inputs: frozenset[int] = frozenset(),
+        fragments: Fragments | None = None,
     ) -> None:
         """`gate` is None for sources. `ends`: the end of a bounded Kafka source, by (input, partition).
 
@@ -114,6 +116,7 @@ class Subtask:
         self._idle = False
         self._kafka_source = kafka_source
         self._reads_nothing = reads_nothing
+        self._fragments = Fragments(codecs, codecs, ()) if fragments is None else fragments
         self._stop = Stop()
         self.kept = KeptState(chain, source, accumulators, changelog)
         self.output = Output(
@@ -240,6 +243,11 @@ class Subtask:
             return
         channel = input_index, header.sender
         try:
+            if header.fragment:
+                whole = self._fragments.take(channel, header, data)
+                if whole is None:
+                    return
+                data = whole
             checkpoint = read_barrier(data) if header.barrier else None
             batch = EMPTY if header.barrier else self._codecs[input_index].read_payload(data, HEADER_SIZE)
         except BufferError as error:
@@ -349,9 +357,10 @@ class Subtask:
     def commit(self, *, tell_all: bool = False, always: bool = False) -> bool:
         """One transaction: output, changes of state, progress. Whether there was anything to commit, or it is `always`.
 
-        `tell_all`: every channel is told the time with it. Nothing is committed while barriers are being aligned.
+        `tell_all`: every channel is told the time with it. Nothing is committed while barriers are being aligned, nor
+        within a record that comes in fragments.
         """
-        if not self.cuts.may_commit:
+        if not self.cuts.may_commit or self._fragments.has_partial_record:
             return False
         committed = self.output.commit(tell_all=tell_all, always=always)
         self.cuts.committed()
@@ -360,15 +369,23 @@ class Subtask:
                 operator.committed()
         return committed
 
+    @property
+    def has_partial_record(self) -> bool:
+        """Whether a part of a record has come, and nothing can be committed until the rest has."""
+        return self._fragments.has_partial_record
+
     def close(self) -> None:
         """Closes operators and source, whatever goes wrong with one. Raises the first error."""
         try:
             self._chain.close()
         finally:
-            if self.kept.writer is not None:
-                self.kept.writer.close()
-            if self._source is not None:
-                self._source[1].close()
+            try:
+                self._fragments.close()
+            finally:
+                if self.kept.writer is not None:
+                    self.kept.writer.close()
+                if self._source is not None:
+                    self._source[1].close()
 
     def confirm(self, checkpoint_id: int) -> None:
         """The checkpoint is complete: if it stops the task, that has ended now."""

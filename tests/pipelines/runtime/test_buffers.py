@@ -7,16 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.pipelines.runtime import buffers
 from tailrace.pipelines.runtime.batch import Batch, all_of
 from tailrace.pipelines.runtime.buffers import (
     END_OF_TIME,
+    HEADER_SIZE,
     NO_WATERMARK,
     BufferCodec,
     BufferError,
     Header,
+    RecordTooLarge,
     header_of,
     is_barrier,
+    is_opaque,
     read_barrier,
+    whole_of,
     write_barrier,
 )
 from tailrace.pipelines.runtime.deployment import Checkpoint
@@ -86,8 +91,42 @@ def test_no_part_is_larger_than_the_limit(pairs: list[tuple[int, tuple[str, int]
     assert all(len(part) <= limit for part in parts)
 
 
-def test_a_record_larger_than_the_limit_is_refused() -> None:
-    with pytest.raises(ValueError, match="carries at most 400"):
+@given(records, st.lists(st.integers(0, 2000), min_size=1, max_size=3), st.integers(100, 700))
+def test_records_larger_than_the_limit_are_cut_into_fragments(
+    pairs: list[tuple[int, tuple[str, int]]], sizes: list[int], limit: int
+) -> None:
+    pairs = [*pairs, *((1, ("x" * size, size)) for size in sizes)]
+    header = Header(3, 1, 10, 7, 8, ends=True, generation=2)
+    parts = CODEC.encode_within(limit, header, batch_of(pairs))
+    assert all(len(part) <= limit for part in parts)
+    headers = list(map(header_of, parts))
+    assert [each.sequence for each in headers] == list(range(10, 10 + len(parts)))
+    assert {(each.sender, each.attempt, each.generation) for each in headers} == {(3, 1, 2)}
+    assert {each.watermark for each in headers[:-1]} <= {NO_WATERMARK}
+    assert [is_opaque(part) for part in parts] == [each.fragment for each in headers]
+    given_back, fragments = [], list[bytes]()
+    for each, part in zip(headers, parts, strict=True):
+        if not each.fragment:
+            assert not fragments
+            given_back += list(CODEC.decode(part)[1].values)
+            continue
+        fragments.append(part[HEADER_SIZE:])
+        if each.last_fragment:
+            whole, batch = CODEC.decode(whole_of(each, fragments))
+            assert not whole.fragment
+            assert len(batch) == 1
+            given_back += list(batch.values)
+            fragments.clear()
+    assert given_back == [value for _, value in pairs]
+    assert headers[-1].ends
+    assert headers[-1].watermark == 7
+
+
+def test_a_record_that_no_channel_carries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "LARGEST_RECORD", 1_000)
+    with pytest.raises(
+        RecordTooLarge, match=r"a record has 1,0\d\d bytes, and a channel carries at most 1,000"
+    ):
         CODEC.encode_within(400, Header(0, 0, 0, 0), batch_of([(1, ("x" * 1000, 1))]))
 
 
