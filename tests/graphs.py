@@ -41,6 +41,7 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
         "bounded": True,
         "on_bad_record": "skip",
         "on_tombstone": "fail",
+        "on_data_loss": "latest",
         "output_type": "str",
     },
     OperatorKind.MAP: {"output_type": "str"},

@@ -230,6 +230,7 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "bounded": _flag,
             "on_bad_record": _one_of("fail", "skip"),
             "on_tombstone": _optional(_one_of("fail", "skip")),
+            "on_data_loss": _optional(_one_of("fail", "earliest", "latest")),
         },
         OperatorKind.MAP: {},
         OperatorKind.FLAT_MAP: {},

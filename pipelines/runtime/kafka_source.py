@@ -37,6 +37,16 @@ class OnBadRecord(StrEnum):
     SKIP = "skip"
 
 
+class OnDataLoss(StrEnum):
+    """What follows where a partition does not hold the position that a source goes on from."""
+
+    FAIL = "fail"
+    EARLIEST = "earliest"
+    """The source goes on at the first record that is there."""
+    LATEST = "latest"
+    """It goes on behind the last one."""
+
+
 class KafkaSource(msgspec.Struct, frozen=True):
     """The parameters of an operator of kind KAFKA_SOURCE."""
 
@@ -49,6 +59,8 @@ class KafkaSource(msgspec.Struct, frozen=True):
     on_bad_record: OnBadRecord = OnBadRecord.FAIL
     on_tombstone: OnBadRecord = OnBadRecord.SKIP
     """What follows from a message without a value. Graphs of earlier releases do not have this parameter."""
+    on_data_loss: OnDataLoss = OnDataLoss.FAIL
+    """Likewise, graphs of earlier releases do not have it."""
 
     @classmethod
     def of(cls, config: OperatorConfig) -> KafkaSource:

@@ -60,12 +60,15 @@ class KafkaSource:
     committed to that group, where Kafka's tools see it; `committed` starts from it. `output_type`: that of the records,
     where the format does not say (see `Formats`). A message that cannot be read fails the job, or is skipped.
     So does a tombstone, a message without a value; `on_tombstone` says otherwise for tombstones alone.
+    `on_data_loss`: what follows where records were deleted that the job had still to read: it fails, or goes on at the
+    first record that is there (`earliest`), or behind the last one (`latest`).
     """
 
     __slots__ = (
         "bounded",
         "group_id",
         "on_bad_record",
+        "on_data_loss",
         "on_tombstone",
         "output_type",
         "starting",
@@ -83,6 +86,7 @@ class KafkaSource:
         output_type: object = None,
         on_bad_record: Literal["fail", "skip"] = "fail",
         on_tombstone: Literal["fail", "skip"] | None = None,
+        on_data_loss: Literal["fail", "earliest", "latest"] = "fail",
     ) -> None:
         """By default text from the earliest offsets on. Raises ProgramError."""
         self.topics = tuple(sorted({topics} if isinstance(topics, str) else set(topics)))
@@ -93,6 +97,7 @@ class KafkaSource:
         self.output_type = output_type
         self.on_bad_record = on_bad_record
         self.on_tombstone = on_tombstone
+        self.on_data_loss = on_data_loss
         if not self.topics:
             raise _refusal("KafkaSource", "it has no topic")
         for topic in self.topics:
@@ -105,6 +110,10 @@ class KafkaSource:
             raise _refusal("KafkaSource", f"on_bad_record is {on_bad_record!r}, neither fail nor skip")
         if on_tombstone not in ("fail", "skip", None):
             raise _refusal("KafkaSource", f"on_tombstone is {on_tombstone!r}, neither fail nor skip")
+        if on_data_loss not in ("fail", "earliest", "latest"):
+            raise _refusal(
+                "KafkaSource", f"on_data_loss is {on_data_loss!r}, neither fail nor earliest nor latest"
+            )
         form = self.value_format
         if form.framing in ("single-object", "none") and form.schema is None and output_type is None:
             raise _refusal(

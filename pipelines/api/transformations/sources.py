@@ -92,4 +92,5 @@ class ReadKafka(Physical):
             "bounded": source.bounded,
             "on_bad_record": source.on_bad_record,
             "on_tombstone": source.on_tombstone or source.on_bad_record,
+            "on_data_loss": source.on_data_loss,
         }

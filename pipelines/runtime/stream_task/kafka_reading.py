@@ -11,11 +11,13 @@ back from there; and it is passed by position: whatever comes at or behind it en
 added later begin at their first record; a bounded source has none of them.
 
 A generation that goes back to a checkpoint begins at the positions that the checkpoint has, whatever older generations
-have committed; but the ends stay those that were found once.
+have committed; but the ends stay those that were found once. A position that its partition does not hold any more fails
+the task, or is moved, as the source says (OnDataLoss); one that was moved is committed before the first record.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -24,10 +26,12 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ..failures import TaskError
-from ..kafka_source import KafkaSource, StartingMode
+from ..kafka_source import KafkaSource, OnDataLoss, StartingMode
 from .kafka import group_consumer
 from .progress_entry import ProgressEntry
 from .reach import watermarks
+
+_log = logging.getLogger(__name__)
 
 _TIMEOUT_S: Final = 30.0
 _APPEARS_S: Final = 3.0
@@ -90,7 +94,8 @@ def settle(
         )
     has_past = entry is not None and entry.generation == generation
     known = {place: committed[place] for place in places if has_past and place in committed}
-    positions = {place: each.offset for place, each in known.items()}
+    held = _Held(consumer, source)
+    positions = {place: held.position(place, each.offset, each.end) for place, each in known.items()}
     ends = {place: _end_of(source, place, each) for place, each in known.items()} if source.bounded else None
     fresh: dict[Place, int] = {}
     unknown = [place for place in places if place not in known]
@@ -100,7 +105,9 @@ def settle(
             ends = {place: _end(consumer, source.topics[place[0]], place[1], fresh[place]) for place in fresh}
     elif not source.bounded:
         fresh = {place: _watermarks(consumer, source.topics[place[0]], place[1])[0] for place in unknown}
-    return KafkaReading(source.topics, {**positions, **fresh}, ends, resolved=bool(fresh) or not has_past)
+    return KafkaReading(
+        source.topics, {**positions, **fresh}, ends, resolved=bool(fresh) or held.lost or not has_past
+    )
 
 
 def _known(source: KafkaSource, entry: ProgressEntry | None) -> dict[Place, _Known]:
@@ -122,6 +129,41 @@ def _end_of(source: KafkaSource, place: Place, known: _Known) -> int:
             " it was started"
         )
     return known.end
+
+
+class _Held:
+    """What the partitions of a source still hold."""
+
+    def __init__(self, consumer: Consumer, source: KafkaSource) -> None:
+        self._consumer = consumer
+        self._source = source
+        self.lost = False
+        """Whether a position was moved, since what follows it was deleted."""
+
+    def position(self, place: Place, position: int, end: int | None = None) -> int:
+        """Where to go on from a position; `end`: nothing at or behind that is read.
+
+        Raises TaskError where records were deleted that are still to be read, and the source is to fail then.
+        """
+        topic, partition = self._source.topics[place[0]], place[1]
+        if end is not None and position >= end:
+            return position
+        low, high = _watermarks(self._consumer, topic, partition)
+        if low <= position <= high:
+            return position
+        lost = (
+            f"{topic}-{partition} is to be read on from offset {position}, and holds {low} to {high}: records were"
+            " deleted before they were read"
+        )
+        if self._source.on_data_loss is OnDataLoss.FAIL:
+            raise TaskError(
+                f"{lost}. Let the topic keep them for longer, or go on without them:"
+                ' KafkaSource(on_data_loss="earliest" or "latest")'
+            )
+        self.lost = True
+        again = low if self._source.on_data_loss is OnDataLoss.EARLIEST else high
+        _log.warning("%s; the source goes on at %d (on_data_loss)", lost, again)
+        return again
 
 
 class _Resolving:
@@ -221,16 +263,10 @@ class _Resuming:
 
     def _start(self, place: Place, restored: Mapping[str, Mapping[int, int]]) -> int:
         topic, partition = self._source.topics[place[0]], place[1]
-        low, high = _watermarks(self._consumer, topic, partition)
         position = restored.get(topic, {}).get(partition)
         if position is None:
-            return low
-        if not low <= position <= high:
-            raise TaskError(
-                f"the checkpoint goes on at offset {position} of {topic}-{partition}, which holds {low} to {high}: what"
-                " the source had still to read was deleted"
-            )
-        return position
+            return _watermarks(self._consumer, topic, partition)[0]
+        return _Held(self._consumer, self._source).position(place, position)
 
 
 def _partitions(consumer: Consumer, topic: str, bootstrap_servers: str) -> int:

@@ -325,6 +325,10 @@ MISTAKES: list[tuple[Mistake, str]] = [
         "KafkaSource at {}: on_tombstone is 'log', neither fail nor skip",
     ),
     (
+        lambda env, s: KafkaSource("a", on_data_loss="skip"),
+        "KafkaSource at {}: on_data_loss is 'skip', neither fail nor earliest nor latest",
+    ),
+    (
         lambda env, s: KafkaSource("a", on_bad_record="log"),
         "KafkaSource at {}: on_bad_record is 'log', neither",
     ),
