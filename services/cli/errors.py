@@ -74,6 +74,7 @@ CODES: Mapping[str, ExitCode] = {
     "services.host:Deposed": ExitCode.DEPOSED,
     "services.log.event_log:LogTruncated": ExitCode.UNREACHABLE,
     "services.log.event_log:LogUnavailable": ExitCode.UNREACHABLE,
+    "services.log.topic_check:UnfitTopic": ExitCode.UNREACHABLE,
     "services.newer_release:NewerRelease": ExitCode.USAGE,
     "services.simulation.members:DamagedMembers": ExitCode.USAGE,
     "services.snapshots.log_identity:LogReplaced": ExitCode.UNREACHABLE,

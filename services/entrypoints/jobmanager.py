@@ -36,6 +36,7 @@ from ..job_master.shell import JobMasterShell
 from ..job_master.state import JobMasterState, Progress
 from ..liveness.process_watch import ProcessWatch
 from ..log.dead_letters import DeadLetters
+from ..log.topic_check import check_topics
 from ..log.topics import submissions_topic
 from ..replica import Replica
 from ..resource_manager import ResourceManager
@@ -55,6 +56,7 @@ from .process import (
     ends_within,
     process_address,
     session,
+    topics_watched,
     wait_for_topics,
 )
 from .snapshots import MasterSnapshots
@@ -68,6 +70,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     wait_for_topics(configuration, stop)
     if stop.is_set():
         return
+    check_topics(admin(configuration), cluster)
     own_address, own_session, clock = process_address(), session(), clock_of(configuration)
     replica = Replica([Dispatcher(), ResourceManager(), JobMaster()])
     blobs = of_master(configuration, replica, lambda: host.position >= 0)
@@ -131,6 +134,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
     snapshots: MasterSnapshots | None = None
+    topics = topics_watched(configuration, host)
     output_topics = OutputTopicCleaner(
         kafka_admin, cluster, configuration.get(OUTPUT_RETENTION), lambda: _led_dispatcher(host), clock
     )
@@ -139,6 +143,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
             snapshots = MasterSnapshots(configuration, replica, log, host)
             snapshots.start()
             beating.start()
+            topics.start()
             blobs.start()
             if not simulated:
                 output_topics.start()
@@ -154,6 +159,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
                     snapshots.close()
                 beating.close()
                 output_topics.close()
+                topics.close()
                 for shell in shells.values():
                     shell.close()
                 blobs.close()

@@ -19,6 +19,8 @@ from ..diagnostics import logger
 from ..host import Host, wall_clock
 from ..log import LogUnavailable
 from ..log.creation import create_cluster_topics
+from ..log.topic_watch import TopicWatch
+from ..log.topics import heartbeats_topic, log_topic, submissions_topic
 from ..roles import Clock
 
 _log = logger(__name__)
@@ -90,6 +92,13 @@ def ends_within(seconds: float, error: BaseException | None) -> Iterator[None]:
         yield
     finally:
         done.set()
+
+
+def topics_watched(configuration: Configuration, host: Host) -> TopicWatch:
+    """Notices that the cluster's topics are lost, once it is started: without its log the process ends."""
+    cluster = configuration.cluster_id
+    others = [submissions_topic(cluster), heartbeats_topic(cluster)]
+    return TopicWatch(admin(configuration), log_topic(cluster), others, host.fail)
 
 
 def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None:

@@ -35,6 +35,7 @@ from .process import (
     ends_within,
     process_address,
     session,
+    topics_watched,
     wait_for_topics,
 )
 from .snapshots import restore_task_executor
@@ -98,6 +99,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         except Exception as error:
             host.fail(error)
 
+    topics = topics_watched(configuration, host)
     starting = threads.Thread(target=start_runtime, name="runtime start")
     with ended_by_its_threads(host):
         starting.start()
@@ -108,6 +110,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
                 return
             restore_task_executor(configuration, replica, log)
             beating.start()
+            topics.start()
             host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda replica: _left(replica, own_address))
             if stop.is_set() and shell.registered:
                 reason = f"TaskExecutor {resource_id} was asked to stop"
@@ -117,6 +120,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         finally:
             with ends_within(END_S + _SPARK_S, sys.exc_info()[1]):
                 beating.close()
+                topics.close()
                 # Whatever ended this process: who waits for it to lead waits no more.
                 stop.set()
                 starting.join()

@@ -27,25 +27,30 @@ _log = logger(__name__)
 
 def create_cluster_topics(
     admin: AdminClient, bootstrap_servers: str, cluster: str, timeout: float = 30.0
-) -> None:
-    """Creates the topics of a cluster that are missing, and begins a log that was created. Raises LogUnavailable."""
+) -> frozenset[str]:
+    """Creates the topics of a cluster that are missing, and begins a log that was created; returns their names.
+
+    Raises LogUnavailable.
+    """
     log, submissions = log_topic(cluster), submissions_topic(cluster)
     present = describe_topics(admin, [log, submissions], timeout)
     earlier = present[submissions]
     ends: list[int] = []
     if present[log] is None and earlier is not None:
         ends = _ends(bootstrap_servers, submissions, earlier.partitions, timeout)
-    if log not in ensure_cluster_topics(admin, cluster, timeout):
-        return
+    created = ensure_cluster_topics(admin, cluster, timeout)
+    if log not in created:
+        return created
     described = describe_topics(admin, [submissions], timeout)[submissions]
     if described is None or described.topic_id is None:
-        return
+        return created
     reason = f"{log} was created"
     if any(ends):
         reason += f", and {submissions} was there before: what lies in it is not run"
         _log.warning("the cluster begins anew", reason=reason, positions=ends)
     body = SubmissionsTopicChanged(topic_id=described.topic_id, positions=tuple(ends), reason=reason)
     _append(bootstrap_servers, log, body, timeout)
+    return created
 
 
 def _append(bootstrap_servers: str, topic: str, body: SubmissionsTopicChanged, timeout: float) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from msgspec.structs import replace
 from waiting import PATIENCE_S
 
@@ -37,8 +37,10 @@ from tailrace.services.log.creation import create_cluster_topics
 from tailrace.services.log.dead_letters import read as read_letters
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topic_check import UnfitTopic, check_topics
 from tailrace.services.log.topics import (
     LARGEST_SUBMISSION,
+    create_topics,
     delete_topics,
     describe_topics,
     ensure_cluster_topics,
@@ -452,6 +454,35 @@ def test_topics_that_are_created_again_lose_no_submission_and_run_none_again(
         cluster.answer(client.CancelJobRejected, "behind-a-lost-log")
         assert [each.body.job_id for each in cluster.said(dispatcher.CancelJob)] == ["behind-a-lost-log"]  # type: ignore[attr-defined]
         assert "what lies in it is not run" in (tmp_path / "jobmanager.log").read_text()
+    finally:
+        cluster.kill()
+        cluster.log.close()
+
+
+def test_a_log_with_kafka_s_defaults_is_refused_and_one_that_is_deleted_ends_its_processes(
+    kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path
+) -> None:
+    admin, log = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), log_topic(cluster_id)
+    create_topics(
+        admin, [NewTopic(log, 2, 1, config={"retention.ms": "604800000", "cleanup.policy": "compact"})]
+    )
+    with pytest.raises(
+        UnfitTopic,
+        match=r"has 2 partitions instead of 1; cleanup\.policy is compact .* retention\.ms is 604800000",
+    ) as refused:
+        check_topics(admin, cluster_id)
+    assert "\n" not in str(refused.value)
+    delete(admin, log)
+    cluster = Cluster(kafka, cluster_id, tmp_path)
+    check_topics(admin, cluster_id)
+    try:
+        cluster.start()
+        cluster.ask(dispatcher.CancelJob(job_id="nothing"))
+        cluster.answer(client.CancelJobRejected, "nothing")
+        delete(admin, log)
+        assert cluster.process is not None
+        assert cluster.process.wait(PATIENCE_S) != 0
+        assert f"{log} was deleted" in (tmp_path / "jobmanager.log").read_text()
     finally:
         cluster.kill()
         cluster.log.close()

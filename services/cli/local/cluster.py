@@ -28,6 +28,7 @@ from .names import JOBMANAGER, SIMULATED, is_master, masters, taskexecutors
 from .process import LocalProcess, Progress
 from .record import ClusterRecord, ProcessRecord, locked, read_record, remove_record, write_record
 from .servers import Servers
+from .topics import restore_topics
 from .zookeeper import LocalZooKeeper
 
 TASKEXECUTORS = 2
@@ -162,6 +163,7 @@ class LocalCluster:
                 *self._check_masters(masters(options.masters, self._processes)),
             ]
             if self.is_complete() and all(name in self._processes for name in wanted):
+                restore_topics(self.configuration, self._progress)
                 return False
             started: list[str] = []
             try:

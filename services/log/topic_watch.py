@@ -1,0 +1,103 @@
+"""Notices that a topic of the cluster was deleted, or created again, while a process runs.
+
+A consumer may wait for half a minute before it says that its topic is gone, and never says that it is another one: it
+just reads on. A topic has an id (KIP-516), which another of its name does not have. So Kafka is asked every few
+seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from confluent_kafka.admin import AdminClient
+
+from ...infra import threads
+from ..diagnostics import logger
+from .event_log import LogUnavailable
+from .topics import TopicDescription, describe_topics
+
+_log = logger(__name__)
+LOOK_S: Final = 2.0
+_LOOKS: Final = 2
+"""So often in a row it has to be seen: a broker that has just started may not know all topics yet."""
+
+
+class TopicReplaced(LogUnavailable):
+    """The topic that a process lives by was deleted, or is another one of the same name."""
+
+
+class TopicWatch:
+    """Looks at topics in a thread of its own, from `start` to `close`.
+
+    `vital` is the topic without which the process has to end: `on_loss` is told once. Of others there is a line in the
+    log, once for each loss.
+    """
+
+    def __init__(
+        self, admin: AdminClient, vital: str, others: Sequence[str], on_loss: Callable[[Exception], None]
+    ) -> None:
+        self._admin = admin
+        self._vital = vital
+        self._topics = [vital, *others]
+        self._on_loss = on_loss
+        self._known: dict[str, str | None] = {}
+        """Topic -> the id that it had when it was seen first, or was found to have changed."""
+        self._missed: dict[str, int] = {}
+        """Topic -> how often in a row it was not there, or another."""
+        self._closed = threading.Event()
+        self._thread = threads.Thread(target=self._run, name="topics")
+
+    def start(self) -> None:
+        """Begins to look; once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops looking; does not wait for an answer."""
+        self._closed.set()
+
+    def look(self) -> None:
+        """Once. What Kafka does not say now it says later."""
+        try:
+            found = describe_topics(self._admin, self._topics)
+        except LogUnavailable:
+            return
+        for topic, described in found.items():
+            self._compare(topic, described)
+
+    def _compare(self, topic: str, described: TopicDescription | None) -> None:
+        if described is not None:
+            known = self._known.setdefault(topic, described.topic_id)
+            is_told = self._missed.get(topic, 0) >= _LOOKS
+            if is_told:
+                _log.info("the topic is there again", topic=topic)
+                self._known[topic] = described.topic_id
+            if is_told or known == described.topic_id:
+                self._missed.pop(topic, None)
+                return
+        if described is None and topic not in self._known:
+            # It was never there; whoever needs it says so.
+            return
+        missed = self._missed[topic] = self._missed.get(topic, 0) + 1
+        if missed != _LOOKS:
+            return
+        what = "was deleted" if described is None else "was deleted and created again"
+        if described is not None:
+            self._known[topic] = described.topic_id
+            self._missed.pop(topic)
+        if topic == self._vital:
+            self._on_loss(
+                TopicReplaced(
+                    f"{topic} {what} while this process ran: what it knows is not in the log any more"
+                )
+            )
+        else:
+            _log.error(
+                "a topic of the cluster was lost: `tailrace cluster start` creates it", topic=topic, what=what
+            )
+
+    def _run(self) -> None:
+        self.look()
+        while not self._closed.wait(LOOK_S):
+            self.look()
