@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from tailrace import (
     AggregateFunction,
+    BroadcastContext,
+    BroadcastProcessFunction,
     CoFlatMapFunction,
     CoMapFunction,
     Context,
@@ -23,15 +25,20 @@ from tailrace import (
     Formats,
     KafkaSink,
     KafkaSource,
+    KeyedBroadcastContext,
+    KeyedBroadcastProcessFunction,
     KeyedContext,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
+    KeyedReadOnlyBroadcastContext,
     MapFunction,
+    MapStateDescriptor,
     OutputTag,
     ProcessAllWindowFunction,
     ProcessFunction,
     ProcessingTimeSessionWindows,
     ProcessWindowFunction,
+    ReadOnlyBroadcastContext,
     ReduceFunction,
     SinkFunction,
     SlidingEventTimeWindows,
@@ -135,6 +142,25 @@ class Join(KeyedCoProcessFunction[str, Trade, Trade, str]):
 
     def process_element2(self, value: Trade, context: KeyedContext[str]) -> Iterable[str]:
         return []
+
+
+class Rules(BroadcastProcessFunction[Trade, int, str]):
+    def process_element(self, value: Trade, context: ReadOnlyBroadcastContext) -> Iterable[str]:
+        return [value.symbol]
+
+    def process_broadcast_element(self, value: int, context: BroadcastContext) -> None:
+        context.get_broadcast_state(RULES)["least"] = value
+
+
+class KeyedRules(KeyedBroadcastProcessFunction[str, Trade, int, Pair]):
+    def process_element(self, value: Trade, context: KeyedReadOnlyBroadcastContext[str]) -> Iterable[Pair]:
+        return [Pair(context.current_key, 1)]
+
+    def process_broadcast_element(self, value: int, context: KeyedBroadcastContext[str]) -> None:
+        context.get_broadcast_state(RULES).clear()
+
+
+RULES = MapStateDescriptor[str, int]("rules", str, int)
 
 
 class Either(CoMapFunction[Trade, int, str]):
@@ -243,6 +269,16 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     "connect flat_map": lambda env: trades(env).connect(trades(env)).flat_map(Both()).print(),
     "connect process": lambda env: (
         trades(env).connect(trades(env).map(size_of).broadcast()).process(Latest()).print()
+    ),
+    "connect broadcast process": lambda env: (
+        trades(env).connect(trades(env).map(size_of).broadcast(RULES)).process(Rules()).print()
+    ),
+    "connect keyed broadcast process": lambda env: (
+        keyed(env)
+        .connect(trades(env).map(size_of).broadcast(RULES, MapStateDescriptor("trades", str, Trade)))
+        .process(KeyedRules())
+        .get_side_output(ODD)
+        .print()
     ),
     "connect keyed process": lambda env: keyed(env).connect(keyed(env)).process(Join()).print(),
     "connect keyed map": lambda env: (

@@ -16,6 +16,7 @@ from tailrace.schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig,
 _KEYED = {"key_type": "str", "key_field": None}
 _AGGREGATE = {**_KEYED, "function": "sum", "field": None, "output_type": "int"}
 _FORMAT = {"kind": "json"}
+_STATES = {"broadcast_states": {"rules": {"key_type": "str", "value_type": "int"}}}
 
 PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
     OperatorKind.SOCKET_TEXT_STREAM: {
@@ -73,6 +74,14 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
     OperatorKind.CO_FLAT_MAP: {"output_type": "str"},
     OperatorKind.CO_PROCESS: {"output_type": "str", "side_outputs": {"late": "int"}, "rich": True},
     OperatorKind.KEYED_CO_PROCESS: {
+        **_KEYED,
+        "output_type": "str",
+        "side_outputs": {"late": "int"},
+        "rich": True,
+    },
+    OperatorKind.BROADCAST_PROCESS: {**_STATES, "output_type": "str", "rich": True},
+    OperatorKind.KEYED_BROADCAST_PROCESS: {
+        **_STATES,
         **_KEYED,
         "output_type": "str",
         "side_outputs": {"late": "int"},
@@ -147,7 +156,10 @@ def stream_graphs(draw: st.DrawFn) -> StreamGraph:
             same = nodes[source_id].parallelism == nodes[node_id].parallelism
             partitioners = [*([Partitioner.FORWARD] * 12 if same else []), *Partitioner]
             allowed = [each for each in partitioners if same or each is not Partitioner.FORWARD]
-            partitioner = Partitioner.HASH if TRAITS[kind].keyed else draw(st.sampled_from(allowed))
+            if TRAITS[kind].broadcast and place:
+                partitioner = Partitioner.BROADCAST
+            else:
+                partitioner = Partitioner.HASH if TRAITS[kind].keyed else draw(st.sampled_from(allowed))
             edges.append(
                 StreamEdge(
                     source_id=source_id,

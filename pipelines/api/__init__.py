@@ -11,6 +11,10 @@ all of it.
 
 from ..functions import (
     AggregateFunction,
+    BroadcastContext,
+    BroadcastOnTimerContext,
+    BroadcastProcessFunction,
+    BroadcastState,
     CoFlatMapFunction,
     CoMapFunction,
     Context,
@@ -18,9 +22,12 @@ from ..functions import (
     Counter,
     FilterFunction,
     FlatMapFunction,
+    KeyedBroadcastContext,
+    KeyedBroadcastProcessFunction,
     KeyedContext,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
+    KeyedReadOnlyBroadcastContext,
     ListState,
     ListStateDescriptor,
     MapFunction,
@@ -31,6 +38,8 @@ from ..functions import (
     ProcessAllWindowFunction,
     ProcessFunction,
     ProcessWindowFunction,
+    ReadOnlyBroadcastContext,
+    ReadOnlyBroadcastState,
     ReduceFunction,
     RuntimeContext,
     SinkFunction,
@@ -48,6 +57,8 @@ from .environment import StreamExecutionEnvironment
 from .executor import CheckpointFailedError, JobClient, JobExecutionResult, PipelineExecutor
 from .streams import (
     AllWindowedStream,
+    BroadcastConnectedStream,
+    BroadcastStream,
     ConnectedStreams,
     DataStream,
     DataStreamSink,
@@ -67,6 +78,17 @@ from .windows import (
 )
 
 __all__ = [
+    "BroadcastContext",
+    "BroadcastOnTimerContext",
+    "BroadcastProcessFunction",
+    "BroadcastState",
+    "KeyedBroadcastContext",
+    "KeyedBroadcastProcessFunction",
+    "KeyedReadOnlyBroadcastContext",
+    "ReadOnlyBroadcastContext",
+    "ReadOnlyBroadcastState",
+    "BroadcastConnectedStream",
+    "BroadcastStream",
     "CheckpointFailedError",
     "AggregateFunction",
     "AllWindowedStream",

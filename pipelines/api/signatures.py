@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 from collections.abc import Callable
@@ -10,11 +11,13 @@ from typing import Any
 
 from ..functions import (
     AggregateFunction,
+    BroadcastProcessFunction,
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapFunction,
@@ -65,6 +68,22 @@ CO_PROCESS = Signature(
 )
 KEYED_CO_PROCESS = Signature(
     KeyedCoProcessFunction, ("process_element1", "process_element2"), 2, yields=True, plain=False, result=3
+)
+BROADCAST_PROCESS = Signature(
+    BroadcastProcessFunction,
+    ("process_element", "process_broadcast_element"),
+    2,
+    yields=True,
+    plain=False,
+    result=2,
+)
+KEYED_BROADCAST_PROCESS = Signature(
+    KeyedBroadcastProcessFunction,
+    ("process_element", "process_broadcast_element"),
+    2,
+    yields=True,
+    plain=False,
+    result=3,
 )
 PROCESS_WINDOW = Signature(ProcessWindowFunction, ("process",), 3, yields=True, result=1)
 PROCESS_ALL_WINDOW = Signature(ProcessAllWindowFunction, ("process",), 2, yields=True, result=1)
@@ -121,6 +140,18 @@ def called(function: Function) -> Any:
     if inspect.isroutine(function) or isinstance(function, type):
         return function
     return type(function).__call__
+
+
+def uses_itself(method: Function) -> bool:
+    """Whether a method uses the object that it belongs to; no where that cannot be told."""
+    code = getattr(method, "__code__", None)
+    if code is None or not inspect.ismethod(method) or not code.co_varnames:
+        return False
+    own = code.co_varnames[0]
+    if own in code.co_cellvars:
+        return True
+    used = (each.argval for each in dis.get_instructions(code) if each.opname.startswith("LOAD_FAST"))
+    return any(own in name if isinstance(name, tuple) else name == own for name in used)
 
 
 def _wanted(signature: Signature) -> str:

@@ -3,6 +3,8 @@
 | state | goes to |
 |---|---|
 | by key group | the subtask that owns the key group now |
+| broadcast, beside state by key | the subtask, of the first old one that it takes key groups of |
+| broadcast, alone | subtask j, the copy of subtask j % m of m |
 | of a source | each subtask sees that of all, and takes the splits or partitions that it reads now |
 | of a file sink | subtask i % n of n, for what subtask i had not published |
 | accumulators | subtask 0 |
@@ -108,6 +110,9 @@ def _pieces(
         elif same:
             if index == subtask:
                 yield _whole(before, index, state)
+        elif _is_broadcast(kind):
+            if index == subtask % before.parallelism:
+                yield _whole(before, index, state)
         elif _is_source(kind) or index % vertex.parallelism == subtask:
             yield _whole(before, index, state)
 
@@ -187,6 +192,10 @@ def _filter(
             | Partitioner.SHUFFLE
         ):
             return Filter.ALL if partition % vertex.parallelism == subtask else None
+
+
+def _is_broadcast(kind: str) -> bool:
+    return traits_of(OperatorKind(kind)).broadcast
 
 
 def _is_source(kind: str) -> bool:

@@ -4,6 +4,15 @@ A leaf that the API, which takes them, and the runtime, which calls them, share.
 data: what a context does is the runtime's.
 """
 
+from .broadcast import (
+    BroadcastContext,
+    BroadcastOnTimerContext,
+    BroadcastProcessFunction,
+    KeyedBroadcastContext,
+    KeyedBroadcastProcessFunction,
+    KeyedReadOnlyBroadcastContext,
+    ReadOnlyBroadcastContext,
+)
 from .context import Counter, MetricGroup, RuntimeContext
 from .process import (
     Context,
@@ -28,10 +37,12 @@ from .rich import (
 )
 from .side_output import OutputTag
 from .state import (
+    BroadcastState,
     ListState,
     ListStateDescriptor,
     MapState,
     MapStateDescriptor,
+    ReadOnlyBroadcastState,
     StateDescriptor,
     ValueState,
     ValueStateDescriptor,
@@ -40,6 +51,10 @@ from .window import ProcessAllWindowFunction, ProcessWindowFunction, TimeWindow,
 
 __all__ = [
     "AggregateFunction",
+    "BroadcastContext",
+    "BroadcastOnTimerContext",
+    "BroadcastProcessFunction",
+    "BroadcastState",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
@@ -47,9 +62,12 @@ __all__ = [
     "Counter",
     "FilterFunction",
     "FlatMapFunction",
+    "KeyedBroadcastContext",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedContext",
     "KeyedProcessFunction",
+    "KeyedReadOnlyBroadcastContext",
     "ListState",
     "ListStateDescriptor",
     "MapFunction",
@@ -61,6 +79,8 @@ __all__ = [
     "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
+    "ReadOnlyBroadcastContext",
+    "ReadOnlyBroadcastState",
     "ReduceFunction",
     "RichFunction",
     "RuntimeContext",

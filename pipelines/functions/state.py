@@ -7,7 +7,7 @@ the operator. What a function has not set is None, empty, or the descriptor's de
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -109,3 +109,11 @@ class ListState(ABC, Generic[T]):
 
 class MapState(MutableMapping[K, V], ABC):
     """A dictionary of the key at hand. A value that is changed in place has to be set again."""
+
+
+class ReadOnlyBroadcastState(Mapping[K, V], ABC):
+    """A dictionary that all subtasks of an operator keep alike; only to be read."""
+
+
+class BroadcastState(MutableMapping[K, V], ABC):
+    """The same dictionary, to be changed. A value that is changed in place has to be set again."""

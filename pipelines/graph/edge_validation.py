@@ -99,5 +99,9 @@ def _input_reasons(vertex: JobVertex, edges: list[JobEdge]) -> Iterator[str]:
     for index in range(head.inputs):
         if index not in found:
             yield f"no edge reaches its input {index}, and {vertex.operators[0].kind} has {head.inputs}"
-    if head.keyed and any(edge.partitioner is not Partitioner.HASH for edge in edges):
+    keyed = [edge for edge in edges if not (head.broadcast and edge.input_index == 1)]
+    if head.keyed and any(edge.partitioner is not Partitioner.HASH for edge in keyed):
         yield "a keyed operator needs its input partitioned by HASH"
+    broadcast = (edge for edge in edges if head.broadcast and edge.input_index == 1)
+    if any(edge.partitioner is not Partitioner.BROADCAST for edge in broadcast):
+        yield "an operator with broadcast state needs its second input partitioned by BROADCAST"

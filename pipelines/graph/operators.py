@@ -38,6 +38,8 @@ class OperatorKind(StrEnum):
     CO_FLAT_MAP = "co_flat_map"
     CO_PROCESS = "co_process"
     KEYED_CO_PROCESS = "keyed_co_process"
+    BROADCAST_PROCESS = "broadcast_process"
+    KEYED_BROADCAST_PROCESS = "keyed_broadcast_process"
 
     PRINT = "print"
     FILE_SINK = "file_sink"
@@ -57,6 +59,8 @@ class OperatorTraits:
     """Has no output."""
     keyed: bool = False
     """Works on a stream partitioned by key, at the head of its vertex; the first function is its key selector."""
+    broadcast: bool = False
+    """Its second input is broadcast, and state of that is the same in every subtask."""
     stateful: bool = False
     """Keeps state, so that its vertex has a changelog."""
     stateless: bool = False
@@ -96,6 +100,10 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
         OperatorKind.CO_FLAT_MAP: OperatorTraits(functions=1, inputs=2),
         OperatorKind.CO_PROCESS: OperatorTraits(functions=1, inputs=2),
         OperatorKind.KEYED_CO_PROCESS: OperatorTraits(functions=3, inputs=2, keyed=True, stateful=True),
+        OperatorKind.BROADCAST_PROCESS: OperatorTraits(functions=1, inputs=2, broadcast=True, stateful=True),
+        OperatorKind.KEYED_BROADCAST_PROCESS: OperatorTraits(
+            functions=2, inputs=2, keyed=True, broadcast=True, stateful=True
+        ),
         OperatorKind.PRINT: OperatorTraits(sink=True, prints=True),
         OperatorKind.FILE_SINK: OperatorTraits(sink=True, stateful=True),
         OperatorKind.KAFKA_SINK: OperatorTraits(functions=1, sink=True),

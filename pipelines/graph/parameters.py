@@ -115,6 +115,19 @@ def _types_by_tag(path: str, value: Any) -> Iterator[str]:
         yield from _record_type(f"{path}.{shown(tag)}", form)
 
 
+def _broadcast_states(path: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, dict) or not value or not all(value):
+        yield f"its parameter {path} is {_json(value)}, not an object of one or more states by name"
+        return
+    for name, types in value.items():
+        if not isinstance(types, dict):
+            yield f"its parameter {path}.{shown(name)} is {_json(types)}, not an object"
+        else:
+            yield from _field_faults(
+                f"{path}.{shown(name)}.", types, {"key_type": _record_type, "value_type": _record_type}
+            )
+
+
 def _record_type(path: str, value: Any) -> Iterator[str]:
     try:
         RecordType.from_json(value)
@@ -259,6 +272,8 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         OperatorKind.CO_FLAT_MAP: {},
         OperatorKind.CO_PROCESS: {},
         OperatorKind.KEYED_CO_PROCESS: _TIMED,
+        OperatorKind.BROADCAST_PROCESS: {"broadcast_states": _broadcast_states},
+        OperatorKind.KEYED_BROADCAST_PROCESS: {"broadcast_states": _broadcast_states, **_TIMED},
         OperatorKind.PRINT: {
             "identifier": _optional(_value(lambda value: isinstance(value, str), "a text or null"))
         },

@@ -52,6 +52,9 @@ class ClockDemand(msgspec.Struct, frozen=True):
         )
 
 
+_WITH_TIMERS: Final = frozenset(
+    {OperatorKind.KEYED_PROCESS, OperatorKind.KEYED_CO_PROCESS, OperatorKind.KEYED_BROADCAST_PROCESS}
+)
 NEVER: Final = ClockDemand()
 ALWAYS: Final = ClockDemand(always=True)
 
@@ -59,7 +62,7 @@ ALWAYS: Final = ClockDemand(always=True)
 def demand_of(operator: OperatorConfig) -> ClockDemand:
     """When an operator does something just because processing time passes."""
     match OperatorKind(operator.kind):
-        case OperatorKind.KEYED_PROCESS | OperatorKind.KEYED_CO_PROCESS:
+        case kind if kind in _WITH_TIMERS:
             return ALWAYS
         case OperatorKind.WINDOW:
             return _window_demand(_parameters(operator).get("assigner", {}))
@@ -74,7 +77,7 @@ def demand_of(operator: OperatorConfig) -> ClockDemand:
 def goes_by_event_time(operator: OperatorConfig) -> bool:
     """Whether an operator does something just because the watermark passes."""
     match OperatorKind(operator.kind):
-        case OperatorKind.KEYED_PROCESS | OperatorKind.KEYED_CO_PROCESS:
+        case kind if kind in _WITH_TIMERS:
             return True
         case OperatorKind.WINDOW:
             return bool(_parameters(operator).get("assigner", {}).get("time") == "event")

@@ -9,6 +9,7 @@
 Whatever is wrong with a step is a ProgramError that names it and the line of the call.
 """
 
+from .broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from .connected_streams import ConnectedStreams
 from .data_stream import DataStream
 from .keyed_stream import KeyedStream
@@ -17,6 +18,8 @@ from .windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [
     "AllWindowedStream",
+    "BroadcastConnectedStream",
+    "BroadcastStream",
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar, overload
 
+from ....schemas.types import Partitioner
 from ...functions import (
+    BroadcastProcessFunction,
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
 )
 from ...functions.adapters import KeyedCoFlatMap, KeyedCoMap, TwoFlatMaps, TwoMaps, may_have_state
@@ -17,8 +21,8 @@ from .. import signatures
 from ..hints import result_type
 from ..keys import Key
 from ..locations import caller_location
-from ..signatures import Signature, check_function
-from ..transformations import CoFlatMap, CoMap, CoProcess, KeyedCoProcess, Physical
+from ..signatures import Signature, check_function, uses_itself
+from ..transformations import CoFlatMap, CoMap, CoProcess, KeyedCoProcess, Partition, Physical
 from .data_stream import DataStream
 from .keyed_stream import KeyedStream
 from .operator import SingleOutputStreamOperator
@@ -95,6 +99,12 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
         output_type: object = None,
     ) -> SingleOutputStreamOperator[R]:
         """Any number of records for each, and side outputs; with state and timers where both streams are keyed."""
+        if isinstance(function, (BroadcastProcessFunction, KeyedBroadcastProcessFunction)):
+            raise refusal(
+                "process",
+                f"{signatures.function_name(function)} needs a broadcast stream with state as the second input:"
+                " write first.connect(second.broadcast(MapStateDescriptor(...)))",
+            )
         if isinstance(function, CoProcessFunction):
             of = self._checked("process", function, signatures.CO_PROCESS, output_type)
             return self._then(CoProcess, "process", "Co-Process", of, function=function)
@@ -111,6 +121,8 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
 
     def _checked(self, step: str, function: object, signature: Signature, output_type: object) -> RecordType:
         check_function(function, signature, operator=step, location=caller_location())
+        if len(signature.methods) > 1:
+            self._warn_of_broadcast(step, function, signature)
         return result_type(function, signature) if output_type is None else RecordType.of(output_type)
 
     def _checked_two(
@@ -125,6 +137,12 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
     def _with_state(
         self, step: str, name: str, function: Any, output_type: RecordType
     ) -> SingleOutputStreamOperator[Any]:
+        if self._keys is None and self._is_broadcast(self._second):
+            raise refusal(
+                step,
+                "its function needs keys for its state, and a broadcast stream has none: give broadcast() a"
+                " MapStateDescriptor, and use a KeyedBroadcastProcessFunction",
+            )
         if self._keys is None:
             raise refusal(step, "its function needs keys for its state: call key_by on both streams first")
         first, second = (key.record_type for key in self._keys)
@@ -142,6 +160,23 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
             selectors=tuple(key.selector for key in self._keys),
             key_type=first if first == second else PICKLED,
         )
+
+    def _is_broadcast(self, stream: DataStream[Any]) -> bool:
+        found = stream._program.transformations[stream._id]
+        return isinstance(found, Partition) and found.partitioner is Partitioner.BROADCAST
+
+    def _warn_of_broadcast(self, step: str, function: object, signature: Signature) -> None:
+        """What a function keeps of a broadcast stream in its attributes is lost when its task starts again."""
+        streams: tuple[DataStream[Any], DataStream[Any]] = self._first, self._second
+        for stream, method in zip(streams, signature.methods, strict=True):
+            if self._is_broadcast(stream) and uses_itself(getattr(function, method)):
+                name = signatures.function_name(function)
+                warnings.warn(
+                    f"{step} at {caller_location()}: {name}.{method} gets a broadcast stream, and what it keeps of it"
+                    f" in attributes of {name} is lost when its task starts again: keep it in broadcast state (give"
+                    " broadcast() a MapStateDescriptor)",
+                    stacklevel=4,
+                )
 
     def _then(
         self, kind: type[Physical], step: str, name: str, output_type: RecordType, **fields: Any

@@ -31,6 +31,7 @@ from .sinks import Sinks
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from .broadcast_stream import BroadcastConnectedStream, BroadcastStream
     from .connected_streams import ConnectedStreams
     from .keyed_stream import KeyedStream
     from .operator import SingleOutputStreamOperator
@@ -135,10 +136,23 @@ class DataStream(Partitioning[T], Sinks[T]):
         made = self._program.add(Union, step="union", location=caller_location(), inputs=inputs)
         return DataStream(self._program, made.id)
 
-    def connect(self, other: DataStream[U]) -> ConnectedStreams[T, U]:
-        """This stream and another, of whatever type, for one operator with two inputs."""
+    @overload
+    def connect(self, other: DataStream[U]) -> ConnectedStreams[T, U]: ...
+    @overload
+    def connect(self, other: BroadcastStream[U]) -> BroadcastConnectedStream[T, U]: ...
+    def connect(
+        self, other: DataStream[U] | BroadcastStream[U]
+    ) -> ConnectedStreams[T, U] | BroadcastConnectedStream[T, U]:
+        """This stream and another, of whatever type, for one operator with two inputs.
+
+        The other may be a broadcast one with state: `rules.broadcast(descriptor)`.
+        """
+        from .broadcast_stream import BroadcastConnectedStream, BroadcastStream
         from .connected_streams import ConnectedStreams
 
+        if isinstance(other, BroadcastStream):
+            self._check_same_program("connect", other._stream)
+            return BroadcastConnectedStream(self, other)
         self._check_same_program("connect", other)
         return ConnectedStreams(self, other)
 

@@ -8,7 +8,15 @@ from ...functions import OutputTag
 from ...types import RecordType
 from ..locations import caller_location
 from ..program import Program
-from ..transformations import CoProcess, KeyedCoProcess, KeyedProcess, Process, SideOutput, Window
+from ..transformations import (
+    BroadcastProcess,
+    CoProcess,
+    KeyedCoProcess,
+    KeyedProcess,
+    Process,
+    SideOutput,
+    Window,
+)
 from .data_stream import DataStream
 from .settings import OnlyInPrograms, OperatorSettings, check_tag, refusal
 
@@ -27,7 +35,8 @@ class SingleOutputStreamOperator(OperatorSettings, DataStream[T]):
         """The records that the operator's function has put out under the tag, or that came late for a window."""
         check_tag("get_side_output", tag)
         operator = self._operator
-        if not (isinstance(operator, (Process, KeyedProcess, CoProcess, KeyedCoProcess, Window))):
+        with_context = (Process, KeyedProcess, CoProcess, KeyedCoProcess, BroadcastProcess, Window)
+        if not isinstance(operator, with_context):
             raise refusal("get_side_output", f"{operator.name} has no side outputs: use process")
         known = operator.side_outputs.get(tag.name)
         of = known if known is not None and tag.output_type is None else tag.record_type

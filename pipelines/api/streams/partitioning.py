@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ....schemas.types import Partitioner
+from ...functions import MapStateDescriptor
 from .. import signatures
 from ..keys import field_selector
 from ..locations import caller_location
@@ -14,6 +15,7 @@ from ..transformations import Partition
 from .stream import Stream
 
 if TYPE_CHECKING:
+    from .broadcast_stream import BroadcastStream
     from .data_stream import DataStream
 
 T = TypeVar("T")
@@ -35,9 +37,22 @@ class Partitioning(Stream[T]):
         """Records go by turns to those few subtasks of the next operator that are this subtask's."""
         return self._partitioned(Partitioner.RESCALE, "rescale")
 
-    def broadcast(self) -> DataStream[T]:
-        """Each record goes to all subtasks of the next operator."""
-        return self._partitioned(Partitioner.BROADCAST, "broadcast")
+    @overload
+    def broadcast(self) -> DataStream[T]: ...
+    @overload
+    def broadcast(
+        self, state: MapStateDescriptor[Any, Any], /, *more: MapStateDescriptor[Any, Any]
+    ) -> BroadcastStream[T]: ...
+    def broadcast(self, *states: MapStateDescriptor[Any, Any]) -> DataStream[T] | BroadcastStream[T]:
+        """Each record goes to all subtasks of the next operator.
+
+        With descriptors: to an operator that keeps these states of it, alike in every subtask (broadcast state).
+        Connect another stream with it: `stream.connect(rules.broadcast(descriptor)).process(function)`.
+        """
+        from .broadcast_stream import BroadcastStream
+
+        stream = self._partitioned(Partitioner.BROADCAST, "broadcast")
+        return BroadcastStream(stream, states) if states else stream
 
     def global_(self) -> DataStream[T]:
         """All records go to the first subtask of the next operator."""

@@ -12,11 +12,19 @@ from .keyed import Aggregate, KeyedProcess, PreAggregate, Reduce, RunningFunctio
 from .sinks import Foreach, Print, WriteFiles, WriteKafka
 from .sources import Collection, Generate, ReadFiles, ReadKafka, SocketTextStream
 from .stateless import Filter, FlatMap, Map, MapBatches, Process, Watermarks
-from .two_inputs import CoFlatMap, CoMap, CoProcess, KeyedCoProcess
+from .two_inputs import (
+    BroadcastProcess,
+    CoFlatMap,
+    CoMap,
+    CoProcess,
+    KeyedBroadcastProcess,
+    KeyedCoProcess,
+)
 from .virtual import Partition, SideOutput, Union, Virtual
 
 __all__ = [
     "Aggregate",
+    "BroadcastProcess",
     "CoFlatMap",
     "CoMap",
     "CoProcess",
@@ -25,6 +33,7 @@ __all__ = [
     "FlatMap",
     "Foreach",
     "Generate",
+    "KeyedBroadcastProcess",
     "KeyedCoProcess",
     "KeyedProcess",
     "Map",

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...functions import MapStateDescriptor
 from ...graph.operators import OperatorKind
 from ...types import RecordType
+from ..keys import Key
 from .base import OneFunction, Surroundings
 
 
@@ -46,3 +48,40 @@ class KeyedCoProcess(OneFunction):
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
         return {"key_type": self.key_type.to_json(), **surroundings.of_timers()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BroadcastProcess(OneFunction):
+    """A process function with broadcast state; the second input is the broadcast one."""
+
+    KIND = OperatorKind.BROADCAST_PROCESS
+
+    states: tuple[MapStateDescriptor[Any, Any], ...]
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return {
+            "broadcast_states": {
+                state.name: {
+                    "key_type": state.key_record_type.to_json(),
+                    "value_type": state.value_record_type.to_json(),
+                }
+                for state in self.states
+            }
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedBroadcastProcess(BroadcastProcess):
+    """The same where the first input is keyed: with state and timers of each key."""
+
+    KIND = OperatorKind.KEYED_BROADCAST_PROCESS
+
+    key: Key
+
+    def functions(self) -> tuple[Any, ...]:
+        return (self.key.selector, self.function)
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        states = BroadcastProcess.own_parameters(self, surroundings)
+        return {**states, **self.key.parameters(), **surroundings.of_timers()}

@@ -11,6 +11,7 @@ from ...graph.chain import output_type
 from ...graph.operators import OperatorKind
 from ...types import PICKLED, RecordType
 from .aggregate import Aggregate
+from .broadcast_process import BroadcastProcess, KeyedBroadcastProcess
 from .chain import Line
 from .co_map import CoFlatMap, CoMap
 from .co_process import CoProcess
@@ -46,6 +47,8 @@ OPERATORS: Final[Mapping[OperatorKind, Callable[[Setup], Operator]]] = MappingPr
         OperatorKind.CO_FLAT_MAP: CoFlatMap,
         OperatorKind.CO_PROCESS: CoProcess,
         OperatorKind.KEYED_CO_PROCESS: KeyedCoProcess,
+        OperatorKind.BROADCAST_PROCESS: BroadcastProcess,
+        OperatorKind.KEYED_BROADCAST_PROCESS: KeyedBroadcastProcess,
         OperatorKind.PRINT: PrintSink,
         OperatorKind.FILE_SINK: FileSink,
         OperatorKind.FOREACH: Foreach,

@@ -41,7 +41,8 @@ class TimedProcess(KeyedOperator):
         # A key that is a column has a name in the one input only: connected streams have a selector each.
         field = setup.parameters.get("key_field") if len(selectors) == 1 else None
         self._keys = [
-            Keys(selector, of, field) for selector, of in zip(selectors, setup.input_types, strict=True)
+            Keys(selector, of, field)
+            for selector, of in zip(selectors, setup.input_types[: len(selectors)], strict=True)
         ]
         self._calls = calls
         self._timers = Timers(setup, self.backend)

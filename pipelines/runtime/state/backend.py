@@ -15,6 +15,7 @@ from ...types import RecordType
 from ..buffers import NO_WATERMARK
 from ..failures import StateTypeError
 from ..type_evolution import TypeMismatch
+from .broadcast_table import BroadcastTable
 from .changelog import Kind, Message, Reader, rewrite, time_message, write
 from .list_table import ListTable
 from .map_table import MapTable
@@ -93,6 +94,10 @@ class KeyedStateBackend:
         """The table of that name. Raises ValueError where there is one of another form."""
         return self._table(MapTable(name, self._key_type, item_type, value_type, self._max_parallelism))
 
+    def broadcast_table(self, name: str, item_type: RecordType, value_type: RecordType) -> BroadcastTable:
+        """The table of that name, which every subtask keeps alike. Raises ValueError as the others do."""
+        return self._table(BroadcastTable(name, item_type, value_type, self._max_parallelism))
+
     def timer_table(self, name: str) -> TimerTable:
         """The table of that name. Raises ValueError where there is one of another form."""
         return self._table(TimerTable(name, self._key_type, self._max_parallelism))
@@ -126,7 +131,14 @@ class KeyedStateBackend:
             for message, _ in waiting:
                 for data in rewrite(message):
                     yield None, data
-        tables = [(table, table.full(sections)) for table in self._tables.values()]
+        keyed: list[StateTable] = []
+        for table in self._tables.values():
+            if not isinstance(table, BroadcastTable):
+                keyed.append(table)
+                continue
+            for data in write(table.name, table.fingerprint, table.whole()):
+                yield None, data
+        tables = [(table, table.full(sections)) for table in keyed]
         for number, section in enumerate(sections):
             for table, changes in tables:
                 for data in write(table.name, table.fingerprint, changes[number]):
@@ -142,7 +154,7 @@ class KeyedStateBackend:
         else:
             written, own = origin.key_groups, self.key_groups
             wanted = range(max(written.start, own.start), min(written.stop, own.stop))
-            self._taking = Taking(written, wanted)
+            self._taking = Taking(written, wanted, is_first=not self._origins)
             self._origins.append((written, Times()))
 
     def restore(self, data: bytes) -> None:

@@ -45,6 +45,10 @@ class SpacedTable(StateTable, Generic[Held]):
         """The namespaces that hold something, or did."""
         return self._spaces.keys()
 
+    def all_keys(self) -> list[Any]:
+        """The keys of a table without namespaces."""
+        return list(self._spaces.get(ONLY, ()))
+
     def drop(self, namespace: int) -> dict[Any, Held]:
         """Removes a namespace and gives what it held."""
         self._forget(namespace)

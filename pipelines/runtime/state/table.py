@@ -35,6 +35,8 @@ class Taking(msgspec.Struct, frozen=True):
     """The key groups that it owned."""
     wanted: range
     """Those of them that are to be taken."""
+    is_first: bool = True
+    """Whether no other subtask's state was taken before: of what all of them have alike, that of one is enough."""
 
 
 class Layout:

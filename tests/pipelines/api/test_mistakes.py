@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,11 +13,14 @@ import pytest
 from api_programs import (
     LATE,
     ODD,
+    RULES,
     Count,
     Either,
     Fired,
     Join,
+    KeyedRules,
     Latest,
+    Rules,
     Split,
     Trade,
     Upper,
@@ -30,6 +34,8 @@ from api_programs import (
 
 from tailrace.pipelines.api import (
     CoMapFunction,
+    Context,
+    CoProcessFunction,
     DataStream,
     EventTimeSessionWindows,
     FileSink,
@@ -180,6 +186,43 @@ MISTAKES: list[tuple[Mistake, str]] = [
     (
         lambda env, s: s.key_by(length).connect(s.key_by(str.lower, str)).process(Join()),
         "process at {}: the keys of the two streams differ: int and str",
+    ),
+    (
+        lambda env, s: s.broadcast(RULES).connect(s),
+        "connect at {}: a broadcast stream can only be the second input: write stream.connect(",
+    ),
+    (
+        lambda env, s: s.broadcast(RULES).map(length),
+        "map at {}: a broadcast stream can only be the second input",
+    ),
+    (
+        lambda env, s: s.broadcast("rules"),
+        "broadcast at {}: it needs MapStateDescriptors with names, not 'rules'",
+    ),
+    (lambda env, s: s.broadcast(RULES, RULES), "broadcast at {}: two of its states have the name 'rules'"),
+    (
+        lambda env, s: Env().from_collection([""]).connect(s.broadcast(RULES)),
+        "connect at {}: the streams belong to two environments",
+    ),
+    (
+        lambda env, s: s.connect(s.broadcast(RULES)).process(KeyedRules()),
+        "process at {}: its function needs keys for its state: call key_by on the first stream before connect",
+    ),
+    (
+        lambda env, s: s.key_by(length).connect(s.broadcast(RULES)).process(Rules()),
+        "process at {}: the first stream is keyed: let Rules be a KeyedBroadcastProcessFunction",
+    ),
+    (
+        lambda env, s: s.connect(s.broadcast(RULES)).process(Latest()),
+        "process at {}: it needs a BroadcastProcessFunction, not the CoProcessFunction Latest",
+    ),
+    (
+        lambda env, s: s.connect(s.broadcast()).process(Rules()),
+        "process at {}: Rules needs a broadcast stream with state as the second input: write first.connect(",
+    ),
+    (
+        lambda env, s: s.key_by(length).connect(s.broadcast()).process(Join()),
+        "process at {}: its function needs keys for its state, and a broadcast stream has none: give broadcast()",
     ),
     # state and side outputs
     (lambda env, s: s.process(Count()), "process at {}: Count needs keys for its state: call key_by first"),
@@ -539,3 +582,31 @@ def test_what_is_no_mistake(env: Env) -> None:
     stream.key_by(size_of).window(EVENT).side_output_late_data(OutputTag("late", Trade)).max("at")
     env.socket_text_stream("h", 1).flat_map(some).print()
     assert env.get_job_graph()
+
+
+class KeepsRules(CoProcessFunction[Trade, int, str]):
+    """As people write it who do not know of broadcast state."""
+
+    def __init__(self) -> None:
+        self.rules: list[int] = []
+
+    def process_element1(self, value: Trade, context: Context) -> Iterable[str]:
+        return [value.symbol] * len(self.rules)
+
+    def process_element2(self, value: int, context: Context) -> None:
+        self.rules.append(value)
+
+
+def test_a_function_that_keeps_what_is_broadcast_in_itself_is_warned_of(env: Env) -> None:
+    stream = timed(env)
+    with pytest.warns(
+        UserWarning,
+        match=r"process at .*test_mistakes.py:\d+: KeepsRules.process_element2 gets a broadcast stream",
+    ):
+        stream.connect(stream.map(size_of).broadcast()).process(KeepsRules())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stream.connect(stream.broadcast()).map(size_of, size_of)
+        stream.connect(stream.map(size_of)).process(KeepsRules())
+        stream.connect(stream.map(size_of).broadcast()).process(Latest())
+        stream.connect(stream.map(size_of).broadcast(RULES)).process(Rules())

@@ -1,4 +1,4 @@
-"""What each of the ten examples reads, and what it must give: for the cluster in memory and for a real one."""
+"""What each of the examples reads, and what it must give: for the cluster in memory and for a real one."""
 
 from __future__ import annotations
 
@@ -242,6 +242,24 @@ CASES: Mapping[str, Case] = {
         written={"alerts": counted("1234 has spent 110")},
         decode=bytes.decode,
         bounded=False,
+    ),
+    "limits": Case(
+        "{t}spending {t}limits",
+        topics={
+            "spending": [
+                _json(card="1234", country="FI", amount=60),
+                _json(card="5678", country="PT", amount=99.5),
+                _json(card="1234", country="FI", amount=50),
+                _json(card="9012", country="NL", amount=1000),
+                _json(card="5678", country="PT", amount=0.25),
+            ],
+            "limits": [
+                _json(country="FI", limit=300),
+                _json(country="PT", limit=99),
+                _json(country="FI", limit=100),
+            ],
+        },
+        printed=Counter(["1234 has spent 110", "5678 has spent 99.75"]),
     ),
     "sales_report": Case(
         "--input {data} --output {out}",

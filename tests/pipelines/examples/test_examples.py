@@ -1,4 +1,4 @@
-"""The ten examples give what they are expected to, in whatever order things happen, also when tasks crash."""
+"""The examples give what they are expected to, in whatever order things happen, also when tasks crash."""
 
 from __future__ import annotations
 

@@ -279,6 +279,18 @@ BAD = {
     "a keyed operator needs its input partitioned by HASH": job_graph(
         source(), vertex("r", REDUCE), edge("source", "r")
     ),
+    "an operator with broadcast state needs its second input partitioned by BROADCAST": job_graph(
+        source(),
+        vertex("b", operator("b", OperatorKind.KEYED_BROADCAST_PROCESS)),
+        edge("source", "b", Partitioner.HASH),
+        edge("source", "b", Partitioner.HASH, data_set_id="second", input_index=1),
+    ),
+    "its parameter broadcast_states is {}, not an object of one or more states": parameters(
+        OperatorKind.BROADCAST_PROCESS, broadcast_states={}
+    ),
+    "its broadcast_states.'rules'.value_type is no record type: None": parameters(
+        OperatorKind.BROADCAST_PROCESS, broadcast_states={"rules": {"key_type": "str"}}
+    ),
     "vertex 'p': a sink cannot have an output": job_graph(
         source(), vertex("p", PRINT), vertex("map"), edge("source", "p"), edge("p", "map")
     ),

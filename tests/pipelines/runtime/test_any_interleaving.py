@@ -15,16 +15,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.pipelines.api import (
+    BroadcastContext,
+    BroadcastOnTimerContext,
+    BroadcastProcessFunction,
     CoMapFunction,
     FilterFunction,
     Formats,
     KafkaSource,
+    KeyedBroadcastContext,
+    KeyedBroadcastProcessFunction,
     KeyedContext,
     KeyedProcessFunction,
+    KeyedReadOnlyBroadcastContext,
     MapFunction,
+    MapStateDescriptor,
     OnTimerContext,
     OutputTag,
     ProcessFunction,
+    ReadOnlyBroadcastContext,
     RuntimeContext,
     StartingOffsets,
     StreamExecutionEnvironment,
@@ -159,6 +167,72 @@ def broadcast(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
     numbers.broadcast().union(none).filter(Own()).shuffle().map(str).print("all to all")
 
 
+RULES = MapStateDescriptor[int, int]("rules", int, int)
+
+
+class Ruled(KeyedBroadcastProcessFunction[str, Pair, Pair, str]):
+    """Counts by key. When time ends, each key tells its count, and the rules, of which all that are even were removed.
+
+    A rule sets, and takes away, what no other one does: their order does not matter. Some are applied to keyed state.
+    """
+
+    def open(self, context: RuntimeContext) -> None:
+        self.descriptor = ValueStateDescriptor("count", int, 0)
+        self.count = context.get_state(self.descriptor)
+
+    def process_element(self, value: Pair, context: KeyedReadOnlyBroadcastContext[str]) -> None:
+        self.count.update((self.count.value() or 0) + 1)
+        context.timer_service.register_event_time_timer(1 << 62)
+
+    def process_broadcast_element(self, value: Pair, context: KeyedBroadcastContext[str]) -> None:
+        rules = context.get_broadcast_state(RULES)
+        if value[1] not in rules:
+            rules[value[1]] = rules[value[1] + 1000] = value[1] * 2
+            if value[1] % 2:
+                del rules[value[1]]
+        context.apply_to_keyed_state(self.descriptor, lambda key, count: count.update(count.value()))
+
+    def on_timer(self, timestamp: int, context: BroadcastOnTimerContext[str]) -> Iterable[str]:
+        rules = sorted(context.get_broadcast_state(RULES).items())
+        yield f"{context.current_key} {self.count.value()} {rules}"
+
+
+class CountRules(BroadcastProcessFunction[int, Pair, str]):
+    """Counts rules of each kind, and tells each count of the kinds that are this subtask's share.
+
+    One state is only there to be cleared.
+    """
+
+    def open(self, context: RuntimeContext) -> None:
+        self.subtask, self.parallelism = context.subtask_index, context.parallelism
+
+    def process_element(self, value: int, context: ReadOnlyBroadcastContext) -> Iterable[str]:
+        assert all(context.get_broadcast_state(RULES).values())
+        yield f"number {value}"
+
+    def process_broadcast_element(self, value: Pair, context: BroadcastContext) -> Iterable[str]:
+        rules, cleared = context.get_broadcast_state(RULES), context.get_broadcast_state(CLEARED)
+        cleared[value[0]] = value
+        if value[1] % 3 == 0:
+            cleared.clear()
+        kind = value[1] % 4
+        rules[kind] = rules.get(kind, 0) + 1
+        if kind % self.parallelism == self.subtask:
+            yield f"rule {kind} {rules[kind]}"
+
+
+CLEARED = MapStateDescriptor[str, Pair]("cleared", str, tuple[str, int])
+
+
+def ruled(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
+    """Broadcast state beside keys and without; rules of several senders."""
+    numbers = env.from_collection(pairs, tuple[str, int])
+    rules = numbers.rebalance().filter(lambda pair: pair[1] < 30)
+    numbers.key_by(0).connect(rules.broadcast(RULES)).process(Ruled()).print("keyed")
+    values = numbers.rebalance().map(lambda pair: pair[1], int)
+    values.connect(rules.broadcast(RULES, CLEARED)).process(CountRules()).print("unkeyed")
+
+
 class Sides(CoMapFunction[Pair, str, str]):
     """Says which."""
 
@@ -194,7 +268,7 @@ def counting(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
 
 
 PROGRAMS: dict[str, Program] = {
-    each.__name__: each for each in (words, tree, broadcast, event_time, timers, connected, counting)
+    each.__name__: each for each in (words, tree, broadcast, ruled, event_time, timers, connected, counting)
 }
 
 inputs = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 100)), max_size=25)

@@ -1,0 +1,164 @@
+"""Process functions with broadcast state: on a stream, keyed or not, and on a second one that every subtask receives.
+
+A broadcast record may change the state, a record of the first stream may only read it; while a broadcast record is
+processed no key is at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ...functions import (
+    BroadcastContext,
+    BroadcastOnTimerContext,
+    BroadcastState,
+    KeyedBroadcastContext,
+    KeyedReadOnlyBroadcastContext,
+    MapStateDescriptor,
+    ReadOnlyBroadcastState,
+    StateDescriptor,
+    TimerService,
+)
+from ...types import RecordType
+from ..batch import Batch
+from ..state.backend import KeyedStateBackend
+from ..state.broadcast_table import BroadcastTable
+from ..state.handles import KeyedStates, NoKey, TableBroadcastState, TableReadOnlyBroadcastState
+from .contexts import Clocks, FunctionContext, LocalTimes
+from .functions import close_function, load, open_function, user_code
+from .gathering import Gathering
+from .keyed import KeyedOperator
+from .keyed_process import TimedProcess
+from .operator import Setup
+
+MK = TypeVar("MK")
+MV = TypeVar("MV")
+_NO_TIMERS = "timers belong to keys, and a broadcast record has none: register them in process_element"
+
+
+class BroadcastTables:
+    """The tables of the states that `broadcast` was given, by name."""
+
+    def __init__(self, setup: Setup, backend: KeyedStateBackend) -> None:
+        states: Mapping[str, Mapping[str, Any]] = setup.parameters["broadcast_states"]
+        self._backend = backend
+        self._names = frozenset(states)
+        for name, types in states.items():
+            backend.broadcast_table(
+                name, RecordType.from_json(types["key_type"]), RecordType.from_json(types["value_type"])
+            )
+
+    def of(self, descriptor: MapStateDescriptor[Any, Any]) -> BroadcastTable:
+        """Raises TypeError where there is no such state, ValueError where it has other types."""
+        if descriptor.name not in self._names:
+            raise TypeError(
+                f"there is no broadcast state {descriptor.name!r}, only {', '.join(sorted(self._names))}:"
+                " give its descriptor to broadcast()"
+            )
+        return self._backend.broadcast_table(
+            descriptor.name, descriptor.key_record_type, descriptor.value_record_type
+        )
+
+
+class ReadingContext(FunctionContext, KeyedReadOnlyBroadcastContext[Any], BroadcastOnTimerContext[Any]):
+    """Of a record of the first stream, or of a timer."""
+
+    def __init__(self, timers: TimerService, gathering: Gathering, tables: BroadcastTables) -> None:
+        super().__init__(timers, gathering)
+        self._tables = tables
+
+    def get_broadcast_state(self, descriptor: MapStateDescriptor[MK, MV]) -> ReadOnlyBroadcastState[MK, MV]:
+        return TableReadOnlyBroadcastState(self._tables.of(descriptor))
+
+
+class ChangingContext(FunctionContext, BroadcastContext):
+    """Of a broadcast record."""
+
+    def __init__(self, timers: TimerService, gathering: Gathering, tables: BroadcastTables) -> None:
+        super().__init__(timers, gathering)
+        self._tables = tables
+
+    def get_broadcast_state(self, descriptor: MapStateDescriptor[MK, MV]) -> BroadcastState[MK, MV]:
+        return TableBroadcastState(self._tables.of(descriptor))
+
+
+class KeyedChangingContext(ChangingContext, KeyedBroadcastContext[Any]):
+    """Of a broadcast record beside a keyed stream."""
+
+    def __init__(
+        self, timers: TimerService, gathering: Gathering, tables: BroadcastTables, keyed: KeyedStates
+    ) -> None:
+        super().__init__(timers, gathering, tables)
+        self._keyed = keyed
+
+    def apply_to_keyed_state(
+        self, descriptor: StateDescriptor, function: Callable[[Any, Any], object]
+    ) -> None:
+        self._keyed.for_each_key(descriptor, function)
+
+
+class BroadcastProcess(KeyedOperator):
+    """A BroadcastProcessFunction. Its backend holds broadcast state alone."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        (self._function,) = load(setup.config)
+        self._times = LocalTimes()
+        self._gathering = Gathering()
+        tables = BroadcastTables(setup, self.backend)
+        clocks = Clocks(setup, self._times, "timers belong to keys, so put key_by in front of this operator")
+        self._reading = ReadingContext(clocks, self._gathering, tables)
+        self._changing = ChangingContext(clocks, self._gathering, tables)
+
+    def open(self) -> None:
+        with user_code(self._config):
+            open_function(self._function, self._setup.context)
+
+    def close(self) -> None:
+        with user_code(self._config):
+            close_function(self._function)
+
+    def advance_watermark(self, watermark: int) -> None:
+        self._times.watermark = max(self._times.watermark, watermark)
+        super().advance_watermark(watermark)
+
+    def advance_clock(self, clock: int) -> None:
+        self._times.clock = max(self._times.clock, clock)
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        function, gathering = self._function, self._gathering
+        call, context = (
+            (function.process_broadcast_element, self._changing)
+            if input_index
+            else (function.process_element, self._reading)
+        )
+        with user_code(self._config):
+            for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
+                context.timestamp = timestamp
+                gathering.add(timestamp, call(value, context))
+        gathering.send(self.output)
+
+
+class KeyedBroadcastProcess(TimedProcess):
+    """A KeyedBroadcastProcessFunction."""
+
+    def __init__(self, setup: Setup) -> None:
+        selector, function = load(setup.config)
+        super().__init__(setup, (selector,), function, (function.process_element,))
+        tables = BroadcastTables(setup, self.backend)
+        self._context = ReadingContext(self._timers, self._gathering, tables)
+        clocks = Clocks(setup, self.backend, _NO_TIMERS)
+        self._changing = KeyedChangingContext(clocks, self._gathering, tables, KeyedStates(self.backend))
+
+    def process(self, batch: Batch, input_index: int = 0) -> None:
+        if input_index == 0:
+            super().process(batch)
+            return
+        context, gathering = self._changing, self._gathering
+        self.backend.current_key = NoKey()
+        with user_code(self._config):
+            for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
+                context.timestamp = timestamp
+                gathering.add(timestamp, self._function.process_broadcast_element(value, context))
+        gathering.send(self.output)
