@@ -29,7 +29,7 @@ from .log import EventLog, Tail
 from .log.event_log import OnUnreadable
 from .newer_release import UnreadRecords
 from .replica import Replica, spare_the_collector
-from .roles import DISPATCHER, JOB_MASTER, Clock, Owed, Shell, Time, kind_of, seal
+from .roles import DISPATCHER, JOB_MASTER, STANDBY, Clock, Owed, Shell, Time, address, kind_of, seal
 from .terms import Term, Terms
 from .voice import Voice
 
@@ -159,6 +159,14 @@ class Host:
         for event in self.sealed(role_address, [owed]):
             self._voice.say(event)
 
+    def say_as_standby(self, owed: Owed) -> None:
+        """Appends what a master tells of itself that leads nothing; from any thread, at once. Nothing before the log
+        has been read, and nothing of a process that nobody elects."""
+        if self._stands_by and self._position >= 0 and not self._mandates.suspended:
+            sender = address(STANDBY, self._session)
+            for event in self._seal(sender, [owed], 0, self._clock(), self._position):
+                self._voice.say(event)
+
     def sealed(self, role_address: str, owed: Sequence[Owed]) -> list[Event]:
         """What a role says, with its headers, for a way beside the log; nothing if the process does not lead it (any
         more). From any thread."""
@@ -172,6 +180,11 @@ class Host:
         return self._seal(
             role_address, owed, term.epoch, self._clock(), max([self._position, term.since, *causes])
         )
+
+    @property
+    def session(self) -> str:
+        """What tells this process from all others, as LeaderElected has it."""
+        return self._session
 
     @property
     def position(self) -> int:

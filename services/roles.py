@@ -39,6 +39,8 @@ JOB_MASTER = "job_master"
 TASK_EXECUTOR = "task_executor"
 REST_SERVER = "rest_server"
 CLIENT = "client"
+STANDBY = "standby"
+"""standby/<session>: a master that does not lead the Dispatcher, where it tells what its states come to."""
 
 
 def address(kind: str, instance: str) -> str:

@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
     SAVEPOINT = 8
     """A checkpoint or savepoint was not completed, not deleted, or is not whole."""
     ASTRAY = 9
-    """The states of this jobmanager are not those of the one that leads: it stopped."""
+    """The states of this jobmanager are not those of most masters: it stopped."""
     ARCHIVE = 10
     """A file of exported events is missing, damaged, or can't be used for what was asked."""
     DIFFERS = 11

@@ -6,6 +6,7 @@ import threading
 
 import msgspec
 
+from ...infra import threads
 from ..configuration import Configuration
 from ..configuration.options.high_availability import ACCEPT_NEW_LOG
 from ..configuration.options.snapshots import SNAPSHOT_MAX_AGE, SNAPSHOT_MAX_BYTES, STATE_HASH_INTERVAL
@@ -14,7 +15,7 @@ from ..host import Host, wall_clock
 from ..log import EventLog
 from ..replica import Replica
 from ..roles import DISPATCHER, Owed
-from ..snapshots.audit import StateAudit
+from ..snapshots.audit import PATIENCE_S, StateAudit
 from ..snapshots.child import ByChild
 from ..snapshots.hashing import Knowledge
 from ..snapshots.keeper import Progress, SnapshotKeeper
@@ -50,7 +51,10 @@ class MasterSnapshots:
         StateAudit(
             replica,
             configuration.get(STATE_HASH_INTERVAL) or 0,
-            say=say,
+            me=host.session,
+            say=lambda owed: say(owed) if host.leads(DISPATCHER) else host.say_as_standby(owed),
+            fail=host.fail,
+            later=lambda judge: threads.Timer(PATIENCE_S, judge, name="state audit").start(),
             keep=self._keep,
             on_snapshot=self._keeper.taken,
         )

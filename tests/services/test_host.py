@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,8 +12,9 @@ from waiting import PATIENCE_S, eventually
 
 from tailrace.schemas import client, resource_manager, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
-from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
+from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected, StateHash
 from tailrace.services.candidacy import LedByElection
+from tailrace.services.high_availability.mandates import Unopposed
 from tailrace.services.host import Deposed, Host
 from tailrace.services.log import EventLog, LogUnavailable, Tail
 from tailrace.services.log.event_log import Concerns, OnUnreadable, read_to_end
@@ -442,3 +443,43 @@ class HeldTail:
 
     def close(self) -> None:
         pass
+
+
+class NotElected(Unopposed):
+    """Mandates of a process that is never elected."""
+
+    elected_by = "zookeeper"
+
+    def granted(self) -> Mapping[str, int | None]:
+        return _NOTHING
+
+
+_NOTHING: Mapping[str, int | None] = {}
+
+
+def test_a_standby_tells_what_its_states_come_to_and_leads_nothing_by_it(
+    new_log: NewLog, start: Callable[..., Running]
+) -> None:
+    log = new_log()
+    registers(log)
+    standby = start(log, "b", mandates=NotElected())
+    assert eventually(lambda: standby.host.position >= 0, "it has read the log")
+    body = StateHash(offset=0, hashes={"dispatcher": "1"}, code_fingerprint="2")
+    standby.host.say_as_standby(Owed(EVERYONE, body, None))
+    (said,) = wait_for(log, lambda record: record.body == body)
+    assert (said.header.sender, said.header.sender_epoch) == ("standby/b", 0)
+    assert not standby.host.leads_any()
+    told: list[Record] = []
+
+    class Watching:
+        def reached(self, offset: int) -> int:
+            return 1 << 60
+
+        def told(self, record: Record) -> None:
+            told.append(record)
+
+    replica = Replica([ResourceManager()])
+    replica.watch(Watching())
+    for record in everything(log):
+        replica.apply(record)
+    assert [each.body for each in told] == [body]

@@ -33,8 +33,8 @@ STATE_HASH_INTERVAL = ConfigOption[int | None](
     type=switchable(INT),
     default=100_000,
     at_least=1,
-    doc="Behind each multiple of so many offsets the masters compare the hashes of their states; one that has gone "
-    "astray stops. The same for all masters.",
+    doc="Behind each multiple of so many offsets the masters compare the hashes of their states; whoever differs "
+    "from the majority stops. The same for all masters.",
     scopes=MASTER,
     ours=True,
 )

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tailrace.schemas.event import Record
-from tailrace.schemas.everyone import StateHash
+from tailrace.schemas.event import Event, Record
+from tailrace.schemas.everyone import LeaderElected, StateHash
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.job_master import JobMaster
@@ -30,9 +30,9 @@ INTERVAL = 25
 class Forgetful(Dispatcher):
     """Its evolve asks for a random number: now and then it takes a job to be called otherwise."""
 
-    def __init__(self, since: int) -> None:
+    def __init__(self, since: int, seed: int = 1) -> None:
         self._since = since
-        self._random = random.Random(1)
+        self._random = random.Random(seed)
 
     def evolve(self, state: DispatcherState, record: Record) -> DispatcherState:
         after = super().evolve(state, record)
@@ -45,16 +45,35 @@ class Forgetful(Dispatcher):
 class Process:
     """A master that folds a log and says hashes when it leads."""
 
-    def __init__(self, dispatcher: AnyRole | None = None, interval: int = INTERVAL) -> None:
+    def __init__(
+        self, dispatcher: AnyRole | None = None, interval: int = INTERVAL, session: str = "me"
+    ) -> None:
         roles: list[AnyRole] = [dispatcher or Dispatcher(), ResourceManager(), JobMaster()]
         self.replica = Replica(roles, on_illegal=lambda *_: None)
         self.said: list[Owed] = []
         self.kept: list[Knowledge] = []
         self.interval = interval
+        self.session = session
+        self.errors: list[Exception] = []
+        self.to_judge: list[Callable[[], None]] = []
 
     def audited(self) -> Process:
-        StateAudit(self.replica, self.interval, say=self.said.append, keep=self._keep)
+        StateAudit(
+            self.replica,
+            self.interval,
+            me=self.session,
+            say=self.said.append,
+            fail=self.errors.append,
+            later=self.to_judge.append,
+            keep=self._keep,
+        )
         return self
+
+    def judge(self) -> None:
+        """The time is over for which it waits for others."""
+        for each in self.to_judge:
+            each()
+        self.to_judge.clear()
 
     def _keep(self, known: Knowledge) -> str:
         self.kept.append(known)
@@ -163,8 +182,86 @@ def test_a_role_that_is_not_deterministic_is_caught_at_the_next_mark(
 
 def test_a_leader_that_is_not_deterministic_is_left_by_the_others() -> None:
     log = with_hashes(Process(Forgetful(0)).audited(), history(LONG))
-    with pytest.raises(ReplicaDiverged, match="the states of dispatcher in this process"):
+    with pytest.raises(ReplicaDiverged, match="and no majority says which of them are right"):
         fold(Process().audited(), log)
+
+
+@pytest.mark.parametrize("seeds", ["alike", "each otherwise"])
+@pytest.mark.parametrize("leader", [0, 1])
+@pytest.mark.parametrize(("masters", "wrong"), [(2, 1), (3, 1), (3, 2), (4, 1), (4, 2), (5, 2), (5, 3)])
+def test_whoever_differs_from_the_majority_stops_be_it_the_leader(
+    masters: int, wrong: int, leader: int, seeds: str
+) -> None:
+    """The first `wrong` masters go astray."""
+    those = [
+        Process(
+            Forgetful(0, seed=1 if seeds == "alike" else number) if number < wrong else None,
+            session=f"m{number}",
+        ).audited()
+        for number in range(masters)
+    ]
+    meet(those, leader)
+    for each in those:
+        each.judge()
+    stopped = {number for number, each in enumerate(those) if each.errors}
+    astray = set(range(wrong))
+    largest = wrong if seeds == "alike" else 1
+    if masters - wrong > largest or (masters - wrong == largest and leader >= wrong):
+        assert stopped == astray
+    elif masters - wrong == largest:
+        assert stopped == (set(range(masters)) - {leader} if largest == 1 else set(range(wrong, masters)))
+    elif largest > masters - wrong:
+        assert stopped == set(range(wrong, masters))
+    for number in stopped:
+        (error,) = those[number].errors
+        assert isinstance(error, ReplicaDiverged)
+        assert ("although it leads the dispatcher" in str(error)) is (number == leader)
+
+
+@pytest.mark.parametrize("interval", [1, 2, 3, 5])
+def test_masters_that_only_hash_come_to_an_end(interval: int) -> None:
+    those = [Process(interval=interval, session=f"m{number}").audited() for number in range(3)]
+    log = meet(those, 0, rounds=200, events=12)
+    assert not isinstance(log[-1].body, StateHash) or len(log) < 100
+    assert [each.said for each in those] == [[], [], []]
+
+
+def meet(
+    those: Sequence[Process], leader: int, rounds: int = 3 * INTERVAL, events: int | None = None
+) -> list[Record]:
+    """All fold one log, `events` of a history or until they differ; what each tells of itself is in it."""
+    whole: list[Record] = []
+    records = iter(history(LONG)[:events])
+    while len(whole) < rounds and not all(each.to_judge for each in those):
+        told = [(number, owed) for number, each in enumerate(those) for owed in each.said]
+        for each in those:
+            each.said.clear()
+        if told:
+            said = [
+                seal(
+                    [owed],
+                    cluster="c",
+                    sender="dispatcher" if number == leader else f"standby/m{number}",
+                    epoch=those[0].replica.leadership.epoch("dispatcher") if number == leader else 0,
+                    decided_at=len(whole) - 1,
+                    now=1,
+                    count=len(whole),
+                )[0]
+                for number, owed in told
+            ]
+        else:
+            record = next(records, None)
+            if record is None:
+                break
+            said = [Event(record.header, record.body)]
+        for event in said:
+            body = event.body
+            if isinstance(body, LeaderElected):
+                body = replace(body, session=f"m{leader}")
+            whole.append(Record(len(whole), event.header, body))
+            for each in those:
+                each.replica.apply(whole[-1])
+    return whole
 
 
 def test_hashes_of_other_code_are_not_compared(log: Sequence[Record]) -> None:
@@ -191,6 +288,9 @@ def test_what_it_did_not_hash_itself_it_does_not_compare(log: Sequence[Record]) 
 def fold(process: Process, log: Sequence[Record]) -> None:
     for record in log:
         process.replica.apply(record)
+        process.judge()
+        if process.errors:
+            raise process.errors[0]
 
 
 def changed(log: Sequence[Record], change: Callable[[StateHash], Any]) -> list[Record]:
