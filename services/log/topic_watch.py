@@ -20,7 +20,7 @@ from .topics import TopicDescription, describe_topics
 
 _log = logger(__name__)
 LOOK_S: Final = 2.0
-_LOOKS: Final = 2
+_LOOKS: Final = 4
 """So often in a row it has to be seen: a broker that has just started may not know all topics yet."""
 
 

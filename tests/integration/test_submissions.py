@@ -28,6 +28,8 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.dead_letters import DeadLetter
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import EntryPoint, Header, JobGraph, JobStatus
+from tailrace.services.cli.errors import Failure
+from tailrace.services.cli.local.other_home import check_no_other, silence_s
 from tailrace.services.client import Client, JobRejectedError
 from tailrace.services.configuration import Configuration
 from tailrace.services.dispatcher.submissions import partitions_of
@@ -459,7 +461,7 @@ def test_topics_that_are_created_again_lose_no_submission_and_run_none_again(
         cluster.log.close()
 
 
-def test_a_log_with_kafka_s_defaults_is_refused_and_one_that_is_deleted_ends_its_processes(
+def test_an_unfit_log_and_a_second_home_are_refused_and_a_log_that_is_deleted_ends_its_processes(
     kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path
 ) -> None:
     admin, log = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), log_topic(cluster_id)
@@ -479,6 +481,14 @@ def test_a_log_with_kafka_s_defaults_is_refused_and_one_that_is_deleted_ends_its
         cluster.start()
         cluster.ask(dispatcher.CancelJob(job_id="nothing"))
         cluster.answer(client.CancelJobRejected, "nothing")
+        given = {"cluster.id": cluster_id, "bootstrap.servers": kafka.bootstrap_servers}
+        cluster._wait(
+            lambda: [each for each in [silence_s(Configuration(given))] if each is not None], "a heartbeat"
+        )
+        with pytest.raises(Failure, match="started from another home"):
+            check_no_other(Configuration(given))
+        check_no_other(Configuration({**given, "high-availability.take-over": "true"}))
+        check_no_other(Configuration({**given, "heartbeat.interval": "1 ms"}))
         delete(admin, log)
         assert cluster.process is not None
         assert cluster.process.wait(PATIENCE_S) != 0

@@ -28,7 +28,6 @@ from .names import JOBMANAGER, SIMULATED, is_master, masters, taskexecutors
 from .process import LocalProcess, Progress
 from .record import ClusterRecord, ProcessRecord, locked, read_record, remove_record, write_record
 from .servers import Servers
-from .topics import restore_topics
 from .zookeeper import LocalZooKeeper
 
 TASKEXECUTORS = 2
@@ -148,6 +147,10 @@ class LocalCluster:
         Raises Failure, and what the starts of Kafka and ZooKeeper raise; then, and on any other exception, what this
         call started has been ended again.
         """
+        # Kafka's client is loaded by who starts a cluster: most commands look for one only.
+        from .other_home import check_no_other
+        from .topics import restore_topics
+
         with locked(self.home):
             record = read_record(self.home)
             if record is not None:
@@ -157,6 +160,8 @@ class LocalCluster:
                 self._servers = Servers(self.home, self._given, self._progress)
                 self._servers.check_same(record)
                 self._take_over(record)
+            elif not self._servers.embedded:
+                check_no_other(self._given)
             self._servers.zookeeper.check()
             wanted = [
                 *self.task_executors(options),

@@ -33,6 +33,14 @@ ABANDON_ELECTION = ConfigOption(
     "the cluster was not stopped since. For when no elected jobmanager runs any more.",
     scopes=EVERYONE,
 )
+TAKE_OVER = ConfigOption(
+    key="high-availability.take-over",
+    type=BOOL,
+    default=False,
+    doc="With high-availability.type none: whether `tailrace cluster start` takes the lead of a cluster that runs "
+    "already, started from another home. The jobmanager there ends.",
+    scopes=EVERYONE,
+)
 ACCEPT_NEW_LOG = ConfigOption(
     key="high-availability.accept-new-log",
     type=BOOL,
@@ -63,6 +71,7 @@ HA_STORAGE = ConfigOption[str | None](
 OPTIONS: tuple[ConfigOption[Any], ...] = (
     HIGH_AVAILABILITY,
     ABANDON_ELECTION,
+    TAKE_OVER,
     ACCEPT_NEW_LOG,
     HA_CLUSTER_ID,
     HA_STORAGE,
