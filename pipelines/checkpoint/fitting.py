@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
+
 from ...schemas.types import InFlightState, JobEdge, JobGraph, JobVertex, Partitioner
+from ..graph.key_groups import default_max_parallelism
 from ..graph.operators import OperatorKind, traits_of
 from .earlier import ACCUMULATORS, Earlier
 from .metadata import CheckpointMetadata, EdgeOutline, VertexOutline, edges_of
@@ -37,6 +40,28 @@ def misfits(
     faults += _lost_in_flight(earlier, graph)
     faults += _finished_before_senders(earlier, graph)
     return faults
+
+
+def with_key_groups_of(metadata: CheckpointMetadata, graph: JobGraph) -> JobGraph:
+    """The graph with the maximum parallelism that keyed vertices had in the checkpoint, where it has the default.
+
+    A default follows from the parallelism: a program that says none goes on from its state at any parallelism that
+    the key groups of the checkpoint allow.
+    """
+    earlier = Earlier(metadata)
+    return msgspec.structs.replace(
+        graph, vertices=[_with_key_groups_of(earlier, vertex) for vertex in graph.vertices]
+    )
+
+
+def _with_key_groups_of(earlier: Earlier, vertex: JobVertex) -> JobVertex:
+    if vertex.max_parallelism != default_max_parallelism(vertex.parallelism):
+        return vertex
+    before = (earlier.vertex_of.get(each.operator_id) for each in vertex.operators if is_keyed(each.kind))
+    had = {each.max_parallelism for each in before if each is not None}
+    if len(had) != 1 or max(had) < vertex.parallelism:
+        return vertex  # misfits says why
+    return msgspec.structs.replace(vertex, max_parallelism=had.pop())
 
 
 def finished_subtasks(metadata: CheckpointMetadata, vertex: JobVertex) -> frozenset[int]:

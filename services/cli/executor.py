@@ -43,7 +43,7 @@ class ClusterExecutor:
     def execute(self, job_graph: JobGraph) -> SubmittedJob:
         """Returns when the job is accepted. Raises ProgramError."""
         try:
-            return self._submitted(job_graph, None, None, ACCEPT_TIMEOUT_S)
+            return self._submitted(self._fitted(job_graph), None, None, ACCEPT_TIMEOUT_S)
         except JobRejectedError as error:
             self.failure = error
             raise ProgramError(f"job {error.job_id} was rejected: {error.reason}") from error
@@ -91,6 +91,19 @@ class ClusterExecutor:
         self._jobs.append(job)
         self._listener.accepted(job.outcome)
         return job
+
+    def _fitted(self, graph: JobGraph) -> JobGraph:
+        """With the key groups of what the job begins with, as far as that can be read from here."""
+        if self._savepoint_path is None:
+            return graph
+        from ...pipelines.checkpoint.errors import CheckpointError
+        from ...pipelines.checkpoint.fitting import with_key_groups_of
+        from ...pipelines.checkpoint.metadata import read_metadata
+
+        try:
+            return with_key_groups_of(read_metadata(self._savepoint_path), graph)
+        except CheckpointError:
+            return graph  # the JobMaster reads it, and says what is wrong with it
 
     def _give_up(self, failure: Exception) -> None:
         self.failure = failure

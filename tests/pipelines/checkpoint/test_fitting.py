@@ -10,7 +10,7 @@ from checkpoint_files import metadata_of, pipeline
 from graphs import edge, job_graph, operator, source, vertex
 
 from tailrace.pipelines.api import StreamExecutionEnvironment
-from tailrace.pipelines.checkpoint.fitting import finished_subtasks, misfits
+from tailrace.pipelines.checkpoint.fitting import finished_subtasks, misfits, with_key_groups_of
 from tailrace.pipelines.checkpoint.metadata import CheckpointMetadata
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas.types import (
@@ -60,6 +60,33 @@ def test_operators_may_be_chained_otherwise_renamed_and_joined_by_others() -> No
         edge("reduce", "sink"),
     )
     assert misfits(taken(), now) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "set_now", "expected"),
+    [
+        (80, 100, None, 128),
+        (100, 4, None, 256),
+        (80, 200, None, 512),  # more subtasks than there are key groups
+        (80, 100, 300, 300),
+    ],
+)
+def test_a_program_that_says_no_maximum_parallelism_has_that_of_the_checkpoint(
+    before: int, now: int, set_now: int | None, expected: int
+) -> None:
+    def program(parallelism: int, max_parallelism: int | None = None) -> JobGraph:
+        env = StreamExecutionEnvironment(parallelism=parallelism, max_parallelism=max_parallelism)
+        env.generate(str, output_type=str).key_by(len).reduce(max).uid("longest").print()
+        return env.get_job_graph("longest")
+
+    earlier, graph = program(before), program(now, set_now)
+    reduce = next(o for v in earlier.vertices for o in v.operators if o.kind == OperatorKind.REDUCE)
+    where = next(v.vertex_id for v in earlier.vertices if reduce in v.operators)
+    saved = taken(earlier, states={(where, 0): state(reduce.operator_id)})
+    fitted = with_key_groups_of(saved, graph)
+    (keyed,) = [v for v in fitted.vertices if any(o.kind == OperatorKind.REDUCE for o in v.operators)]
+    assert keyed.max_parallelism == expected
+    assert bool(misfits(saved, fitted)) is (set_now is not None or expected == 512)
 
 
 def test_state_that_no_operator_takes_is_told_by_its_uid() -> None:
