@@ -81,6 +81,54 @@ def fingerprint_of(schema: Schema) -> bytes:
     return bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
 
 
+@functools.cache
+def fingerprints_with_logical_types() -> Mapping[bytes, str]:
+    """Fingerprint -> the event whose schema has it where a writer keeps `logicalType` in the canonical form.
+
+    Avro's specification strips it; some libraries, such as Go's hamba/avro, do not.
+    """
+    import fastavro.schema
+
+    alone = filter(stands_alone, schemas())
+    texts = {name: canonical_with_logical_types(standalone(name)) for name in alone}
+    return MappingProxyType(
+        {
+            bytes.fromhex(fastavro.schema.fingerprint(text, "CRC-64-AVRO")): name
+            for name, text in texts.items()
+        }
+    )
+
+
+def canonical_with_logical_types(node: Any, namespace: str = "") -> str:
+    """The parsing canonical form of a schema that stands alone, with the logical types of primitive types kept."""
+    if isinstance(node, str):
+        return json.dumps(node)
+    if isinstance(node, list):
+        return f"[{','.join(canonical_with_logical_types(each, namespace) for each in node)}]"
+    kind, name = node["type"], node.get("name", "")
+    if not isinstance(kind, str):
+        return canonical_with_logical_types(kind, namespace)
+    match kind:
+        case "array" | "map":
+            of = "items" if kind == "array" else "values"
+            return f'{{"type":"{kind}","{of}":{canonical_with_logical_types(node[of], namespace)}}}'
+        case "record" | "enum":
+            namespace = node.get("namespace", namespace)
+            full = name if "." in name or not namespace else f"{namespace}.{name}"
+            if kind == "enum":
+                symbols = ",".join(map(json.dumps, node["symbols"]))
+                return f'{{"name":"{full}","type":"enum","symbols":[{symbols}]}}'
+            fields = [
+                f'{{"name":"{each["name"]}","type":{canonical_with_logical_types(each["type"], namespace)}}}'
+                for each in node["fields"]
+            ]
+            return f'{{"name":"{full}","type":"record","fields":[{",".join(fields)}]}}'
+        case _ if "logicalType" in node:
+            return f'{{"type":"{kind}","logicalType":"{node["logicalType"]}"}}'
+        case _:
+            return json.dumps(kind)
+
+
 def _references(node: Any) -> Iterator[str]:
     if isinstance(node, str) and node.startswith("tailrace."):
         yield node

@@ -26,7 +26,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.dispatcher.SavepointDisposed": "cb3203c1e96ca624",
         "tailrace.dispatcher.ShutDownCluster": "b42e09dd0e82e70f",
         "tailrace.dispatcher.StopWithSavepoint": "1c0a540e54eb5a43",
-        "tailrace.dispatcher.SubmissionRefused": "718d6cf88c35b5ec",
+        "tailrace.dispatcher.SubmissionRefused": "3599fcb4e8540565",
         "tailrace.dispatcher.SubmissionsTopicChanged": "2fd2cf7c8e19aa1a",
         "tailrace.dispatcher.SubmitJob": "ad2e5fbf173ef15c",
         "tailrace.dispatcher.TriggerCheckpoint": "b2da5c35519f98df",

@@ -132,6 +132,10 @@ class SubmissionRefused(Body, frozen=True, gc=False, kw_only=True):
     """The record."""
     reason: str
     """Why it was refused."""
+    client: str = ""
+    """Who sent it, as far as its beginning could be read; empty: not known."""
+    job_id: str = ""
+    """The job that it asked to run; empty: not known."""
 
 
 class SubmissionsTopicChanged(Body, frozen=True, gc=False, kw_only=True):

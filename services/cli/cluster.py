@@ -64,14 +64,24 @@ def start(
 
     more = {"--slots": ("taskmanager.numberOfTaskSlots", slots)}
     found = configuration(home, bootstrap_servers, cluster_id, definitions, more)
-    with progress("Starting the cluster") as say:
-        local = LocalCluster(found, progress=say)
-        fresh = local.start(Options(taskexecutors=taskexecutors, masters=masters))
+    if found.bootstrap_servers:
+        from .reachable import check_reachable
+
+        check_reachable(found)
+    try:
+        with progress("Starting the cluster") as say:
+            local = LocalCluster(found, progress=say)
+            fresh = local.start(Options(taskexecutors=taskexecutors, masters=masters))
+    except OSError as error:
+        where = error.filename or found.home
+        raise Failure(
+            ExitCode.PROCESS,
+            f"the cluster can't be started in {found.home}: {where}: {error.strerror or error}: is there space on the "
+            "disk, and may this user write there? --home names another directory",
+        ) from error
     addresses = f"{servers(local.configuration)}, home {found.home}"
-    if fresh:
-        tell(f"cluster {found.cluster_id} runs: {addresses}")
-    else:
-        tell(f"cluster {found.cluster_id} runs already: {addresses}")
+    name = local.configuration.cluster_id
+    tell(f"cluster {name} runs: {addresses}" if fresh else f"cluster {name} runs already: {addresses}")
     return ExitCode.OK
 
 

@@ -113,8 +113,9 @@ class Conversation:
         found = self.wait_for(answer, timeout)
         if found is None:
             raise NoAnswer(
-                f"the submission of job {job_id} was written, but no jobmanager answered within {timeout:g} s: "
-                "is one running? The next one to start will take it up"
+                f"the submission of job {job_id} was written, but was not accepted within {timeout:g} s: a "
+                "jobmanager is busy with other submissions, or none runs (`tailrace cluster status`). The job is not "
+                "lost: `tailrace list` shows it when its turn has come"
             )
         return found
 

@@ -20,7 +20,7 @@ from ..roles import (
     unchanged,
 )
 from . import checkpoints, ending, jobs
-from .state import DispatcherState, FeatureLevelWanted
+from .state import DispatcherState, FeatureLevelWanted, Refusal
 
 
 class BuildJobGraph(Instruction, frozen=True):
@@ -98,9 +98,13 @@ def _admitted(state: DispatcherState, partition: int, offset: int) -> Dispatcher
 
 
 def _submission_refused(
-    state: DispatcherState, _record: Record, body: dispatcher.SubmissionRefused
+    state: DispatcherState, record: Record, body: dispatcher.SubmissionRefused
 ) -> DispatcherState:
-    return _admitted(state, body.source.partition, body.source.offset)
+    state = _admitted(state, body.source.partition, body.source.offset)
+    if not (body.client and body.job_id):
+        return state
+    refusal = Refusal(body.client, body.job_id, body.reason)
+    return replace(state, refusals=state.refusals.set(record.offset, refusal))
 
 
 def _submissions_topic_changed(

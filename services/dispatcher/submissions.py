@@ -29,6 +29,7 @@ from ..log.clients import ENDS_READING, client, patiently, reader
 from ..log.topics import LARGEST_SUBMISSION, TopicDescription, describe_topics, submissions_topic
 from ..roles import CLIENT, DISPATCHER, Clock, Owed, Say
 from .submissions_topic import Admitted, SubmissionsTopic, change
+from .unreadable import sender_of
 
 _log = logger(__name__)
 REQUESTS = (
@@ -237,7 +238,8 @@ class SubmissionsReader:
             return
         header = replace(
             event.header,
-            time=self._clock() if self._stamps else event.header.time,
+            # A client that gives no time gives 0.
+            time=self._clock() if self._stamps or event.header.time <= 0 else event.header.time,
             recipient=DISPATCHER,
             sender_epoch=0,
             decided_at=None,
@@ -275,9 +277,14 @@ class SubmissionsReader:
             message.value(),
         )
         self._write_dead_letter(unreadable, self._clock())
-        self._say(
-            DISPATCHER, Owed(DISPATCHER, dispatcher.SubmissionRefused(source=origin, reason=reason), None)
+        sender = sender_of(message.value() or b"")
+        refused = dispatcher.SubmissionRefused(
+            source=origin,
+            reason=reason,
+            client="" if sender is None else sender.client,
+            job_id="" if sender is None else sender.job_id,
         )
+        self._say(DISPATCHER, Owed(DISPATCHER, refused, None))
 
 
 def partitions_of(consumer: Consumer, topic: str, timeout: float) -> list[int]:
@@ -318,6 +325,11 @@ def check_allowed(event: Event) -> None:
         raise Undecodable(
             f"the sender {event.header.sender[:80]!r} is no client: name it client/<your name>, the name of "
             "1 to 64 letters, digits, '.', '_' or '-'"
+        )
+    if isinstance(event.body, dispatcher.SubmitJob) and event.body.job_id.startswith("-"):
+        raise Undecodable(
+            f"the job id {event.body.job_id[:80]!r} begins with '-', so that commands take it for an option: begin it "
+            "with a letter or digit"
         )
     if not 0 <= event.header.time <= _LATEST:
         raise Undecodable(f"the time {event.header.time} is not 0 to 2^53: give microseconds since the epoch")

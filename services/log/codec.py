@@ -4,8 +4,9 @@ Without a schema registry an event is written in Avro's single-object encoding: 
 fingerprint of its schema (8 bytes, little-endian), the Avro body. With one it is written in Confluent's wire format:
 a zero byte, the schema id (4 bytes, big-endian), the Avro body; subjects follow TopicRecordNameStrategy. Where the
 registry does not answer, and has not told the id of a schema before, the single-object encoding is written. Readers
-accept both, also where an earlier release wrote: its schema is the registry's or, by the fingerprint, one of those that
-are shipped (`schemas/released`), and fastavro makes of it and ours what Avro's rules of resolution say.
+accept both, also of writers that keep logical types in the canonical form, and also where an earlier release wrote: its
+schema is the registry's or, by the fingerprint, one of those that are shipped (`schemas/released`), and fastavro makes
+of it and ours what Avro's rules of resolution say.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
 SINGLE_OBJECT = b"\xc3\x01"
 CONFLUENT = b"\x00"
-_SINGLE_OBJECT_HEAD = 10
-_CONFLUENT_HEAD = 5
+SINGLE_OBJECT_HEAD = 10
+CONFLUENT_HEAD = 5
 _LONGEST_SHOWN = 16
 _LONGEST_REASON = 300
 _NOT_FOUND = 404
@@ -117,25 +118,25 @@ class Codec:
         """The event that the bytes hold. Raises Undecodable; LogUnavailable where the registry does not answer."""
         if value is None:
             raise Undecodable("the value is empty: an event in Avro was expected")
-        head = value[:_SINGLE_OBJECT_HEAD]
+        head = value[:SINGLE_OBJECT_HEAD]
         read = self._readers.get(head)
         if read is not None:
             try:
-                return read(value, _SINGLE_OBJECT_HEAD)
+                return read(value, SINGLE_OBJECT_HEAD)
             except Exception as error:
                 raise _broken(self._names[head], error) from error
-        if value[:1] == CONFLUENT and len(value) >= _CONFLUENT_HEAD:
-            (schema_id,) = struct.unpack(">I", value[1:_CONFLUENT_HEAD])
+        if value[:1] == CONFLUENT and len(value) >= CONFLUENT_HEAD:
+            (schema_id,) = struct.unpack(">I", value[1:CONFLUENT_HEAD])
             try:
                 name, writer = self._by_id.get(schema_id) or self._look_up(schema_id)
             except Undecodable as error:
-                raise UnknownSchema(str(error), _header_of(value, _CONFLUENT_HEAD)) from error
-            return self._read(name, writer, value, _CONFLUENT_HEAD)
-        if value[:2] == SINGLE_OBJECT and len(value) >= _SINGLE_OBJECT_HEAD:
+                raise UnknownSchema(str(error), _header_of(value, CONFLUENT_HEAD)) from error
+            return self._read(name, writer, value, CONFLUENT_HEAD)
+        if value[:2] == SINGLE_OBJECT and len(value) >= SINGLE_OBJECT_HEAD:
             try:
                 self._names[head], read = self._reader(head)
             except Undecodable as error:
-                raise UnknownSchema(str(error), _header_of(value, _SINGLE_OBJECT_HEAD)) from error
+                raise UnknownSchema(str(error), _header_of(value, SINGLE_OBJECT_HEAD)) from error
             self._readers[head] = read
             return self.decode(value)
         raise Undecodable(
@@ -150,6 +151,9 @@ class Codec:
         if name is not None:
             return name, binary.functions(name).read
         fingerprint = head[len(SINGLE_OBJECT) :]
+        name = avro.fingerprints_with_logical_types().get(fingerprint)
+        if name in EVENTS:
+            return name, binary.functions(name).read
         found = self._written_by(fingerprint)
         if found is None:
             raise Undecodable(
@@ -285,6 +289,8 @@ def _header_of(value: bytes, start: int) -> Header | None:
 
 
 def _broken(name: str, error: Exception) -> Undecodable:
+    if isinstance(error, (IndexError, EOFError, struct.error)):
+        return Undecodable(f"broken {name}: its bytes end before the event does")
     # Whatever garbage makes reading raise (ValueError, IndexError, UnicodeDecodeError, ...) is the writer's.
     return Undecodable(f"broken {name}: {_one_line(error)}")
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import threading
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tailrace.schemas import dispatcher, resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event
-from tailrace.schemas.types import Header
+from tailrace.schemas.ids import is_id
+from tailrace.schemas.types import Header, Origin
 from tailrace.services.dispatcher import submissions
 from tailrace.services.dispatcher.submissions import SubmissionsReader, check_allowed
+from tailrace.services.dispatcher.unreadable import Sender, sender_of
 from tailrace.services.log import Codec, LogUnavailable, Undecodable
 from tailrace.services.log.memory import MemoryEventLog
+
+from .simulation import Cluster
 
 CANCEL = dispatcher.CancelJob(job_id="j")
 
@@ -40,6 +47,7 @@ def test_a_request_of_a_client_is_taken(event: Event) -> None:
     ("event", "reason"),
     [
         (said(time=-1), "the time -1 is not"),
+        (said(dispatcher.SubmitJob(job_id="-rf")), "begins with '-', so that commands take it for an option"),
         (said(time=2**53 + 1), "give microseconds"),
         (said(sender="client"), "is no client"),
         (said(sender="client/"), "is no client"),
@@ -99,3 +107,33 @@ def test_a_reader_that_is_stopped_waits_for_no_registry() -> None:
     stopping.start()
     assert reader._decode(b"anything") is None
     stopping.join()
+
+
+SUBMIT = said(dispatcher.SubmitJob(job_id="job-1"), sender="client/go-1")
+
+
+@pytest.mark.parametrize("head", [b"\xc3\x01" + b"12345678", b"\x00\x00\x00\x00\x63"])
+def test_of_a_submission_with_an_unknown_schema_the_client_and_the_job_are_known(head: bytes) -> None:
+    assert sender_of(head + Codec("t").encode(SUBMIT)[10:]) == Sender("client/go-1", "job-1")
+
+
+@given(st.binary(max_size=60), st.integers(0, 200))
+def test_garbage_has_no_sender_and_raises_nothing(garbage: bytes, cut: int) -> None:
+    whole = Codec("t").encode(SUBMIT)
+    for value in (garbage, b"\xc3\x01" + garbage, whole[:10] + garbage, whole[:cut]):
+        found = sender_of(value)
+        assert found is None or is_id(found.job_id)
+
+
+def test_who_can_be_answered_is_told_that_a_submission_is_refused() -> None:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.settle()
+    source = Origin(topic="t.submissions", partition=0, offset=0)
+    refused = dispatcher.SubmissionRefused(source=source, reason="unknown schema")
+    cluster.say("dispatcher", "dispatcher", refused)
+    cluster.say("dispatcher", "dispatcher", replace(refused, client="client/go-1", job_id="job-1"))
+    cluster.settle()
+    (answer,) = cluster.said("JobRejected")
+    assert answer.header.recipient == "client/go-1"
+    assert (answer.body.job_id, answer.body.reason) == ("job-1", "unknown schema")  # type: ignore[attr-defined]

@@ -55,6 +55,8 @@ class LocalCluster:
         self._progress = progress
         self._servers = Servers(self.home, configuration, progress)
         self._processes: dict[str, LocalProcess] = {}
+        self._recorded_before = False
+        """Whether the cluster was started already: then as many TaskExecutors run as were started."""
 
     @property
     def configuration(self) -> Configuration:
@@ -138,6 +140,8 @@ class LocalCluster:
 
             own = [SIMULATED] if read_members(self.home) else []
             return list(dict.fromkeys([*own, *taskexecutors(0, known)]))
+        if self._recorded_before:
+            return taskexecutors(0, known)
         active = self._given.get(RESOURCE_MANAGER_MODE) is ResourceManagerMode.ACTIVE
         return taskexecutors(0 if active else TASKEXECUTORS, known)
 
@@ -154,12 +158,7 @@ class LocalCluster:
         with locked(self.home):
             record = read_record(self.home)
             if record is not None:
-                self._check_same(record)
-                recorded = {**self._recorded(record), **_of_command_line(self._given)}
-                self._given = self._given.replace(recorded, "-D")
-                self._servers = Servers(self.home, self._given, self._progress)
-                self._servers.check_same(record)
-                self._take_over(record)
+                self.adopt(record)
             elif not self._servers.embedded:
                 check_no_other(self._given)
             self._servers.zookeeper.check()
@@ -177,6 +176,16 @@ class LocalCluster:
                 self._undo(started)
                 raise
         return True
+
+    def adopt(self, record: ClusterRecord) -> None:
+        """Goes on as the cluster of the record, with what it was started with. Raises Failure for what can't be."""
+        self._recorded_before = True
+        self._check_same(record)
+        recorded = {**self._recorded(record), **_of_command_line(self._given)}
+        self._given = self._given.replace(recorded, "-D")
+        self._servers = Servers(self.home, self._given, self._progress)
+        self._servers.check_same(record)
+        self._take_over(record)
 
     def stop(self, reason: str = "asked for on the command line", *, suspend: bool = False) -> None:
         """Ends the cluster in order, and by force what does not end; then ZooKeeper and Kafka, if they are embedded.
@@ -210,11 +219,13 @@ class LocalCluster:
         return {**{k: text for k, text in elections if not self._given.has(k)}, **record.configuration}
 
     def _check_same(self, record: ClusterRecord) -> None:
+        if not self._given.has(CLUSTER_ID.key):
+            self._given = self._given.replace({CLUSTER_ID.key: record.cluster_id})
         if record.cluster_id != self._given.cluster_id:
             raise Failure(
                 ExitCode.USAGE,
-                f"the cluster of {self.home} is called {record.cluster_id}: stop it first, or give "
-                f"another --home for {self._given.cluster_id}",
+                f"the cluster of {self.home} is called {record.cluster_id}, not {self._given.cluster_id}: leave its id "
+                "out to start what is missing of it, or give another --home for another cluster",
             )
 
     def _check_masters(self, names: list[str]) -> list[str]:

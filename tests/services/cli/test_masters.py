@@ -13,7 +13,7 @@ from tailrace.services.cli.cluster_view import leads
 from tailrace.services.cli.errors import ExitCode, Failure
 from tailrace.services.cli.local import ClusterRecord, LocalCluster, Options
 from tailrace.services.cli.local.names import is_master, masters, taskexecutors
-from tailrace.services.cli.local.record import write_record
+from tailrace.services.cli.local.record import ProcessRecord, write_record
 from tailrace.services.cli.options import located
 from tailrace.services.configuration import Configuration
 from tailrace.services.configuration.options.blob import BLOB_SECRET_FILE
@@ -135,3 +135,44 @@ def test_what_a_master_leads_is_told_in_a_few_words(
     roles: list[str], running: bool | None, stands: bool | None, told: str
 ) -> None:
     assert leads({"leads": roles, "running": running, "stands_for_election": stands}) == told
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        ("127.0.0.1:1", "nobody answers at 127.0.0.1:1 (Connection refused): is it up, is the port right?"),
+        ("no-such-host.invalid:9092", "the host no-such-host.invalid is not known"),
+        ("127.0.0.1:99999", "nobody answers at 127.0.0.1:99999"),
+    ],
+)
+def test_a_kafka_that_is_not_there_is_told_before_anything_starts(
+    server: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    assert (
+        main(["cluster", "start", "--home", str(home), "--bootstrap-servers", server]) == ExitCode.UNREACHABLE
+    )
+    assert says in capsys.readouterr().err
+    assert not home.exists()
+
+
+def test_a_home_that_can_not_be_written_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "start", "--home", "/proc/nowhere"]) == ExitCode.PROCESS
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert "the cluster can't be started in /proc/nowhere" in err.splitlines()[-1]
+
+
+def test_what_is_missing_starts_with_the_id_and_the_number_that_the_cluster_was_started_with(
+    tmp_path: Path,
+) -> None:
+    names = ("jobmanager", "taskexecutor-1")
+    processes = tuple(ProcessRecord(pid=1 << 30, created=0.0, name=each, log="") for each in names)
+    made = record(tmp_path, processes=processes)
+    local = LocalCluster(Configuration({"home": str(tmp_path)}))
+    with pytest.raises(Failure, match="is called c, not other: leave its id out"):
+        LocalCluster(Configuration({"home": str(tmp_path), "cluster.id": "other"})).start(Options())
+    local.adopt(made)
+    assert local.configuration.cluster_id == "c"
+    assert local.task_executors(Options()) == ["taskexecutor-1"]
+    assert local.task_executors(Options(taskexecutors=2)) == ["taskexecutor-1", "taskexecutor-2"]

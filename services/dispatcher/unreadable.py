@@ -1,0 +1,51 @@
+"""Who sent a submission that cannot be read, so that there is somebody to answer.
+
+Every event begins with the same header, and a SubmitJob goes on with the job's id: where these two can be read behind
+either framing, whatever the schema is said to be, they name the client and the job. What is read is used for an answer
+only.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import msgspec
+
+from ...schemas import avro
+from ...schemas.ids import is_id
+from ..log.codec import CONFLUENT, CONFLUENT_HEAD, SINGLE_OBJECT, SINGLE_OBJECT_HEAD
+
+_CLIENT = re.compile(r"client/[A-Za-z0-9_.-]{1,64}")
+
+
+class Sender(msgspec.Struct, frozen=True):
+    """The client of a submission, and the job that it asks for."""
+
+    client: str
+    job_id: str
+
+
+def sender_of(value: bytes) -> Sender | None:
+    """None where the beginning of the bytes is no header of a client's request for a job."""
+    if value.startswith(SINGLE_OBJECT):
+        start = SINGLE_OBJECT_HEAD
+    elif value.startswith(CONFLUENT):
+        start = CONFLUENT_HEAD
+    else:
+        return None
+    import fastavro
+
+    stream = io.BytesIO(value)
+    stream.seek(start)
+    try:
+        header: Any = fastavro.schemaless_reader(stream, avro.parsed()["tailrace.Header"], None)
+        job_id: Any = fastavro.schemaless_reader(stream, "string", None)
+    except Exception:
+        # Whatever garbage makes reading raise.
+        return None
+    client = header["sender"]
+    if _CLIENT.fullmatch(client) is None or not is_id(job_id):
+        return None
+    return Sender(client, job_id)
