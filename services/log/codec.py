@@ -152,7 +152,7 @@ class Codec:
             return name, binary.functions(name).read
         fingerprint = head[len(SINGLE_OBJECT) :]
         name = avro.fingerprints_with_logical_types().get(fingerprint)
-        if name in EVENTS:
+        if name is not None and name in EVENTS:
             return name, binary.functions(name).read
         found = self._written_by(fingerprint)
         if found is None:
