@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import psutil
 
@@ -120,14 +120,7 @@ class TorturedCluster:
 
     def stream_tasks(self, taskexecutor: str) -> list[psutil.Process]:
         """Those that have an attempt: they are connected to Kafka."""
-        found = []
-        for process in self._below(taskexecutor):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                parent = process.parent()
-                forked = parent is not None and _is_zygote(parent)
-                if forked and process.net_connections(kind="tcp"):
-                    found.append(process)
-        return found
+        return stream_tasks(self._below(taskexecutor))
 
     def spark(self, taskexecutor: str) -> psutil.Process | None:
         """The JVM."""
@@ -178,6 +171,18 @@ class TorturedCluster:
             for process in self._below(name):
                 with contextlib.suppress(psutil.NoSuchProcess):
                     self._seen.add(ProcessIdentity(process.pid, process.create_time()))
+
+
+def stream_tasks(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """The StreamTasks among them that have an attempt: they are connected to Kafka."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parent = process.parent()
+            forked = parent is not None and _is_zygote(parent)
+            if forked and process.net_connections(kind="tcp"):
+                found.append(process)
+    return found
 
 
 def _everyone(_sender: str, recipient: str) -> bool:
