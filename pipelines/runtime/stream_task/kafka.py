@@ -6,8 +6,9 @@ A commit meets CONCURRENT_TRANSACTIONS while the broker still ends the one befor
 milliseconds; and `connected` makes a client know its broker before it asks for a coordinator, or else it asks
 again half a second later.
 
-librdkafka's own log goes to stderr. An AdminClient, which is the only client with a background queue, says there when
-it is closed that answers were still in it: nobody waits for those. What goes wrong its futures say.
+librdkafka's own log goes through logging (infra/librdkafka_log.py), but for an AdminClient's. That is the only client
+with a background queue, and says when it is closed that answers were still in it: nobody waits for those. What goes
+wrong its futures say.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from ....infra.librdkafka_log import LOGGER
 from ..failures import TaskError
 
 TRANSACTION_TIMEOUT_MS: Final = 60_000
@@ -49,6 +51,7 @@ def transactional_producer(
     return Producer(
         {
             **_COMMON,
+            "logger": LOGGER,
             "bootstrap.servers": bootstrap_servers,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": timeout_ms,
@@ -66,6 +69,7 @@ def plain_producer(bootstrap_servers: str) -> Producer:
     return Producer(
         {
             **_COMMON,
+            "logger": LOGGER,
             "bootstrap.servers": bootstrap_servers,
             "linger.ms": 0,
             "acks": 1,
@@ -80,6 +84,7 @@ def group_consumer(bootstrap_servers: str, group: str) -> Consumer:
     return Consumer(
         {
             **_COMMON,
+            "logger": LOGGER,
             "bootstrap.servers": bootstrap_servers,
             "group.id": group,
             "enable.auto.commit": False,

@@ -207,6 +207,7 @@ class Transactions:
                     call()
                 return
             except KafkaException as error:
+                self._producer.poll(0)  # which has its log lines said
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise self._explained(what, error) from error
 

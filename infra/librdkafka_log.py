@@ -1,0 +1,48 @@
+"""What librdkafka says of itself, as lines of Python's logging instead of its own on stderr.
+
+While Kafka is away each client says so several times a second. So a line of the same kind (librdkafka's facility, such
+as FAIL) comes at most every 30 s in a process, with the number of those that were left out. A client hands its lines
+over when it is polled, flushed or committed, in that thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+INTERVAL_S: Final = 30.0
+
+
+class RateLimit(logging.Filter):
+    """Lets the first line of a kind pass, and then one in each interval."""
+
+    def __init__(self, interval_s: float = INTERVAL_S) -> None:
+        super().__init__()
+        self._interval = interval_s
+        self._passed_at: dict[str, float] = {}
+        self._left_out: dict[str, int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Also says in the line how many were left out before it."""
+        # confluent_kafka logs "%s [%s] %s": facility, client, text.
+        kind = str(record.args[0]) if isinstance(record.args, tuple) and record.args else ""
+        now = time.monotonic()
+        if now - self._passed_at.get(kind, float("-inf")) < self._interval:
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return False
+        self._passed_at[kind] = now
+        left_out = self._left_out.pop(kind, 0)
+        if left_out:
+            record.msg = f"{record.msg} ({left_out} more were left out since the last one)"
+        return True
+
+
+def _limited() -> logging.Logger:
+    logger = logging.getLogger("tailrace.librdkafka")
+    logger.addFilter(RateLimit())
+    return logger
+
+
+LOGGER: Final = _limited()
+"""For the configuration of a client, as `logger`."""
