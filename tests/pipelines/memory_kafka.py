@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tailrace.pipelines.runtime.failures import TaskError
+from tailrace.pipelines.runtime.failures import ProgressLost, TaskError
 from tailrace.pipelines.runtime.stream_task.group_copy import GroupCopy
 from tailrace.pipelines.runtime.stream_task.progress_entry import KEY, decode
 from tailrace.pipelines.runtime.stream_task.restore import Tail
@@ -63,7 +63,8 @@ class MemoryKafka:
         for offset in range(len(log) - 1, start - 1, -1):
             if log[offset].key == KEY:
                 return Tail(decode(log[offset].value), offset, len(log))
-        assert len(log) == 0, f"{topic} has messages, and no progress entry"
+        if log:
+            raise ProgressLost(f"{topic} [{partition}] holds messages, and no progress entry")
         return Tail(None, -1, 0)
 
     def group_answer(self, place: Place, rng: random.Random | None) -> GroupCopy | None:

@@ -207,9 +207,10 @@ class Transactions:
                     call()
                 return
             except KafkaException as error:
-                self._producer.poll(0)  # which has its log lines said
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise self._explained(what, error) from error
+                with contextlib.suppress(KafkaException):  # the next call says more
+                    self._producer.poll(0)  # which hands its log lines over
 
     def _kafka_answers(self) -> bool:
         """From another thread."""

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tailrace.pipelines.api import (
+    BroadcastProcessFunction,
     CoFlatMapFunction,
     CoMapFunction,
     CoProcessFunction,
@@ -20,8 +21,10 @@ from tailrace.pipelines.api import (
     Formats,
     KafkaSink,
     KafkaSource,
+    KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
+    MapStateDescriptor,
     ProcessFunction,
     StreamExecutionEnvironment,
     TumblingEventTimeWindows,
@@ -38,6 +41,7 @@ from ..memory_cluster import MemoryCluster, Message, give_uids
 ELSEWHERE = {OperatorKind.SOCKET_TEXT_STREAM}
 """Needs a server; it polls as the other sources do."""
 VALUES = [str(number) for number in range(30)]
+RULES = MapStateDescriptor("rules", str, str)
 TOPICS = {"in": [[Message(value.encode()) for value in VALUES]]}
 
 
@@ -88,6 +92,24 @@ class BothKeyed(KeyedCoProcessFunction[str, str, str, str]):
         return [value]
 
 
+class Ruled(BroadcastProcessFunction[str, str, str]):
+    def process_element(self, value: str, context: Any) -> list[str]:
+        return [value]
+
+    def process_broadcast_element(self, value: str, context: Any) -> list[str]:
+        context.get_broadcast_state(RULES)[value] = value
+        return [value]
+
+
+class RuledByKey(KeyedBroadcastProcessFunction[str, str, str, str]):
+    def process_element(self, value: str, context: Any) -> list[str]:
+        return [value]
+
+    def process_broadcast_element(self, value: str, context: Any) -> list[str]:
+        context.get_broadcast_state(RULES)[value] = value
+        return [value]
+
+
 def unchanged(value: str) -> str:
     return value
 
@@ -127,6 +149,9 @@ def every_kind(directory: Path, parallelism: int) -> JobGraph:
     lines.connect(strings).flat_map(BothFlat(), output_type=str).print()
     lines.connect(strings).process(Both(), str).print()
     lines.connect(strings).key_by(unchanged, unchanged).process(BothKeyed(), str).print()
+    rules = strings.broadcast(RULES)
+    lines.connect(rules).process(Ruled(), str).print()
+    by_key.connect(rules).process(RuledByKey(), str).print()
     give_uids(env)
     env.configure("execution.checkpointing.interval", "1 s")
     return env.get_job_graph("every kind")
