@@ -31,6 +31,8 @@ from .instructions import (
 from .state import JobMasterState
 
 _log = logger(__name__)
+_CONFIG = KEEP_FOR_EVER | {"segment.bytes": str(64 << 20)}
+"""Tasks delete what nobody reads any more (upkeep.py), and Kafka gives back whole segments alone."""
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 
@@ -121,7 +123,7 @@ class JobMasterShell:
                 wanted = topics(self._cluster, job_id, instruction.job_graph)
                 create_topics(
                     self._admin,
-                    [NewTopic(name, count, -1, config=KEEP_FOR_EVER) for name, count in wanted.items()],
+                    [NewTopic(name, count, -1, config=_CONFIG) for name, count in wanted.items()],
                 )
                 body = job_master.ChannelsCreated(job_id=job_id)
             except KafkaUnreachable as error:

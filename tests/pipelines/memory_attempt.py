@@ -131,7 +131,7 @@ class MemoryAttempt:
             else list(self._kafka_input.places)
         )
         self._cursors = {
-            place: cluster.handed_over_from(self.task.positions.get(place[0], {}).get(place[1], 0))
+            place: self._handed_over_from(place, self.task.positions.get(place[0], {}).get(place[1], 0))
             for place in places
         }
         self.polls = self.assembly.parts.source is not None and source is None
@@ -142,6 +142,14 @@ class MemoryAttempt:
         if self._beginning.begins:
             records = in_flight(self._beginning, deployment, index, self.assembly.codecs(self._kafka_input))
             self.task.begin_generation(records)
+
+    def _handed_over_from(self, place: tuple[int, int], position: int) -> int:
+        """Where a query begins: what lies before that may be gone, and what follows never is."""
+        start = self._cluster.kafka.starts.get((self._topics[place[0]], place[1]), 0)
+        assert start <= position, (
+            f"{self._topics[place[0]]} begins at {start}, and is to be read from {position}"
+        )
+        return max(start, self._cluster.handed_over_from(position))
 
     def _end_again(self) -> None:
         """The subtask had finished in the checkpoint: all that is left is to say so."""
@@ -196,7 +204,7 @@ class MemoryAttempt:
         changelog, rng = self.assembly.changelog, self._cluster.rng
         offset = self._changelog_offsets.get(checkpoint_id, -1)
         if self.assembly.keeps_state and offset > 0 and rng is not None and rng.random() < 0.7:
-            self._cluster.kafka.starts[changelog, self._index] = offset
+            self._cluster.kafka.trim(changelog, self._index, offset)
 
     def abort_checkpoint(self, checkpoint_id: int) -> None:
         """The checkpoint will not be completed."""
@@ -322,7 +330,10 @@ class MemoryAttempt:
         copy = GroupCopy(entry.generation, committed.offset, entry.changelog_id)
         kafka.groups.setdefault(self._place, []).append(copy)
         if not self.assembly.keeps_state:
-            kafka.starts[self.assembly.changelog, self._index] = committed.offset
+            kafka.trim(self.assembly.changelog, self._index, committed.offset)
+        if self._kafka_input is None:
+            for each in entry.inputs:
+                kafka.trim(each.topic, self._index, each.positions.get(self._index, 0))
 
     def poll(self, rng: random.Random | None) -> bool:
         """Has the source read some records."""

@@ -57,6 +57,10 @@ class MemoryKafka:
     def log(self, topic: str, partition: int) -> list[Message]:
         return self.logs.get(topic, {}).get(partition, [])
 
+    def trim(self, topic: str, partition: int, below: int) -> None:
+        """Deletes what lies before an offset; a zombie's word may be an old one."""
+        self.starts[topic, partition] = max(below, self.starts.get((topic, partition), 0))
+
     def tail(self, topic: str, partition: int) -> Tail:
         """As restore.read_tail finds it."""
         log, start = self.log(topic, partition), self.starts.get((topic, partition), 0)

@@ -124,6 +124,7 @@ class StreamTask:
             self._subtask,
             self._group,
             keeps_state=assembly.keeps_state,
+            channels=() if source is not None else assembly.channel_topics,
             shared_group=None if source is None else KafkaSource.of(source).group_id,
         )
 

@@ -4,12 +4,18 @@
   goes on from them. Beside the positions lies what a new attempt can check (group_copy.py).
 - The *changelog* is deleted below the last completed checkpoint; where the vertex keeps no state, below the last
   progress entry.
+- *Channels* are deleted below the positions that the receiver committed a minute ago. Nobody reads below committed
+  positions: a new attempt and a new generation go on from them, and what a checkpoint has in flight is in its files.
+  But a query that is being started was told its positions a moment before, so some time is left to it.
 
 All of it is asked lazily (lazy_requests.py): a broker that does not answer delays no commit.
 """
 
 from __future__ import annotations
 
+import time
+from collections import deque
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -20,8 +26,13 @@ from .group_copy import GroupCopy, GroupOffsets
 from .kafka import admin_client
 from .lazy_requests import LAST_ROUND_S, LazyRequests
 from .output import CommittedEntry
+from .progress_entry import ProgressEntry
 
 _TIMEOUT_S: Final = 10.0
+KEEP_S: Final = 60.0
+"""How long a channel keeps what was read of it and committed."""
+_STEPS: Final = 6
+"""In so many steps at most a channel is deleted within that time."""
 
 
 class Upkeep:
@@ -35,10 +46,12 @@ class Upkeep:
         group: str,
         *,
         keeps_state: bool,
+        channels: Collection[str] = (),
         shared_group: str | None = None,
         requests: LazyRequests | None = None,
+        keep_s: float = KEEP_S,
     ) -> None:
-        """`shared_group`: the `group_id` that a Kafka source was given."""
+        """`channels`: topics of which nobody else reads the partition. `shared_group`: `group_id` of a Kafka source."""
         self._requests = requests or LazyRequests()
         self._changelog = changelog
         self._partition = partition
@@ -46,16 +59,37 @@ class Upkeep:
         self._group = GroupOffsets(bootstrap_servers, group)
         self._shared = None if shared_group is None else GroupOffsets(bootstrap_servers, shared_group)
         self._deletion = Deletion(bootstrap_servers)
+        self._channels = channels
+        self._keep_s = keep_s
+        self._read: deque[tuple[float, Mapping[str, int]]] = deque()
+        """When which positions of channels were committed."""
 
     def committed(self, committed: CommittedEntry) -> None:
         """A transaction that ends with this entry; or an attempt begins with it, at the offset of the last one."""
         self._requests.put("positions", partial(self._copy, committed))
         if not self._keeps_state and committed.offset > 0:
             self.trim_changelog(committed.offset)
+        if self._channels:
+            self._trim_channels(committed.entry, time.monotonic())
 
     def trim_changelog(self, below: int) -> None:
         """Nobody reads on from below this offset any more."""
         self._requests.put("changelog", partial(self._deletion, self._changelog, self._partition, below))
+
+    def _trim_channels(self, entry: ProgressEntry, now: float) -> None:
+        if not self._read or now >= self._read[-1][0] + self._keep_s / _STEPS:
+            positions = {
+                each.topic: each.positions.get(self._partition, 0)
+                for each in entry.inputs
+                if each.topic in self._channels
+            }
+            self._read.append((now, positions))
+        below: Mapping[str, int] = {}
+        while self._read and self._read[0][0] <= now - self._keep_s:
+            below = self._read.popleft()[1]
+        for topic, offset in below.items():
+            if offset > 0:
+                self._requests.put(topic, partial(self._deletion, topic, self._partition, offset))
 
     def close(self, *, ended: bool) -> None:
         """`ended`: whether the task has come to its end: its last positions are to be seen."""

@@ -1,0 +1,79 @@
+"""What a job has read, and its progress, take a bounded part of the broker's disk, however long the job runs."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from waiting import eventually
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.pipelines.runtime.stream_task.lazy_requests import LazyRequests
+from tailrace.pipelines.runtime.stream_task.output import CommittedEntry
+from tailrace.pipelines.runtime.stream_task.progress_entry import InputProgress, ProgressEntry
+from tailrace.pipelines.runtime.stream_task.transactions import Transactions
+from tailrace.pipelines.runtime.stream_task.upkeep import Upkeep
+
+MESSAGE = bytes(256 << 10)
+ROUNDS = 8
+PER_ROUND = 16
+"""Messages to the channel, and to the changelog: 4 MiB of each."""
+LIMIT = 6 << 20
+"""Bytes of both together, once what was read is deleted: less than what one round writes."""
+SMALL = {"segment.bytes": str(1 << 20), "file.delete.delay.ms": "0", "compression.type": "uncompressed"}
+SETTINGS = {"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "0"}
+
+
+def test_channels_and_the_changelogs_of_vertices_without_state_are_trimmed_while_a_job_runs(
+    tmp_path: Path,
+) -> None:
+    with EmbeddedKafka(tmp_path, settings=SETTINGS) as kafka:
+        servers = kafka.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers})
+        for made in admin.create_topics(
+            [NewTopic(name, 1, 1, config=SMALL) for name in ("channel", "changelog")]
+        ).values():
+            made.result(30)
+        upkeep = Upkeep(
+            servers,
+            "changelog",
+            0,
+            "group",
+            keeps_state=False,
+            channels=("channel",),
+            requests=LazyRequests(interval_s=0.02),
+            keep_s=0.0,
+        )
+        producer = Transactions(servers, "writer")
+        producer.open("channel")
+        most = 0
+        for _ in range(ROUNDS):
+            ends: dict[str, int] = {}
+            for _ in range(PER_ROUND):
+                for name in ("channel", "changelog"):
+                    producer.send(
+                        name,
+                        MESSAGE,
+                        partition=0,
+                        delivered=partial(ends.__setitem__, name),
+                    )
+            producer.commit()
+            entry = ProgressEntry(0, None, 0, (InputProgress("channel", None, {0: ends["channel"]}),))
+            upkeep.committed(CommittedEntry(entry, ends["changelog"]))
+            eventually(lambda: on_disk(tmp_path) < LIMIT)
+            most = max(most, on_disk(tmp_path))
+        upkeep.close(ended=True)
+        assert most < LIMIT
+
+
+def on_disk(directory: Path) -> int:
+    """Bytes of messages."""
+    found = 0
+    for path in directory.rglob("*.log*"):
+        if path.parent.name in ("channel-0", "changelog-0"):
+            try:
+                found += path.stat().st_size
+            except FileNotFoundError:
+                continue
+    return found
