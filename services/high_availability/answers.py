@@ -70,8 +70,11 @@ class HeardLog:
         self._tail: _ReadTail | None = None
         self._silences: tuple[Silence, Silence, Silence] | None = None
 
-    def silence(self, now: float, step: float) -> float:
-        """Seconds; to be asked every `step` seconds, on one thread. Asks Kafka anew where it has answered."""
+    def silence(self, now: float, step: float, *, reads: bool = True) -> float:
+        """Seconds; to be asked every `step` seconds, on one thread. Asks Kafka anew where it has answered.
+
+        `reads`: whether the process is to read the log by now.
+        """
         if self._silences is None:
             self._silences = Silence(now, 2 * step), Silence(now, 2 * step), Silence(now, 2 * step)
         of_appends, of_questions, of_reading = self._silences
@@ -87,8 +90,8 @@ class HeardLog:
             else:
                 _log.debug("Kafka did not tell where the log ends", reason=str(error))
         of_questions.look(now, waiting=True, answers=self._told)
-        position = self._end if self._tail is None else self._tail.position
-        of_reading.look(now, waiting=position < self._end, answers=position)
+        position = 0 if self._tail is None else self._tail.position
+        of_reading.look(now, waiting=reads and position < self._end, answers=position)
         if self._asked is None:
             # One at a time; longer than that it need not wait for.
             self._asked = self._log.ask_end(max(1.0, 6 * step))

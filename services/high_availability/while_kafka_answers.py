@@ -88,10 +88,11 @@ class WhileKafkaAnswers:
 
     def look(self) -> None:
         """Whether Kafka answers, and what follows; a twelfth of the timeout after the last look."""
-        silence = self._heard.silence(self._clock(), self._timeout / _LOOKS)
+        # Who stands for nothing yet may still restore a snapshot.
+        silence = self._heard.silence(self._clock(), self._timeout / _LOOKS, reads=bool(self._wanted))
         if not self._away and silence >= self._timeout * _PATIENCE:
             _log.warning(
-                "Kafka does not answer: another master may lead",
+                "Kafka does not answer, or gives nothing to read: another master may lead",
                 topic=self._heard.topic,
                 for_s=round(silence, 1),
             )

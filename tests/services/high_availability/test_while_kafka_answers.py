@@ -70,6 +70,8 @@ class Leader:
         self.now = 0.0
         self.log = FarLog()
         self.heard = HeardLog(self.log)
+        self.tail = self.heard.tail(0)
+        self.reads = True
         self.given = GivenMandates()
         self.mandates = WhileKafkaAnswers(self.given, self.heard, timeout_s=TIMEOUT_S, clock=lambda: self.now)
         self.mandates.contend("dispatcher")
@@ -79,6 +81,8 @@ class Leader:
     def looks(self, times: int, every: float = LOOK_S) -> None:
         for _ in range(times):
             self.now += every
+            if self.reads:
+                self.tail.poll(0)
             self.mandates.look()
 
     @property
@@ -138,11 +142,12 @@ def test_within_a_session_timeout_of_silence_they_are_given_back_and_had_again_w
 
 
 def test_who_is_given_nothing_to_read_gives_them_back_though_kafka_answers(leader: Leader) -> None:
-    tail = leader.heard.tail(0)
     leader.log.append([WORD])
-    tail.poll(0)
     leader.looks(100)
     assert leader.holds, "all was read"
+    leader.reads = False
+    leader.looks(100)
+    assert leader.holds, "there is nothing more to read"
     leader.log.append([WORD])
     leader.looks(2)
     assert leader.holds, "it may be read in time"
@@ -150,19 +155,30 @@ def test_who_is_given_nothing_to_read_gives_them_back_though_kafka_answers(leade
     assert not leader.holds
     leader.looks(100)
     assert leader.given.stands == {}
-    tail.poll(0)
+    leader.reads = True
     leader.looks(2)
     assert leader.given.stands == {"dispatcher": 2}
 
 
+def test_who_has_never_begun_to_read_gives_them_back() -> None:
+    now, log = 0.0, FarLog()
+    log.append([WORD])
+    given = GivenMandates()
+    mandates = WhileKafkaAnswers(given, HeardLog(log), timeout_s=TIMEOUT_S, clock=lambda: now)
+    mandates.contend("dispatcher")
+    for _ in range(20):
+        now += LOOK_S
+        mandates.look()
+    assert given.stands == {}
+
+
 def test_who_reads_slowly_keeps_its_mandates(leader: Leader, monkeypatch: pytest.MonkeyPatch) -> None:
-    tail, values_from = leader.heard.tail(0), leader.log.values_from
+    values_from = leader.log.values_from
     monkeypatch.setattr(leader.log, "values_from", lambda *where: values_from(*where)[:1])
     for _ in range(100):
         leader.log.append([WORD, WORD])
         leader.looks(1)
-        tail.poll(0)
-    assert tail.position < leader.log.end()
+    assert leader.tail.position < leader.log.end()
     assert leader.holds
 
 
