@@ -23,6 +23,7 @@ from .option_types import (
     choice,
     derived,
     optional,
+    pattern,
     switchable,
     unlimited,
 )
@@ -44,6 +45,15 @@ class ScheduleMode(StrEnum):
 
     EAGER = "EAGER"
     LAZY_FROM_SOURCES = "LAZY_FROM_SOURCES"
+
+
+class LoggingLevel(StrEnum):
+    """Levels of `logging`."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
 
 
 class RestartStrategyType(StrEnum):
@@ -321,11 +331,31 @@ BOUNDED = ConfigOption(
     doc="Whether all sources of the job come to an end. The DataStream API says so of each job; a JobGraph that is "
     "made otherwise may.",
     scopes=_JOB,
+    ours=True,
+)
+LOGGING_LEVEL = ConfigOption(
+    key="logging.level",
+    type=choice(LoggingLevel),
+    default=LoggingLevel.INFO,
+    doc="The least level of what the job's functions log with Python's `logging`.",
+    scopes=_JOB,
+    ours=True,
+)
+LOGGING_DIRECTORY = ConfigOption[str | None](
+    key="logging.directory",
+    type=optional(pattern("absolute path", lambda text: text.startswith("/"))),
+    default=None,
+    doc="A directory on the machines of the TaskExecutors: what the job's functions log goes to a file of the job "
+    "there, which is rotated. `none`: to the logs of the TaskExecutors.",
+    scopes=_JOB,
+    ours=True,
 )
 
 EXECUTION: tuple[ConfigOption[Any], ...] = (
     MODE,
     BOUNDED,
+    LOGGING_LEVEL,
+    LOGGING_DIRECTORY,
     COMMIT_INTERVAL,
     WATERMARK_INTERVAL,
     MINI_BATCH,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ..types import RecordType
+from . import task_logging
 from .buffers import BufferCodec, BufferError, is_opaque, without_records
 from .failures import describe
 from .hand_over import Connections, Place, Prefix, Targets
@@ -78,6 +79,7 @@ class ChannelWorker:
         target = self._plan.targets[topic][partition]
         if not self._connections.leads(target.socket_path):
             return
+        task_logging.serve(target.subtask_index, target.attempt_number)
         place = Place(target.input_index, partition, offset, offset + 1)
         try:
             content = self._transformed(target.input_index, value)

@@ -78,7 +78,13 @@ class Deployment:
     def receivers(self) -> list[Receiver]:
         """The subtasks that are read for."""
         return [
-            Receiver(each.subtask.subtask_index, each.process.socket_path, each.positions or {}, each.ends)
+            Receiver(
+                each.subtask.subtask_index,
+                each.process.socket_path,
+                each.positions or {},
+                each.ends,
+                each.subtask.attempt_number,
+            )
             for each in self.live
         ]
 

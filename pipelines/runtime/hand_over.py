@@ -27,6 +27,7 @@ from ..graph.python_files import import_from
 from .failures import describe
 from .frames import frame
 from .protocol import FAILURE, HANDED_OVER, Greeting
+from .task_logging import TaskLogging
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +54,9 @@ class Target(msgspec.Struct, frozen=True):
     input_index: int
     end: int | None = None
     """No record at or behind this offset is handed over, but that it was passed is."""
+    subtask_index: int = 0
+    attempt_number: int = 0
+    """These two: of the StreamTask, for what is logged about its records."""
 
 
 Targets = Mapping[str, Mapping[int, Target]]
@@ -99,10 +103,13 @@ class HandOver(msgspec.Struct, frozen=True):
     """A Plan."""
     python_path: str | None = None
     """The directory of the files that the job ships."""
+    logging: TaskLogging | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Hands everything over; gives no rows."""
         plan: Plan = self.plan
+        if self.logging is not None:
+            self.logging.begin()
         connections = Connections(self.query)
         worker = plan.worker(connections)
         with socket.socket(socket.AF_UNIX) as lobby:

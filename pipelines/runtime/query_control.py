@@ -25,6 +25,7 @@ from .queries import Queries, QueryRun
 from .query import Pace
 from .reading import TopicReading
 from .settings import ExecutionMode
+from .task_logging import TaskLogging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +110,13 @@ class QueryControl:
         if pace is not Pace.REAL_TIME:
             # Its tasks begin with the first batch, which may be long in coming: it counts when it has started.
             run.awaited = 1
-        hand_over = HandOver(run.number, self._lobby, reading.plan(receivers, pace), deployment.python_path)
+        hand_over = HandOver(
+            run.number,
+            self._lobby,
+            reading.plan(receivers, pace),
+            deployment.python_path,
+            TaskLogging.of(deployment.spec),
+        )
         self._queries.start(
             run,
             begin,

@@ -27,6 +27,7 @@ class Receiver(msgspec.Struct, frozen=True):
     socket_path: str
     positions: Positions
     ends: Positions | None = None
+    attempt_number: int = 0
 
 
 class Reading(Protocol):
@@ -59,7 +60,10 @@ class ChannelReading:
     def plan(self, receivers: Sequence[Receiver], pace: Pace) -> ChannelPlan:
         """Buffers, with the prefix applied."""
         targets = {
-            topic: {each.subtask_index: Target(each.socket_path, i) for each in receivers}
+            topic: {
+                each.subtask_index: Target(each.socket_path, i, None, each.subtask_index, each.attempt_number)
+                for each in receivers
+            }
             for i, topic in enumerate(self._topics)
         }
         return ChannelPlan(targets, self._input_types, self._prefix)
@@ -91,7 +95,11 @@ class TopicReading:
                 ends = None if each.ends is None else each.ends[i]
                 for partition in positions:
                     targets.setdefault(self.source.topics[i], {})[partition] = Target(
-                        each.socket_path, i, None if ends is None else ends[partition]
+                        each.socket_path,
+                        i,
+                        None if ends is None else ends[partition],
+                        each.subtask_index,
+                        each.attempt_number,
                     )
         return RecordPlan(
             targets,

@@ -23,6 +23,7 @@ import msgspec
 
 from ..graph.operators import OperatorKind
 from ..types import RecordType
+from . import task_logging
 from .batch import Batch, all_of
 from .buffers import BufferCodec
 from .failures import TaskError, UserCodeError, describe, offsets_of
@@ -124,6 +125,7 @@ class RecordWorker:
         target = self._plan.targets[topic][partition]
         if not self._connections.leads(target.socket_path):
             return
+        task_logging.serve(target.subtask_index, target.attempt_number)
         rows, place = _within(rows, partition, target)
         try:
             batch, skipped = self._records(rows, topic, partition)

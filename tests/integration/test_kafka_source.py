@@ -6,10 +6,12 @@ import io
 import json
 import logging
 import os
+import re
 import signal
 import threading
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import fastavro
@@ -20,7 +22,14 @@ from waiting import eventually
 
 from tailrace import StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.pipelines.api import Formats, KafkaSink, KafkaSource, StartingOffsets
+from tailrace.pipelines.api import (
+    Formats,
+    KafkaSink,
+    KafkaSource,
+    KeyedContext,
+    KeyedProcessFunction,
+    StartingOffsets,
+)
 from tailrace.pipelines.runtime.runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 
@@ -100,8 +109,10 @@ def test_a_bounded_source_ends_where_the_topic_ended_when_it_began(start: Start,
     on_kafka.write_transaction(source, texts(1, 8), commit=False)
     # Behind the last record lie control records and what was aborted: the end is a position, not a record.
     group = f"group-{uuid.uuid4().hex[:8]}"
-    job = start(copying(KafkaSource(source, bounded=True, group_id=group), KafkaSink(sink, Formats.text())))
-    run_to_its_end(job)
+    reading = KafkaSource(source, bounded=True, group_id=group, on_tombstone="skip")
+    job = start(copying(reading, KafkaSink(sink, Formats.text())))
+    (attempt,) = run_to_its_end(job)
+    assert job.reports.accumulators_of(attempt)["numTombstones"] == 1
     assert on_kafka.read(sink, 4, beyond_s=0.5) == [b"0", b"1", b"2", b"3"]
     settled = on_kafka.committed(group, source)
     on_kafka.write(source, texts(10, 100))
@@ -226,3 +237,37 @@ def test_a_topic_that_is_not_there_is_named(start: Start, on_kafka: Topics) -> N
         assert failure is not None
         assert repr(missing) in failure
         assert "does not exist" in failure
+
+
+def test_what_functions_log_says_of_which_task_it_is_and_an_error_at_which_record(
+    start: Start, on_kafka: Topics, tmp_path: Path
+) -> None:
+    source, sink = on_kafka.new(), on_kafka.new()
+    on_kafka.write(source, [b"7", b"0"])
+
+    def inverse(text: str) -> float:
+        logging.getLogger("orders").info("inverts %s", text)
+        return 1 / int(text)
+
+    class Noting(KeyedProcessFunction[str, float, str]):
+        def process_element(self, value: float, context: KeyedContext[str]) -> list[str]:
+            logging.getLogger("orders.keyed").warning("has %.2f", value)
+            return [str(value)]
+
+    env = StreamExecutionEnvironment()
+    env.configure("logging.directory", str(tmp_path))
+    inverses = env.from_source(KafkaSource(source)).map(inverse, float)
+    inverses.key_by(str, str).process(Noting(), str).sink_to(KafkaSink(sink, Formats.text()))
+    job = start(env.get_job_graph("logs"))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts[:1], ExecutionState.FAILED)
+    failure = job.reports.failure_of(attempts[0]) or ""
+    assert failure.startswith("ZeroDivisionError: ")
+    assert failure.splitlines()[0].endswith(f"at topic {source} [0] offset 1")
+    (file,) = tmp_path.glob("*.log")
+    eventually(lambda: "has 0.14" in file.read_text(), "a line of the keyed function")
+    lines = file.read_text()
+    assert re.search(r" INFO orders \[\S+, [^\]]+ \(1/1\), attempt 1\] inverts 7$", lines, re.MULTILINE)
+    assert re.search(
+        r" WARNING orders\.keyed \[\S+, [^\]]+ \(1/1\), attempt 1\] has 0\.14$", lines, re.MULTILINE
+    )

@@ -12,6 +12,7 @@ import msgspec
 
 from ....infra import threads
 from ...graph.python_files import import_from
+from .. import task_logging
 from ..frames import frame
 from ..protocol import Notice
 from .input_thread import InputThread
@@ -37,6 +38,8 @@ def run(control: socket.socket, listener: socket.socket) -> None:
     opening = input_thread.opened
     assert opening is not None
 
+    task_logging.TaskLogging.of(opening.deployment).begin()
+    task_logging.serve(opening.subtask_index, opening.attempt_number)
     if opening.python_path is not None:
         import_from(Path(opening.python_path))
 

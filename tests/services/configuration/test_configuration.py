@@ -31,7 +31,16 @@ Values = dict[str, str]
 _CANDIDATES = (
     *("0", "1", "3", "7 s", "70 s", "2 min", "1 gb", "0.5", "2.5", "true", "false", "none", "auto", "active"),
     *("standalone", "EAGER", "LAZY_FROM_SOURCES", "micro-batch", "failure-rate", "local-process", "gpu;fpga"),
-    *("kafka:1", "http://registry:1", "RETAIN_ON_CANCELLATION", "s3://bucket/dir", "off", "/root", "open"),
+    *(
+        "kafka:1",
+        "http://registry:1",
+        "RETAIN_ON_CANCELLATION",
+        "s3://bucket/dir",
+        "off",
+        "/root",
+        "open",
+        "DEBUG",
+    ),
 )
 
 

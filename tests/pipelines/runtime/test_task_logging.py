@@ -1,0 +1,102 @@
+"""What user functions log: each line says of which task it is, and a job's file is whole while it is rotated."""
+
+from __future__ import annotations
+
+import logging
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tailrace.pipelines.api import StreamExecutionEnvironment
+from tailrace.pipelines.runtime import task_logging
+from tailrace.pipelines.runtime.deployment import VertexDeployment
+from tailrace.pipelines.runtime.task_logging import TaskLogging, serve
+
+WRITES = """
+import logging, sys
+from pathlib import Path
+from tailrace.pipelines.runtime import task_logging
+task_logging.MOST_BYTES, task_logging.FILES = 2_000, 1_000
+logging.getLogger().addHandler(task_logging.SharedFileHandler(Path(sys.argv[1])))
+for number in range(200):
+    logging.error("line %s of %s: %s", number, sys.argv[2], "x" * 50)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _root_as_before() -> object:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    for each in [each for each in root.handlers if each not in handlers]:
+        root.removeHandler(each)
+        each.close()
+    root.setLevel(level)
+
+
+def logging_of(directory: Path, **options: str) -> TaskLogging:
+    env = StreamExecutionEnvironment()
+    env.from_collection([1], int).map(lambda n: n, int).set_parallelism(1).print()
+    env.configure("logging.directory", str(directory))
+    for key, value in options.items():
+        env.configure(key.replace("_", "."), value)
+    graph = env.get_job_graph("job")
+    return TaskLogging.of(VertexDeployment("c", "job-1f", graph, graph.vertices[0].vertex_id, ()))
+
+
+def test_a_line_says_of_which_task_it_is_and_holds_no_secret(tmp_path: Path) -> None:
+    logs = logging_of(tmp_path)
+    logs.begin()
+    logging.getLogger("orders").info("opened")
+    serve(0, 2)
+    logging.getLogger("orders.rich").warning("LOGGED %s at %s", 2400, "http://u:secret@host")
+    logging.getLogger("orders").debug("too fine")
+    opened, rich = (tmp_path / "job-1f.log").read_text().splitlines()
+    name = re.escape(logs.vertex)
+    assert re.fullmatch(rf"\S+ \S+ INFO orders \[job-1f, {name}\] opened", opened)
+    assert re.fullmatch(
+        rf"\S+ \S+ WARNING orders\.rich \[job-1f, {name} \(1/1\), attempt 3\] LOGGED 2400 at http://\*\*\*@?host",
+        rich,
+    )
+
+
+def test_the_level_is_the_jobs_and_what_a_process_logged_for_before_is_over(tmp_path: Path) -> None:
+    logging_of(tmp_path / "a").begin()
+    logging_of(tmp_path / "b", logging_level="ERROR").begin()
+    logging.warning("no")
+    logging.error("yes")
+    assert "yes" in (tmp_path / "b" / "job-1f.log").read_text()
+    assert (tmp_path / "a" / "job-1f.log").read_text() == ""
+
+
+def test_a_line_that_cannot_be_written_is_lost(tmp_path: Path) -> None:
+    logging_of(tmp_path / "a").begin()
+    for file in (tmp_path / "a").iterdir():
+        file.unlink()
+    (tmp_path / "a").rmdir()
+    logging.error("nowhere")
+
+
+def test_processes_share_a_file_that_is_rotated(tmp_path: Path) -> None:
+    path = tmp_path / "job.log"
+    writers = [subprocess.Popen([sys.executable, "-c", WRITES, str(path), str(i)]) for i in range(3)]
+    assert [each.wait() for each in writers] == [0, 0, 0]
+    files = [each for each in tmp_path.iterdir() if not each.name.endswith(".lock")]
+    lines = Counter(line.partition(":")[0] for each in files for line in each.read_text().splitlines())
+    assert lines == Counter(f"line {number} of {i}" for number in range(200) for i in range(3))
+    assert max(each.stat().st_size for each in files) < 2_200
+    assert len(files) > 10
+
+
+def test_only_so_many_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_logging, "MOST_BYTES", 100)
+    handler = task_logging.SharedFileHandler(tmp_path / "job.log")
+    for number in range(40):
+        handler.emit(logging.makeLogRecord({"msg": f"{number} {'x' * 60}"}))
+    handler.close()
+    assert len(list(tmp_path.glob("job.log*"))) == 1 + task_logging.FILES + 1  # and the lock
+    assert "39 " in (tmp_path / "job.log").read_text()
