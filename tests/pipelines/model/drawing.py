@@ -122,7 +122,7 @@ class _Drawing:
         kinds = [
             self._in_event_time, self._running, self._keyed, self._in_event_time, self._joined, self._late,
             self._by_the_clock, self._in_event_time, self._keyed, self._running, self._connected, self._union,
-            self._timed, self._partitioned, self._side, self._timestamp, self._batches, self._stateless,
+            self._ruled, self._timed, self._partitioned, self._side, self._timestamp, self._batches, self._stateless,
         ]  # fmt: skip
         kind: Callable[[], object] = self._draw(st.sampled_from(kinds))
         kind()
@@ -263,6 +263,11 @@ class _Drawing:
         p = self._draw(self._any_parallelism)
         facts = a.mixed(p, timed=False, size=a.size * b.size)
         self._add("joined", (i, j), (self._one_of(*KEYS),), p, facts)
+
+    def _ruled(self) -> None:
+        (i, a), (j, _) = self._stream(forward=False), self._stream(forward=False)
+        p = self._draw(self._any_parallelism)
+        self._add("ruled", (i, j), (self._one_of("none", *KEYS),), p, a.mixed(p, timed=False))
 
     def _in_time(self) -> tuple[int, Facts]:
         """A stream with event time; now and then two in one, whose times go on each by itself."""

@@ -13,15 +13,21 @@ import pyarrow.compute as pc
 
 from tailrace.pipelines.api import (
     AggregateFunction,
+    BroadcastContext,
+    BroadcastOnTimerContext,
+    BroadcastProcessFunction,
     CoFlatMapFunction,
     CoMapFunction,
     Context,
     CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
+    KeyedBroadcastContext,
+    KeyedBroadcastProcessFunction,
     KeyedContext,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
+    KeyedReadOnlyBroadcastContext,
     ListStateDescriptor,
     MapFunction,
     MapStateDescriptor,
@@ -30,6 +36,7 @@ from tailrace.pipelines.api import (
     ProcessAllWindowFunction,
     ProcessFunction,
     ProcessWindowFunction,
+    ReadOnlyBroadcastContext,
     ReduceFunction,
     RuntimeContext,
     ValueStateDescriptor,
@@ -352,6 +359,43 @@ class Join(KeyedCoProcessFunction[object, Row, Row, Row]):
     def process_element2(self, value: Row, context: KeyedContext[object]) -> Iterable[Row]:
         self.second.add(value.number)
         return [_pair(number, value.number) for number in self.first]
+
+
+GREATEST = MapStateDescriptor[str, int]("greatest", str, int)
+
+
+class Ruled(KeyedBroadcastProcessFunction[object, Row, Row, Row]):
+    """At the end, how many records each key had, with the greatest number of each key of the broadcast stream."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.count = context.get_state(ValueStateDescriptor[int]("count", int, 0))
+
+    def process_element(self, value: Row, context: KeyedReadOnlyBroadcastContext[object]) -> None:
+        self.count.update((self.count.value() or 0) + 1)
+        context.timer_service.register_event_time_timer(AT_THE_END)
+
+    def process_broadcast_element(self, value: Row, context: KeyedBroadcastContext[object]) -> None:
+        greatest(value, context)
+
+    def on_timer(self, timestamp: int, context: BroadcastOnTimerContext[object]) -> Iterable[Row]:
+        rules = sorted(context.get_broadcast_state(GREATEST).items())
+        yield Row(f"{context.current_key} {rules}", self.count.value() or 0, 0)
+
+
+class Passed(BroadcastProcessFunction[Row, Row, Row]):
+    """Each record of the first stream; what is known of the broadcast one depends on when it comes."""
+
+    def process_element(self, value: Row, context: ReadOnlyBroadcastContext) -> Iterable[Row]:
+        assert all(len(key) < 1000 for key in context.get_broadcast_state(GREATEST))
+        yield value
+
+    def process_broadcast_element(self, value: Row, context: BroadcastContext) -> None:
+        greatest(value, context)
+
+
+def greatest(value: Row, context: BroadcastContext) -> None:
+    state = context.get_broadcast_state(GREATEST)
+    state[value.key] = max(value.number, state.pop(value.key, value.number))
 
 
 def _pair(first: int, second: int) -> Row:

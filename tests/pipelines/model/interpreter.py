@@ -119,6 +119,10 @@ class _Run:
                 *selectors, function = self.functions
                 self._each(first, function.process_element1, *selectors[:1])
                 self._each(second, function.process_element2, *selectors[1:])
+            case Kind.BROADCAST_PROCESS | Kind.KEYED_BROADCAST_PROCESS:
+                *selectors, function = self.functions
+                self._each(second, function.process_broadcast_element)
+                self._each(first, function.process_element, *selectors)
             case Kind.REDUCE | Kind.AGGREGATE:
                 self._running(first)
             case Kind.WINDOW:
@@ -253,6 +257,10 @@ class _Run:
 
     def get_list_state(self, descriptor: Any) -> State:
         return State(self, descriptor.name, list)
+
+    def get_broadcast_state(self, descriptor: Any) -> dict[Any, Any]:
+        found: dict[Any, Any] = self.states.setdefault(("broadcast", descriptor.name), {})
+        return found
 
     def get_map_state(self, descriptor: Any) -> State:
         return State(self, descriptor.name, dict)

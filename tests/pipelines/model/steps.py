@@ -240,6 +240,13 @@ def joined(first: Rows, second: Rows, key: str) -> Any:
     return first.connect(second).key_by(KEYS[key], KEYS[key]).process(f.Join())
 
 
+def ruled(first: Rows, second: Rows, key: str) -> Any:
+    rules = second.broadcast(f.GREATEST)
+    if key == "none":
+        return first.connect(rules).process(f.Passed())
+    return first.key_by(KEYS[key]).connect(rules).process(f.Ruled())
+
+
 def printed(rows: Rows, identifier: str) -> Any:
     return rows.print(identifier)
 
@@ -248,7 +255,8 @@ STEPS: Mapping[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
         stateless, batches, timestamp, side, partitioned, union, timed, running, running_to_the_last, numbered,
-        distinct, gathered, per_period, in_processing_time, window, late, by_the_clock, connected, joined, printed,
+        distinct, gathered, per_period, in_processing_time, window, late, by_the_clock, connected, joined,
+        ruled, printed,
     )
 }  # fmt: skip
 
