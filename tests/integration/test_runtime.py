@@ -15,12 +15,14 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from kafka_topics import Topics
 from runtime_jobs import Job, Reports
 from waiting import PATIENCE_S
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api import StreamExecutionEnvironment, TumblingProcessingTimeWindows
 from tailrace.pipelines.api.build import build
+from tailrace.pipelines.graph.physical_plan import channel_topic
 from tailrace.pipelines.runtime.runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState, JobGraph
 
@@ -133,6 +135,23 @@ def test_a_cancellation_is_reported_once_however_often_it_is_asked_for(
     job.cancel_all([*attempts, "a-stranger"])
     for attempt in attempts:
         assert job.reports.of(attempt).count(ExecutionState.CANCELED) == 1
+
+
+def test_garbage_in_a_channel_is_named_and_has_the_job_go_back(
+    start: Callable[[JobGraph], Job], kafka: EmbeddedKafka, server: TextServer
+) -> None:
+    """Spark's workers read it, and run a function on what the channel holds."""
+    job = start(word_count(server.port))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    edge = job.graph.edges[0]
+    channel = channel_topic(job.cluster, job.id, edge.data_set_id)
+    Topics(kafka.bootstrap_servers).write(channel, [b"\x03 garbage"])
+    target = next(i for i, each in enumerate(job.graph.vertices) if each.vertex_id == edge.target_vertex_id)
+    attempt = job.attempt(target, 0)
+    job.reports.wait([attempt], ExecutionState.FAILED)
+    assert f"{channel} [0] at offset " in (job.reports.failure_of(attempt) or "")
+    assert attempt in job.reports.lost
 
 
 def test_an_unknown_attempt_is_reported_as_canceled(runtime: TaskRuntime, reports: Reports) -> None:
