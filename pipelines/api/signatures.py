@@ -32,6 +32,13 @@ from ..graph.errors import ProgramError
 
 Function = Callable[..., Any]
 
+_ON_TIMER = (
+    KeyedProcessFunction.on_timer,
+    KeyedCoProcessFunction.on_timer,
+    KeyedBroadcastProcessFunction.on_timer,
+)
+"""Of which nothing follows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Signature:
@@ -117,6 +124,12 @@ def check_function(function: object, signature: Signature, *, operator: str, loc
 def is_of(function: object, signature: Signature) -> bool:
     """Whether the function is one of the class of `pipelines.functions`."""
     return signature.base is not None and isinstance(function, signature.base)
+
+
+def has_timers(function: object) -> bool:
+    """Whether something follows from the timers that a function registers: it has an `on_timer` of its own."""
+    own = getattr(getattr(function, "on_timer", None), "__func__", None)
+    return own not in _ON_TIMER
 
 
 def is_rich(function: object) -> bool:

@@ -172,7 +172,7 @@ _SENDER: Mapping[str, Rule] = {
     "side_outputs": _optional(_types_by_tag),
 }
 _KEYED: Mapping[str, Rule] = {"key_type": _record_type, "key_field": _field}
-_TIMED: Mapping[str, Rule] = {**_KEYED, "event_time_held_by": _optional(_name)}
+_TIMED: Mapping[str, Rule] = {**_KEYED, "timers": _flag, "event_time_held_by": _optional(_name)}
 _KEYED_EDGE: Mapping[str, Rule] = {"key_type": _optional(_record_type), "key_field": _field}
 
 _AGGREGATIONS = ("sum", "min", "max", "min_by", "max_by")

@@ -63,7 +63,7 @@ def demand_of(operator: OperatorConfig) -> ClockDemand:
     """When an operator does something just because processing time passes."""
     match OperatorKind(operator.kind):
         case kind if kind in _WITH_TIMERS:
-            return ALWAYS
+            return NEVER if _parameters(operator).get("timers") is False else ALWAYS
         case OperatorKind.WINDOW:
             return _window_demand(_parameters(operator).get("assigner", {}))
         case OperatorKind.WATERMARKS:

@@ -10,7 +10,7 @@ from ....schemas.types import ResourceProfile
 from ...graph.operators import TRAITS, OperatorKind, OperatorTraits
 from ...graph.stream_graph import ChainingStrategy
 from ...types import RecordType
-from ..signatures import is_rich
+from ..signatures import has_timers, is_rich
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,12 @@ class Surroundings:
     event_time_held_by: str | None = None
     """The source, with its line, because of which no watermark of the others ever counts."""
 
-    def of_timers(self) -> dict[str, Any]:
-        """The parameters of an operator with timers."""
-        held_by = self.event_time_held_by
-        return {} if held_by is None else {"event_time_held_by": held_by}
+    def of_timers(self, function: Any) -> dict[str, Any]:
+        """The parameters of an operator whose function may have timers."""
+        found: dict[str, Any] = {} if has_timers(function) else {"timers": False}
+        if self.event_time_held_by is not None:
+            found["event_time_held_by"] = self.event_time_held_by
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

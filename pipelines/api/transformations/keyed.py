@@ -35,7 +35,7 @@ class KeyedProcess(Keyed):
         return (self.key.selector, self.function)
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
-        return {**self.key.parameters(), **surroundings.of_timers()}
+        return {**self.key.parameters(), **surroundings.of_timers(self.function)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

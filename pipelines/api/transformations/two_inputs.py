@@ -47,7 +47,7 @@ class KeyedCoProcess(OneFunction):
         return (*self.selectors, self.function)
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
-        return {"key_type": self.key_type.to_json(), **surroundings.of_timers()}
+        return {"key_type": self.key_type.to_json(), **surroundings.of_timers(self.function)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,4 +84,4 @@ class KeyedBroadcastProcess(BroadcastProcess):
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
         states = BroadcastProcess.own_parameters(self, surroundings)
-        return {**states, **self.key.parameters(), **surroundings.of_timers()}
+        return {**states, **self.key.parameters(), **surroundings.of_timers(self.function)}

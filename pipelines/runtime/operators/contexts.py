@@ -72,6 +72,8 @@ class Timers(Clocks):
     def __init__(self, setup: Setup, backend: KeyedStateBackend) -> None:
         super().__init__(setup, backend, "")
         self._backend = backend
+        self._has_on_timer = setup.parameters.get("timers") is not False
+        """Whether the function has an `on_timer`: without it nothing follows from a timer, and none is kept."""
         self._held_by: str | None = setup.parameters.get("event_time_held_by")
         self.event_time: TimerTable = backend.timer_table("~event-time")
         self.processing_time: TimerTable = backend.timer_table("~processing-time")
@@ -85,10 +87,11 @@ class Timers(Clocks):
                 f"no timer of event time would ever fire: one of the streams before this function comes from"
                 f" {self._held_by}, which has no watermark strategy: call assign_timestamps_and_watermarks on it"
             )
-        self.event_time.register(self._backend.current_key, timestamp)
+        if self._has_on_timer:
+            self.event_time.register(self._backend.current_key, timestamp)
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        if self._backend.clock != END_OF_TIME:
+        if self._has_on_timer and self._backend.clock != END_OF_TIME:
             self.processing_time.register(self._backend.current_key, timestamp)
 
     def delete_event_time_timer(self, timestamp: int) -> None:

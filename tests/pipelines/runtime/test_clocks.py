@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.pipelines.api import (
+    KeyedContext,
+    KeyedProcessFunction,
+    OnTimerContext,
+    StreamExecutionEnvironment,
+)
 from tailrace.pipelines.runtime.buffers import NO_WATERMARK
 from tailrace.pipelines.runtime.clocks import ALWAYS, NEVER, ClockDemand, demand_of, edge_demands
 from tailrace.schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig, Partitioner
+
+from ..memory_cluster import run
 
 
 def operator(kind: str, **parameters: object) -> OperatorConfig:
@@ -56,6 +65,7 @@ def test_a_demand_of_several_is_each_of_theirs() -> None:
         (operator("window", assigner={"kind": "tumbling", "time": "event", "size_ms": 10}), NEVER),
         (operator("window", assigner={"kind": "session", "time": "processing", "gap_ms": 10}), ALWAYS),
         (operator("keyed_process"), ALWAYS),
+        (operator("keyed_process", timers=False), NEVER),
         (operator("watermarks", idle_after_ms=None), NEVER),
         (operator("watermarks", idle_after_ms=5), ALWAYS),
         (operator("file_sink", roll_ms=5), ALWAYS),
@@ -99,3 +109,28 @@ def test_an_edge_leads_to_all_that_is_behind_it() -> None:
         "map-window": tens,
         "window-print": NEVER,
     }
+
+
+class Numbered(KeyedProcessFunction[str, str, str]):
+    """Has state, and no timers."""
+
+    def process_element(self, value: str, context: KeyedContext[str]) -> Iterable[str]:
+        return [f"{value} {context.timer_service.current_processing_time() > 0}"]
+
+
+class Reminder(Numbered):
+    """Has timers as well."""
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[str]) -> Iterable[str]:
+        return [str(timestamp)]
+
+
+@pytest.mark.parametrize(("function", "demand"), [(Numbered(), NEVER), (Reminder(), ALWAYS)])
+def test_only_functions_with_on_timer_are_told_of_every_step(function: Numbered, demand: ClockDemand) -> None:
+    env = StreamExecutionEnvironment()
+    words = env.from_collection(["a", "b"], str).key_by(lambda word: word, str)
+    words.process(function, str).print()
+    words.map(str.upper, str).print()
+    graph = env.get_job_graph("words")
+    assert set(edge_demands(graph).values()) == {demand, NEVER}
+    assert sorted(run(graph).records) == ["A", "B", "a True", "b True"]
