@@ -1,8 +1,9 @@
 """Which parts of a job travel as blobs, beside the log, and which blobs a job names.
 
-Files that it ships, and pickled functions: each that is large and, where the job would not fit into a message, the
-largest of the others too. A job names blobs that belong to it and no others: its id is in their keys. Masters never
-need what is in them, but to build the graph of a program that came in such files.
+Files that it ships, and pickled functions: each that is large and, where all of them together are, the largest of the
+others too: the log has the graph of a job once for each TaskExecutor. A job names blobs that belong to it and no
+others: its id is in their keys. Masters never need what is in them, but to build the graph of a program that came in
+such files.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from .keys import BlobKey
 T = TypeVar("T", bound=JobGraph | EntryPoint)
 Put = Callable[[bytes], BlobKey]
 
+_LEAST_INLINE: Final = 1 << 20
+"""Bytes of all parts together that may stay in the job, however small `blob.offload.minsize` is."""
 _SMALLEST: Final = 4 << 10
 """Bytes; what has fewer is no blob, however large all of it is together: a key has its length too."""
 
 
 def offloaded(what: T, minsize: int, put: Put) -> T:
-    """The same with its large parts put away as blobs: all of `minsize` bytes, and more if the rest is too large.
+    """The same with its large parts put away as blobs: all of `minsize` bytes, and more if the rest has as many.
 
     Raises what `put` raises.
     """
@@ -46,9 +49,10 @@ def offloaded(what: T, minsize: int, put: Put) -> T:
 def least_size(what: JobGraph | EntryPoint, minsize: int) -> int | None:
     """From how many bytes on a part of it becomes a blob; None: none does."""
     sizes = sorted(len(part) for part in _parts(what))
+    inline = min(MOST_BYTES, max(minsize, _LEAST_INLINE))
     rest = sum(sizes)
     least = None
-    while sizes and (sizes[-1] >= minsize or (rest > MOST_BYTES and sizes[-1] >= _SMALLEST)):
+    while sizes and (sizes[-1] >= minsize or (rest > inline and sizes[-1] >= _SMALLEST)):
         least = sizes.pop()
         rest -= least
     return least

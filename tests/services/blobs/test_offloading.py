@@ -75,6 +75,19 @@ def test_the_large_files_become_blobs_and_no_others(sizes: list[int], minsize: i
     assert fault(made, "job") is None
 
 
+def test_what_stays_in_a_job_has_no_more_together_than_what_becomes_a_blob_by_itself() -> None:
+    """Each TaskExecutor is sent it, through the log."""
+    minsize = 1 << 20
+    entry_point = EntryPoint(
+        target="a:b", arguments=(), python_files=files(*(minsize // 4 + number for number in range(20)))
+    )
+    made = offloaded(entry_point, minsize, Blobs().put)
+    assert sum(len(each.content) for each in made.python_files) <= minsize
+    assert [each.blob is None for each in made.python_files] == [True] * 3 + [False] * 17
+    whole = offloaded(entry_point, 1 << 40, Blobs().put)
+    assert whole == entry_point
+
+
 def test_as_many_more_become_blobs_as_the_rest_needs_to_fit() -> None:
     sizes = [MOST_BYTES // 4] * 6
     made = offloaded(EntryPoint(target="a:b", arguments=(), python_files=files(*sizes)), 1 << 30, Blobs().put)
