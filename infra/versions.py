@@ -60,7 +60,7 @@ SPARK_KAFKA: Final = JarSet(
     transitive=False,
 )
 
-# Kafka's command line tools, beside the broker's jars: for tests, which read with them what any operator would.
+# Kafka's command line tools, beside the broker's jars: for `tailrace kafka-tools`, and for tests.
 KAFKA_TOOLS: Final = JarSet(
     name="kafka-tools",
     coordinates=(Coordinate("org.apache.kafka", "kafka-tools", KAFKA_VERSION),),

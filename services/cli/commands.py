@@ -96,6 +96,11 @@ COMMANDS: Mapping[str, Command] = {
         "top:top",
         "Watch a cluster live, or play its past: masters, TaskExecutors, slots, jobs, checkpoints, the log in words.",
     ),
+    "kafka-tools": Command(
+        "kafka_tools:kafka_tools",
+        "Run one of Kafka's own tools (kafka-topics, kafka-console-consumer, ...) at the cluster's Kafka.",
+        True,
+    ),
     "config": Command(
         "config:config",
         "List the options: key, value, and where it was set. Says what a process that starts here would go by.",

@@ -26,7 +26,7 @@ _STYLES = {"!!": "bold red", "!": "red", "x": "dim", "": ""}
 _LEGEND = {
     "!!": "a failure that began here",
     "!": "a failure that followed",
-    "x": "ignored by every reader",
+    "x": "has no effect: an old leader said it, or it was not possible",
 }
 _QUIET = "dim"
 _TITLE = "bold"
@@ -160,7 +160,7 @@ def end(page: Page, story: Story) -> None:
         Segment(story.outcome, _BAD if story.failed else _GOOD if story.over else _TITLE),
     )
     if story.root_cause is not None:
-        label = "got over    " if story.recovered else "root cause  "
+        label = "recovered   " if story.recovered else "root cause  "
         page.line(
             Segment(label, _QUIET),
             Segment(_moment(story.root_cause, longest=_LONGEST_CAUSE), "" if story.recovered else _BAD),

@@ -134,6 +134,15 @@ def test_a_job_that_is_not_there(log: KafkaEventLog, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == ""
 
 
+def test_kafkas_own_tools_make_a_topic_of_the_cluster(log: KafkaEventLog, cluster_id: str) -> None:
+    topic = f"{cluster_id}-orders"
+    for arguments in (("--create", "--topic", topic, "--partitions", "3"), ("--describe", "--topic", topic)):
+        with started("kafka-tools", "kafka-topics", *arguments) as tool:
+            out, err = tool.communicate()
+        assert tool.returncode == 0, err
+    assert b"PartitionCount: 3" in out
+
+
 def test_a_reader_that_hangs_up_is_no_error(log: KafkaEventLog) -> None:
     with started("log", "--follow") as telling:
         assert telling.stdout is not None

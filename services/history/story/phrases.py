@@ -204,7 +204,7 @@ def _elected(body: everyone.LeaderElected, _: Names) -> str:
 
 def _configured(body: everyone.ConfigurationChanged, _: Names) -> str:
     given = listed(f"{key}={value}" for key, value in sorted(body.configuration.items()))
-    return f"goes by {counted(len(body.configuration), 'option')} from here on{': ' if given else ''}{given}"
+    return f"uses {counted(len(body.configuration), 'option')} from now on{': ' if given else ''}{given}"
 
 
 def _shut_down(body: dispatcher.ShutDownCluster, _: Names) -> str:

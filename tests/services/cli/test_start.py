@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tailrace.services.cli import main
 from tailrace.services.cli.app import app
 from tailrace.services.cli.commands import COMMANDS, Loaded
+from tailrace.services.cli.errors import ExitCode
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "0.1.0" / "a_job_finishes.avro"
 
@@ -79,3 +81,8 @@ def test_a_command_imports_nothing_that_it_can_do_without(command: str, tmp_path
     )
     loaded = set(done.stdout.splitlines())
     assert [each for each in SPARED[command] if each in loaded] == []
+
+
+def test_a_kafka_tool_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["kafka-tools", "topix"]) == ExitCode.USAGE
+    assert "there is no tool 'topix': there are kafka-topics" in capsys.readouterr().err

@@ -86,7 +86,7 @@ def test_what_was_ignored_is_marked_with_the_reason(zombie: Path, capsys: pytest
     lines = told(capsys, "te-1", file=zombie).splitlines()
     (ignored,) = [line for line in lines if line.startswith("x ")]
     assert "[IGNORED: JobMaster j1 can't take it (FAILED): Source: Socket Stream" in ignored
-    assert any(line.startswith("got over") and "no heartbeat" in line for line in lines)
+    assert any(line.startswith("recovered") and "no heartbeat" in line for line in lines)
 
 
 def test_a_stretch_is_told_and_what_lies_before_is_counted(
