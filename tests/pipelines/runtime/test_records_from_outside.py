@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import typing
@@ -26,6 +27,7 @@ from hypothesis import strategies as st
 from tailrace.pipelines.types import ClassOf, RecordType
 
 Ask = Callable[[dict[str, Any]], dict[str, Any]]
+EXAMPLES: Final = int(os.environ.get("EXAMPLES", "50"))
 NOTHING: Final = object()
 SCALARS: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool}
 
@@ -214,7 +216,7 @@ Order: Final = Shape(
 
 
 @given(st.data(), classes(shapes))
-@settings(suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
 def test_a_json_value_is_a_record_of_the_class_or_a_bad_one(
     ask: Ask, data: st.DataObject, shape: Shape
 ) -> None:
@@ -282,7 +284,7 @@ def writable(value: Any) -> bool:
 
 
 @given(st.data(), classes(shapes))
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 def test_an_avro_value_is_a_record_of_the_class_or_a_bad_one(
     ask: Ask, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, shape: Shape
 ) -> None:

@@ -20,7 +20,7 @@ from tailrace.pipelines.runtime.failures import StateTypeError
 from tailrace.pipelines.runtime.state.backend import KeyedStateBackend
 from tailrace.pipelines.types import RecordType
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "200"))
+EXAMPLES = int(os.environ.get("EXAMPLES", "100"))
 SCALARS: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool}
 NOTHING: Final = object()
 KEYS: Final = ("a", "b", "c")
