@@ -89,9 +89,12 @@ class DispatcherShell:
 
     def _admit(self, state: DispatcherState) -> None:
         """Once the configuration has been read back from the log: every job that is admitted here goes by it."""
-        if self._admitting or self._configuration in (None, state.configuration):
+        admitted = Admitted(state.submissions_topic_id, state.positions)
+        if self._admitting:
+            self._submissions.follow(admitted)
+        elif self._configuration in (None, state.configuration):
             self._admitting = True
-            self._submissions.follow(Admitted(state.submissions_topic_id, state.positions))
+            self._submissions.start(admitted)
         elif not self._configured:
             self._configured = True
             if state.configuration is None:

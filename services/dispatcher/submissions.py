@@ -92,13 +92,16 @@ class SubmissionsReader:
         """Partition -> the next offset to be seen."""
         self._warned_at: float | None = None
 
+    def start(self, admitted: Admitted) -> None:
+        """Begins to admit what is behind that; once."""
+        self._admitted = admitted
+        self._thread = threads.Thread(target=self._run, name="submissions")
+        self._thread.start()
+
     def follow(self, admitted: Admitted) -> None:
-        """How far the log has admitted submissions now. The first call begins to admit what is behind that."""
+        """How far the log has admitted submissions now."""
         self._admitted = admitted
         self._followed.set()
-        if self._thread is None:
-            self._thread = threads.Thread(target=self._run, name="submissions")
-            self._thread.start()
 
     def close(self) -> None:
         """Stops; what was not admitted yet stays in the topic."""

@@ -26,7 +26,12 @@ class Submissions:
     def __init__(self) -> None:
         self.followed: list[Admitted] = []
 
+    def start(self, admitted: Admitted) -> None:
+        assert self.followed == [], "it is started once"
+        self.followed.append(admitted)
+
     def follow(self, admitted: Admitted) -> None:
+        assert self.followed, "it is started first"
         self.followed.append(admitted)
 
     def close(self) -> None: ...
