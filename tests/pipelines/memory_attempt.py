@@ -282,7 +282,7 @@ class MemoryAttempt:
         ]
         mine = [p for n, p in enumerate(places) if n % assembly.vertex.parallelism == self._index]
         ends = None
-        if parameters["bounded"]:
+        if parameters["bounded"] or self._cluster.topics_end:
             ends = {(i, p): len(self._cluster.kafka.log(topics[i], p)) for i, p in mine}
         return KafkaInput(tuple(topics), ends, tuple(mine))
 

@@ -79,13 +79,16 @@ class MemoryCluster:
         directory: str = "",
         plan: Plan | None = None,
         restored: Taken | None = None,
+        topics_end: bool = False,
     ) -> None:
         """With a plan, checkpoints are taken, in the directory; then there has to be a seed.
 
+        `topics_end`: Kafka sources that are not bounded are read to the ends of their topics as well.
         `restored`: what the job begins with, of another job.
         """
         self.graph = graph
         self.job_id = job_id
+        self.topics_end = topics_end
         self.kafka = MemoryKafka({name: dict(enumerate(map(list, logs))) for name, logs in topics.items()})
         self.poisoned: list[str] = []
         """Where somebody else has written garbage."""
@@ -352,7 +355,7 @@ def run(
     `topics`: topic -> partition -> messages, for Kafka sources; they are read to their ends. `seed`: who does what
     when; None: in order. `crashes`: at most so many subtasks die, if there is a seed.
     """
-    return MemoryCluster(graph, topics or {}, seed).run(crashes, patience)
+    return MemoryCluster(graph, topics or {}, seed, topics_end=True).run(crashes, patience)
 
 
 def give_uids(env: StreamExecutionEnvironment) -> None:
