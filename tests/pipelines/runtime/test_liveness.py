@@ -137,4 +137,4 @@ def test_a_timer_that_a_stream_without_watermarks_holds_back_is_refused() -> Non
     with pytest.raises(UserCodeError) as caught:
         cluster.run(until=lambda _: False)
     why = str(caught.value.__cause__)
-    assert re.search(r"Source: Kafka \(.*test_liveness.py:\d+\), which has no watermark strategy", why)
+    assert re.search(r"Source: Kafka prices \(.*test_liveness.py:\d+\), which has no watermark strategy", why)
