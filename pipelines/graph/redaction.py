@@ -41,6 +41,12 @@ def has_user_information(url: str) -> bool:
     return _USER_INFORMATION.search(url) is not None
 
 
+def has_password(url: str) -> bool:
+    """Whether a text holds a URL with a user and a password."""
+    found = _USER_INFORMATION.search(url)
+    return found is not None and ":" in found[0]
+
+
 def redacted(text: str) -> str:
     """The text without its secrets. JSON text stays JSON text."""
     if "://" in text:

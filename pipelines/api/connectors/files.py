@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Literal
 
 from ...graph.errors import ProgramError
+from ...graph.redaction import has_password
 from ..checks import is_text, is_whole
 from ..durations import milliseconds_of
 from ..locations import caller_location
@@ -78,7 +79,13 @@ class FileSink:
 
 
 def _anchored(path: str) -> str:
-    """A path that means the same in every working directory: those of TaskExecutors are their own."""
+    """A path that means the same in every working directory, also in those of TaskExecutors. Raises ProgramError."""
+    if has_password(path):
+        raise _refusal(
+            "a file's URL",
+            "it holds a password, and stays in the cluster's log for ever: give the file system its credentials by its "
+            "own configuration or environment, where the tasks run",
+        )
     return path if "://" in path else os.path.abspath(path)
 
 

@@ -61,9 +61,7 @@ def test_sources_and_sinks_are_named_with_what_they_read_and_write(
     monkeypatch.chdir(tmp_path)
     lines = env.from_source(KafkaSource(["a-long-topic-" * 5, "b", "c", "d"], Formats.text()))
     lines.sink_to(KafkaSink("out", Formats.text()))
-    env.from_source(FileSource("in/a.txt", "/far/" + "x" * 60)).sink_to(
-        FileSink("s3://me:secret@bucket/report")
-    )
+    env.from_source(FileSource("in/a.txt", "/far/" + "x" * 60)).sink_to(FileSink("s3://me@bucket/report"))
     lines.sink_to(KafkaSink("named", Formats.text())).name("mine")
     assert {node.name for node in env.get_stream_graph().nodes.values()} == {
         f"Source: Kafka {('a-long-topic-' * 5)[:37]}..., b, c, ...",

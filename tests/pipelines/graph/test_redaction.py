@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.pipelines.graph.redaction import has_user_information, is_secret, redacted
+from tailrace.pipelines.api import FileSink, FileSource
+from tailrace.pipelines.graph.errors import ProgramError
+from tailrace.pipelines.graph.redaction import has_password, has_user_information, is_secret, redacted
 from tailrace.pipelines.graph.registry_credentials import read_credentials
 
 SECRETS = st.from_regex(r"[A-Za-z0-9_.!$%^*+~-]{6,20}", fullmatch=True).map(lambda text: f"s3cr{text}")
@@ -103,6 +105,15 @@ def test_keys_of_secrets_are_known_by_their_names() -> None:
     assert has_user_information("http://u:p@h")
     assert has_user_information("http://u@h")
     assert not has_user_information("http://h/u@p")
+    assert has_password("s3://key:secret@bucket/report")
+    assert not has_password("hdfs://user@name:8020/report")
+
+
+def test_a_file_with_a_password_in_its_url_is_refused_without_it() -> None:
+    for make in (FileSource, FileSink):
+        with pytest.raises(ProgramError, match="it holds a password") as refused:
+            make("s3://key:hunter2@bucket/report")
+        assert "hunter2" not in str(refused.value)
 
 
 def test_credentials_for_one_registry_come_before_those_for_all(tmp_path: Path) -> None:
