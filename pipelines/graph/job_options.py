@@ -215,7 +215,8 @@ RESTART_STRATEGY = ConfigOption(
     ),
     default=RestartStrategyType.EXPONENTIAL_DELAY,
     doc="What follows from a failed task: `none` fails the job, the others restart the task, and no other. `off` and "
-    "`disable` mean `none`. Where neither the job nor the cluster sets it, a job with `execution.bounded` has `none`.",
+    "`disable` mean `none`. A job with "
+    "`execution.bounded` has `none`, unless it sets another one, or the cluster one that is not the default.",
     scopes=_JOB,
 )
 FIXED_DELAY_ATTEMPTS = ConfigOption(

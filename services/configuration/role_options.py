@@ -122,9 +122,7 @@ RestartStrategyOptions = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 
 def restart_strategy(configuration: Mapping[str, str]) -> RestartStrategyOptions:
-    """Never fails. A job whose sources are bounded fails by default: nobody waits for an error to mend itself."""
-    if job_options.RESTART_STRATEGY.key not in configuration and job_options.BOUNDED.of(configuration):
-        return NoRestart()
+    """Never fails."""
     match job_options.RESTART_STRATEGY.of(configuration):
         case RestartStrategyType.NONE:
             return NoRestart()
@@ -217,4 +215,8 @@ def job_configuration(cluster: Mapping[str, str], job: Mapping[str, str]) -> dic
         if directory.key in defaults and directory.of(own) is None:
             # `auto`: only the cluster knows its home.
             own.pop(directory.key, None)
+    restarts = job_options.RESTART_STRATEGY
+    if job_options.BOUNDED.of(own) and restarts.of(defaults) is restarts.default:
+        # Of a job that ends nobody waits for an error to mend itself. The cluster's defaults are in its configuration.
+        defaults[restarts.key] = RestartStrategyType.NONE.value
     return {**defaults, **own}

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace import KafkaSource, StreamExecutionEnvironment
+from tailrace.pipelines.graph.job_options import RESTART_STRATEGY
 from tailrace.services.configuration.role_options import (
     ExponentialDelay,
     FixedDelay,
@@ -42,6 +43,9 @@ def strategy_of(*sources: Make, cluster: dict[str, str] | None = None, **own: st
 @pytest.mark.parametrize("name", BOUNDED)
 def test_a_bounded_job_fails_by_default(name: str) -> None:
     assert isinstance(strategy_of(BOUNDED[name]), NoRestart)
+    # The configuration of a cluster has all options, those that nobody has set with their defaults.
+    defaults = {RESTART_STRATEGY.key: RESTART_STRATEGY.default.value}
+    assert isinstance(strategy_of(BOUNDED[name], cluster=defaults), NoRestart)
 
 
 @pytest.mark.parametrize("name", UNBOUNDED)
@@ -53,5 +57,6 @@ def test_a_job_with_a_source_that_does_not_end_restarts(name: str) -> None:
 def test_what_the_job_or_the_cluster_says_counts() -> None:
     bounded = BOUNDED["collection"]
     assert isinstance(strategy_of(bounded, restart_strategy__type="fixed-delay"), FixedDelay)
-    cluster = {"restart-strategy.type": "exponential-delay"}
-    assert isinstance(strategy_of(bounded, cluster=cluster), ExponentialDelay)
+    assert isinstance(strategy_of(bounded, restart_strategy__type="exponential-delay"), ExponentialDelay)
+    cluster = {"restart-strategy.type": "fixed-delay"}
+    assert isinstance(strategy_of(bounded, cluster=cluster), FixedDelay)
