@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -249,6 +250,29 @@ def test_nothing_is_lost_or_repeated_when_spark_ends_a_real_time_batch(
             time.sleep(0.1)
         assert job.printed_in_all(len(sent)) == Counter(sent)
     assert not any(job.reports.failure_of(attempt) for attempt in attempts)
+
+
+@dataclass(frozen=True)
+class Length:
+    """How often a record of that many bytes came."""
+
+    word: str
+    count: int
+
+
+def test_records_larger_than_a_message_cross_channels(start: Callable[[JobGraph], Job]) -> None:
+    """One with a stateless prefix behind it, which is Spark's for other records, and one with state."""
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(2)
+    sizes = [1, 899_000, 900_000, 901_000, 2_500_000, 7]
+    texts = env.from_collection(sizes, int).map(lambda size: "x" * size, str)
+    lengths = texts.rebalance().map(len, int).key_by(lambda size: size, int)
+    texts.key_by(len, int).map(lambda text: Length(str(len(text)), 1), Length).print()
+    lengths.map(lambda size: Length(str(size), 1), Length).print()
+    job = start(env.get_job_graph("large"))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.FINISHED)
+    assert job.printed_in_all(2 * len(sizes)) == Counter(2 * list(map(str, sizes)))
 
 
 def test_micro_batches_count_the_same(start: Callable[[JobGraph], Job], server: TextServer) -> None:
