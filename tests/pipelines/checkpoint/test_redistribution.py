@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from checkpoint_files import metadata_of, pipeline
+from graphs import edge, job_graph, operator, source, vertex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +14,10 @@ from tailrace.pipelines.checkpoint.fitting import ALIGNED, misfits
 from tailrace.pipelines.checkpoint.metadata import CheckpointMetadata
 from tailrace.pipelines.checkpoint.redistribution import Filter, Restored, restored
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask, subtask_of
+from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas.types import (
     InFlightState,
+    JobGraph,
     OperatorState,
     Partitioner,
     StateFile,
@@ -123,6 +126,33 @@ def test_each_other_piece_is_taken_once_but_for_sources_that_choose_themselves(o
     for at, each in enumerate(all_restored(taken, "source", new, new, 40)):
         seen = [piece.state.inline for piece in each.operators["source"]]
         assert seen == ([b"%d" % at] if old == new else [b"%d" % i for i in range(old)])
+
+
+@pytest.mark.parametrize("kind", [OperatorKind.BROADCAST_PROCESS, OperatorKind.KEYED_BROADCAST_PROCESS])
+@given(old=PARALLELISM, new=PARALLELISM)
+def test_each_subtask_takes_a_whole_copy_of_broadcast_state(kind: OperatorKind, old: int, new: int) -> None:
+    def graph(parallelism: int) -> JobGraph:
+        first = Partitioner.HASH if kind is OperatorKind.KEYED_BROADCAST_PROCESS else Partitioner.REBALANCE
+        return job_graph(
+            source(),
+            vertex("v", operator("rules", kind), parallelism=parallelism),
+            edge("source", "v", first),
+            edge("source", "v", Partitioner.BROADCAST, data_set_id="rules", input_index=1),
+        )
+
+    copies = {
+        ("v", i): SubtaskState(operators={"rules": OperatorState(files=(file(f"copy-{i}"),))})
+        for i in range(old)
+    }
+    taken = metadata_of(graph(old), copies)
+    assert misfits(taken, graph(new)) == []
+    for subtask in range(new):
+        pieces = restored(taken, graph(new), "v", subtask).operators["rules"]
+        assert pieces[0].state == copies["v", pieces[0].subtask_index].operators["rules"]
+        if old == new:
+            assert [piece.subtask_index for piece in pieces] == [subtask]
+        if kind is OperatorKind.BROADCAST_PROCESS:
+            assert len(pieces) == 1
 
 
 @given(

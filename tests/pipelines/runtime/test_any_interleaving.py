@@ -227,7 +227,7 @@ CLEARED = MapStateDescriptor[str, Pair]("cleared", str, tuple[str, int])
 def ruled(env: StreamExecutionEnvironment, pairs: list[Pair]) -> None:
     """Broadcast state beside keys and without; rules of several senders."""
     numbers = env.from_collection(pairs, tuple[str, int])
-    rules = numbers.rebalance().filter(lambda pair: pair[1] < 30)
+    rules = numbers.rebalance().filter(lambda pair: pair[1] < 80)
     numbers.key_by(0).connect(rules.broadcast(RULES)).process(Ruled()).print("keyed")
     values = numbers.rebalance().map(lambda pair: pair[1], int)
     values.connect(rules.broadcast(RULES, CLEARED)).process(CountRules()).print("unkeyed")
