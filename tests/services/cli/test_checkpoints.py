@@ -173,8 +173,8 @@ def test_what_was_not_done_is_one_line_with_a_code_of_its_own(error: Exception) 
         ),
         ("savepoint trigger j --target ", "'' is no place in storage"),
         ("savepoint dispose ", "'' is no place in storage"),
-        ("run a:b --allow-non-restored-state", "--allow-non-restored-state is for -s PATH"),
-        ("run a:b -D state.checkpoints.dir=here", "state.checkpoints.dir is 'here': it may be a URI"),
+        ("run --allow-non-restored-state a:b", "--allow-non-restored-state is for -s PATH"),
+        ("run -D state.checkpoints.dir=here a:b", "state.checkpoints.dir is 'here': it may be a URI"),
         ("checkpoints j --last 0", "Invalid value for '--last'"),
     ],
 )
