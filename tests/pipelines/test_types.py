@@ -260,12 +260,16 @@ def _deep() -> object:
         {"kind": "tuple", "of": []},
         {"kind": "dataclass", "name": "A", "fields": [["x"]], "class": ""},
         {"kind": "dataclass", "name": "A", "fields": [["x", "int"]], "class": "no base64!"},
-        pytest.param(_deep(), id="deep"),
     ],
 )
 def test_what_is_no_record_type_is_refused(form: object) -> None:
     with pytest.raises(RecordTypeError, match="is not a record type"):
         RecordType.from_json(form)
+
+
+def test_a_type_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(RecordTypeError, match="nested more than 64 deep"):
+        RecordType.from_json(_deep())
 
 
 def test_a_class_of_the_program_itself_is_known_in_another_process() -> None:

@@ -123,8 +123,9 @@ def test_a_difference_is_told_entity_by_entity(run: Any) -> None:
     told = run("diff", "--from", "60", "--to", "150")
     assert '~ job j2 "job": status CREATED -> RUNNING' in told
     assert "~   task sink (1/3): state CREATED -> DEPLOYING" in told
-    assert "~ TaskExecutor te-1: free 3 -> 2" in told
-    assert "~   slot te-1/2: state FREE -> ALLOCATED" in told
+    assert "~ TaskExecutor te-1: epoch 1 -> 2; " in told
+    assert "free 2 -> 0" in told
+    assert "~   slot te-1/4: state FREE -> ALLOCATED" in told
     assert "--fields shows more" in told
     backwards = run("diff", "--from", "150", "--to", "60")
     assert '~ job j2 "job": status RUNNING -> CREATED' in backwards
@@ -159,13 +160,13 @@ def test_a_difference_between_places_that_are_not_there(run: Any) -> None:
     [
         ("cat /offset", "150\n"),
         ("cd task_executor/te-1; cat resource_id; pwd", "te-1\n/task_executor/te-1\n"),
-        ("cat /task_executor/te-[12]/resource_id", "te-1\nte-2\n"),
+        ("cat /task_executor/te-[13]/resource_id", "te-1\nte-3\n"),
         ("cat -j /task_executor/te-1/leaving", "null\n"),
-        ("ls /task_executor", "te-1/\nte-2/\nte-3/\n"),
+        ("ls /task_executor", "te-1/\nte-3/\n"),
         ("ls -l /offset", "/offset: 150\n"),
-        ("tree -L 1 /task_executor", "/task_executor\n    te-1/\n    te-2/\n    te-3/\n"),
-        ("find /task_executor/te-2 -name attempt_number -value 7", ""),
-        ("find /task_executor/*/resource_id -value te-2", "/task_executor/te-2/resource_id\n"),
+        ("tree -L 1 /task_executor", "/task_executor\n    te-1/\n    te-3/\n"),
+        ("find /task_executor/te-3 -name attempt_number -value 7", ""),
+        ("find /task_executor/*/resource_id -value te-3", "/task_executor/te-3/resource_id\n"),
         ("cd /leaders; cd; pwd", "/\n"),
         ("cd job_master/j2/topology; at 1; pwd", "/\n"),
         ("at 60; cat /job_master/j2/status; at end; cat /offset", f"CREATED\n{LAST}\n"),
