@@ -73,7 +73,7 @@ def test_a_kafka_that_does_not_answer_is_named_before_anything_is_made(failing: 
     said = failing(
         "--to", "trial", "--to-home", str(home), "--to-kafka", "127.0.0.1:1", code=ExitCode.UNREACHABLE
     )
-    assert "Kafka at 127.0.0.1:1 does not answer" in said
+    assert "there is no Kafka at 127.0.0.1:1: nobody answers" in said
     assert not home.exists()
 
 
