@@ -149,8 +149,10 @@ def test_the_group_gets_a_copy_that_a_successor_can_check(
     upkeep.committed(CommittedEntry(ProgressEntry(2, "id", 0, inputs), 40))
     upkeep.close(ended=True)
     with consumer(kafka, cluster_id) as made:
+        # A topic that was made a moment ago is not known to all at once.
+        eventually(lambda: Evidence(servers, made, changelog, 1, ()).end() == 0)
         evidence = Evidence(servers, made, changelog, 1, (), (changelog,))
-        assert evidence.group_copy() == GroupCopy(2, 40, "id")
+        assert evidence.group_copy() == (GroupCopy(2, 40, "id") if positions else None)
         assert evidence.end() == 0
         assert list(evidence.topic_ids()) == [changelog]
     with consumer(kafka, f"{cluster_id}-shared") as made:

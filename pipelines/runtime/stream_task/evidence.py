@@ -47,8 +47,12 @@ class Evidence:
         self._ids: Future[Mapping[str, str]] = Future()
         self._end: Future[int | None] = Future()
         self._group: Future[GroupCopy | None] = Future()
-        places = [(topic, partition) for topic in (*channels, changelog)]
-        threads.Thread(target=self._ask_cluster, args=(bootstrap_servers, places), name="topic-ids").start()
+        places = [(topic, partition) for topic in channels]
+        threads.Thread(
+            target=self._ask_cluster,
+            args=(bootstrap_servers, [*places, (changelog, partition)]),
+            name="topic-ids",
+        ).start()
         threads.Thread(
             target=self._ask_group, args=(consumer, places, source_topics), name="group-copy"
         ).start()

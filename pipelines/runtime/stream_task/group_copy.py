@@ -58,6 +58,8 @@ def read_copy(consumer: Consumer, places: Sequence[Place], source_topics: Sequen
     for topic in source_topics:
         found = consumer.list_topics(topic, _TIMEOUT_S).topics[topic]
         asked += [TopicPartition(topic, partition) for partition in found.partitions]
+    if not asked:
+        return None
     copies = [copy for each in consumer.committed(asked, _TIMEOUT_S) if (copy := _read(each)) is not None]
     return max(copies, key=lambda copy: (copy.generation, copy.offset), default=None)
 

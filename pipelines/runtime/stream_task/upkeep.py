@@ -103,11 +103,11 @@ class Upkeep:
             for each in entry.inputs
             for partition, offset in each.positions.items()
         }
-        # Kafka forgets what was committed of a topic that is deleted: the changelog's own position is the last resort.
-        own = {(self._changelog, self._partition): committed.offset + 1}
-        self._group.commit(positions or own, copy)
-        if self._shared is not None and positions:
-            self._shared.commit(positions)
+        # The changelog's own position would tell nothing: Kafka forgets what was committed of a topic that is deleted.
+        if positions:
+            self._group.commit(positions, copy)
+            if self._shared is not None:
+                self._shared.commit(positions)
 
 
 class Deletion:
