@@ -118,6 +118,9 @@ def test_the_last_progress_entry_is_found_from_the_end(
         for _ in range(aborted):
             producer.send(changelog, encode(ProgressEntry(99, None, 0)), key=KEY, partition=1)
         producer.abort()
+        Transactions(kafka.bootstrap_servers, changelog).open(
+            changelog
+        )  # a commit returns before its markers are there
         end = changelog_end(made, changelog, 1)
         tail = read_tail(made, changelog, 1, end)
         assert (tail.entry, tail.offset, tail.end) == (ProgressEntry(39, None, 0), 39 * 3 + 1, end)
@@ -134,6 +137,7 @@ def test_a_changelog_whose_last_word_is_no_progress_is_found_damaged(
         producer.send(changelog, encode(ProgressEntry(3, None, 0)), key=KEY, partition=1)
         producer.send(changelog, b"of somebody else", key=KEY, partition=1)
         producer.commit()
+        Transactions(kafka.bootstrap_servers, changelog).open(changelog)
         tail = read_tail(made, changelog, 1)
         assert tail.entry == ProgressEntry(3, None, 0)
         assert f"at offset {tail.offset + 1}" in str(tail.damage)
