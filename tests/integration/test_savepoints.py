@@ -62,11 +62,16 @@ except CheckpointFailedError as error:
 
 
 HANGS = """
+import sys
 import time
+from pathlib import Path
 from tailrace import StreamExecutionEnvironment
 
+folder = sys.argv[1]
+
 def hangs(value: int) -> int:
-    if value > 150:
+    if Path(folder, "hang").exists():
+        Path(folder, "hangs").touch()
         time.sleep(3600)
     return value
 
@@ -173,10 +178,15 @@ def test_a_savepoint_is_disposed_of_when_nobody_needs_it(cluster: Cluster, stopp
         assert gone.stderr == f"tailrace: {path} is no checkpoint or savepoint: it is not there\n"
 
 
-def test_a_job_that_hangs_is_stopped_by_force_and_goes_on_from_its_last_checkpoint(cluster: Cluster) -> None:
+def test_a_job_that_hangs_is_stopped_by_force_and_goes_on_from_its_last_checkpoint(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     (cluster.home.parent / "hangs.py").write_text(HANGS)
-    job_id = started(cluster, "hangs.py")
+    options = ("-d", "-D", "execution.checkpointing.interval=1s")
+    job_id = cluster.ok("run", *options, "hangs.py", str(tmp_path)).stdout.strip()
     last_of(cluster, job_id)
+    (tmp_path / "hang").touch()
+    eventually((tmp_path / "hangs").exists, "the function that hangs")
     with cluster.popen("stop", job_id) as stopping:
         assert stopping.stderr is not None
         eventually(lambda: "stop --force" in stopping.stderr.readline(), "offer of --force")
