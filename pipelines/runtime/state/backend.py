@@ -1,7 +1,8 @@
 """The keyed state of one operator of one subtask: its tables by name, the key at hand, and the times it has reached.
 
 Tables are asked for by name when the operator is made, or when a user's function is opened; what the changelog holds
-of tables that nobody has asked for yet waits until somebody does. The times are kept because they decide what has
+of tables that nobody has asked for yet waits until somebody does. It is written again as it is, with what of its writer
+was to be taken (taking.py). The times are kept because they decide what has
 fired already and what is late: with them a new attempt goes on exactly as the old one would have.
 """
 
@@ -15,13 +16,14 @@ from ...types import RecordType
 from ..buffers import NO_WATERMARK
 from ..failures import StateTypeError
 from ..type_evolution import TypeMismatch
-from .broadcast_table import BroadcastTable
-from .changelog import Kind, Message, Reader, rewrite, time_message, write
+from .broadcast_table import PREFIX, BroadcastTable
+from .changelog import Kind, Message, Reader, part_message, rewrite, time_message, write
 from .list_table import ListTable
 from .map_table import MapTable
 from .stateful import Origin
-from .table import StateTable, Taking
+from .table import StateTable
 from .table_schema import TableSchema
+from .taking import Taking, common
 from .timers import TimerTable
 from .times import Times, times_of
 from .value_table import ValueTable
@@ -52,6 +54,9 @@ class KeyedStateBackend:
         self._written_schemas: set[tuple[str, int]] = set()
         """Which of them lie before whatever this subtask writes."""
         self._taking: Taking | None = None
+        """What is to be taken of the origin."""
+        self._part: Taking | None = None
+        """What the origin was to take of the messages' writer."""
         self._origins: list[tuple[range, Times]] = []
         self._reader = Reader()
         self.current_key: Any = None
@@ -127,10 +132,8 @@ class KeyedStateBackend:
         for name, schema in schemas:
             for data in schema.messages(name):
                 yield None, data
-        for waiting in self._waiting.values():
-            for message, _ in waiting:
-                for data in rewrite(message):
-                    yield None, data
+        for data in self._full_waiting():
+            yield None, data
         keyed: list[StateTable] = []
         for table in self._tables.values():
             if not isinstance(table, BroadcastTable):
@@ -153,8 +156,7 @@ class KeyedStateBackend:
             self._origins = []
         else:
             written, own = origin.key_groups, self.key_groups
-            wanted = range(max(written.start, own.start), min(written.stop, own.stop))
-            self._taking = Taking(written, wanted, is_first=not self._origins)
+            self._taking = Taking(written, common(written, own), is_first=not self._origins)
             self._origins.append((written, Times()))
 
     def restore(self, data: bytes) -> None:
@@ -172,10 +174,14 @@ class KeyedStateBackend:
             self._schemas.setdefault(message.table, {})[message.fingerprint] = TableSchema.of(message)
             if self._taking is None:
                 self._written_schemas.add((message.table, message.fingerprint))
-        elif (table := self._tables.get(message.table)) is not None:
-            self._apply(table, message, self._taking)
+        elif message.kind is Kind.PART:
+            self._part = Taking.from_bytes(message.payload) if message.payload else None
         else:
-            self._waiting.setdefault(message.table, []).append((message, self._taking))
+            taking = self._taking if self._part is None else self._part.within(self._taking)
+            if (table := self._tables.get(message.table)) is not None:
+                self._apply(table, message, taking)
+            elif taking is None or (taking.is_first if message.table.startswith(PREFIX) else taking.wanted):
+                self._waiting.setdefault(message.table, []).append((message, taking))
 
     def begin_time_anew(self) -> None:
         """A clock that was at the end of time has told nothing yet."""
@@ -185,6 +191,18 @@ class KeyedStateBackend:
         """A copy of the state by table, and the Times as `~times`."""
         tables = {name: table.snapshot() for name, table in self._tables.items()}
         return {**tables, "~times": self._times.at(self.watermark, self.clock)}
+
+    def _full_waiting(self) -> Iterator[bytes]:
+        """The messages of tables that nobody has asked for, as their writers wrote them."""
+        part: Taking | None = None
+        for waiting in self._waiting.values():
+            for message, taking in waiting:
+                if taking != part:
+                    part = taking
+                    yield part_message(part)
+                yield from rewrite(message)
+        if part is not None:
+            yield part_message(None)
 
     def _reach(self, times: Times) -> None:
         self._times, self.watermark, self.clock = times, times.watermark, times.clock

@@ -12,7 +12,8 @@ from typing import Any, Final
 from ...types import RecordType
 from .changelog import Change, Kind
 from .map_table import MapTable
-from .table import INT, Taking
+from .table import INT
+from .taking import Taking
 
 _ONLY_KEY: Final = 0
 """Entries have no key: they are laid out as those of a map state with one."""

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from .taking import Taking
 from .times import Times
 
 LIMIT: Final = 900_000
@@ -47,6 +48,8 @@ class Kind(IntEnum):
     LAST_FRAGMENT = 7
     SCHEMA = 8
     """What the entries of a fingerprint are made of."""
+    PART = 9
+    """What of the messages that follow is to be taken (taking.py), up to the next of this kind; of no table."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -89,6 +92,11 @@ def rewrite(message: Message) -> Iterator[bytes]:
 def time_message(times: Times) -> bytes:
     """Says which times were reached."""
     return _HEAD.pack(_FORMAT, Kind.TIME, 0, 0) + times.to_bytes()
+
+
+def part_message(taking: Taking | None) -> bytes:
+    """Says what of the messages that follow is to be taken; None: all of it."""
+    return _HEAD.pack(_FORMAT, Kind.PART, 0, 0) + (b"" if taking is None else taking.to_bytes())
 
 
 def read_entries(payload: bytes, schema: pa.Schema) -> pa.RecordBatch:

@@ -8,7 +8,8 @@ from typing import Any, Final
 from ...types import RecordType
 from .changelog import Change, Kind
 from .spaces import ONLY, SpacedTable
-from .table import Layout, Taking
+from .table import Layout
+from .taking import Taking
 
 Lists = dict[Any, list[Any]]
 _REPLACED: Final = -1

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from ...types import RecordType
 from .changelog import Change, Kind
-from .table import VALUE, Layout, StateTable, Taking
+from .table import VALUE, Layout, StateTable
+from .taking import Taking
 
 _EMPTY: Final[Mapping[Any, Any]] = {}
 

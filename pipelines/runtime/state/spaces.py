@@ -8,7 +8,8 @@ from typing import Any, Final, Generic, TypeVar
 from ...graph.key_groups import key_group_of
 from ...types import RecordType
 from .changelog import Change, Kind
-from .table import INT, NAMESPACE, VALUE, Layout, StateTable, Taking
+from .table import INT, NAMESPACE, VALUE, Layout, StateTable
+from .taking import Taking
 
 ONLY: Final = 0
 """The namespace of a table that has no others."""

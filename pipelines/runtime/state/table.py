@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from ...types import RecordType, Scalar
 from ..type_evolution import TypeMismatch, converter, from_layout, to_layout
 from .changelog import Change, Kind, fingerprint_of, read_entries
 from .table_schema import TableSchema
+from .taking import Taking
 
 KEY: Final = "~key"
 KEY_GROUP: Final = "~key-group"
@@ -26,17 +26,6 @@ _AT_ONCE: Final = 20_000
 """Entries that are laid out together where all are written: what the forked writer needs of memory at a time."""
 
 Columns = Sequence[tuple[str, RecordType]]
-
-
-class Taking(msgspec.Struct, frozen=True):
-    """What of another subtask's state is to be taken in."""
-
-    written: range
-    """The key groups that it owned."""
-    wanted: range
-    """Those of them that are to be taken."""
-    is_first: bool = True
-    """Whether no other subtask's state was taken before: of what all of them have alike, that of one is enough."""
 
 
 class Layout:

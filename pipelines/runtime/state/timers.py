@@ -14,7 +14,8 @@ from typing import Any
 from ...graph.key_groups import key_bytes
 from ...types import RecordType
 from .changelog import Change, Kind
-from .table import INT, Layout, StateTable, Taking
+from .table import INT, Layout, StateTable
+from .taking import Taking
 
 Timer = tuple[int, Any]
 """Time (ms) and key."""

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from ..buffers import END_OF_TIME, NO_WATERMARK
+from .taking import common
 
 _TIMES: Final = struct.Struct("<qq")
 _AHEAD: Final = struct.Struct("<IIq")
@@ -83,14 +84,14 @@ def times_of(key_groups: range, origins: Sequence[tuple[range, Times]]) -> Times
     found: list[KeyGroupWatermark] = []
     following = key_groups.start
     for owned, times in sorted(origins, key=lambda each: each[0].start):
-        common = _common(owned, key_groups)
-        if not common:
+        shared = common(owned, key_groups)
+        if not shared:
             continue
         clocks.append(times.clock)
-        if following < common.start:
-            found.append(KeyGroupWatermark(range(following, common.start), NO_WATERMARK))
-        found += _divided(common, times)
-        following = common.stop
+        if following < shared.start:
+            found.append(KeyGroupWatermark(range(following, shared.start), NO_WATERMARK))
+        found += _divided(shared, times)
+        following = shared.stop
     if following < key_groups.stop:
         found.append(KeyGroupWatermark(range(following, key_groups.stop), NO_WATERMARK))
     least = min(each.watermark for each in found)
@@ -105,17 +106,13 @@ def _divided(key_groups: range, times: Times) -> Iterator[KeyGroupWatermark]:
     """The key groups by the watermark that they have reached."""
     following = key_groups.start
     for each in times.ahead:
-        common = _common(each.key_groups, key_groups)
-        if common:
-            yield from _some(following, common.start, times.watermark)
-            yield KeyGroupWatermark(common, each.watermark)
-            following = common.stop
+        shared = common(each.key_groups, key_groups)
+        if shared:
+            yield from _some(following, shared.start, times.watermark)
+            yield KeyGroupWatermark(shared, each.watermark)
+            following = shared.stop
     yield from _some(following, key_groups.stop, times.watermark)
 
 
 def _some(start: int, stop: int, watermark: int) -> Iterable[KeyGroupWatermark]:
     return [KeyGroupWatermark(range(start, stop), watermark)] if start < stop else []
-
-
-def _common(one: range, other: range) -> range:
-    return range(max(one.start, other.start), min(one.stop, other.stop))

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hypothesis import strategies as st
 
 from tailrace.pipelines.runtime.state.backend import KeyedStateBackend
+from tailrace.pipelines.runtime.state.broadcast_table import BroadcastTable
 from tailrace.pipelines.runtime.state.list_table import ListTable
 from tailrace.pipelines.runtime.state.map_table import MapTable
 from tailrace.pipelines.runtime.state.value_table import ValueTable
 from tailrace.pipelines.types import PICKLED, Types
 
 PAIR = Types.TUPLE([str, int])
-KEYS = ("a", "ключ", "b", "c")
+KEYS = ("a", "ключ", "d", "f")
+"""Of key groups 3, 1, 4 and 6 of 8: of different subtasks at every parallelism above 1."""
 
 Step = Callable[[KeyedStateBackend], Any]
 Deed = Callable[[KeyedStateBackend, str, int, list[int]], Any]
 
 
-def backend(max_parallelism: int = 128, key_groups: range | None = None) -> KeyedStateBackend:
-    """With a table of each kind."""
+def backend(
+    max_parallelism: int = 128, key_groups: range | None = None, tables: Iterable[str] | None = None
+) -> KeyedStateBackend:
+    """With a table of each kind, or with these."""
     made = KeyedStateBackend(Types.STRING(), max_parallelism, key_groups)
-    made.value_table("value", Types.LONG())
-    made.value_table("windows", PAIR, namespaced=True)
-    made.list_table("list", Types.LONG())
-    made.list_table("window-lists", PICKLED, namespaced=True)
-    made.map_table("map", Types.LONG(), Types.STRING())
-    made.timer_table("timers")
+    for name in TABLES if tables is None else tables:
+        TABLES[name](made)
     return made
 
 
@@ -50,6 +50,21 @@ def window_lists(b: KeyedStateBackend) -> ListTable:
 
 def mapped(b: KeyedStateBackend) -> MapTable:
     return b.map_table("map", Types.LONG(), Types.STRING())
+
+
+def broadcast(b: KeyedStateBackend) -> BroadcastTable:
+    return b.broadcast_table("broadcast", Types.LONG(), Types.STRING())
+
+
+TABLES: dict[str, Callable[[KeyedStateBackend], Any]] = {
+    "value": value,
+    "windows": windows,
+    "list": numbers,
+    "window-lists": window_lists,
+    "map": mapped,
+    "timers": lambda b: b.timer_table("timers"),
+    "broadcast": broadcast,
+}
 
 
 def remove_item(b: KeyedStateBackend, key: str, item: int) -> None:
@@ -91,17 +106,23 @@ DEEDS: dict[str, list[Deed]] = {
         lambda b, key, n, some: setattr(b, "clock", n),
     ],
 }
+# What every subtask does alike.
+BROADCAST: list[Deed] = [
+    lambda b, key, n, some: broadcast(b).put_item(n, str(some)),
+    lambda b, key, n, some: n in broadcast(b).items() and broadcast(b).remove_item(n),
+    lambda b, key, n, some: broadcast(b).remove_all(),
+]
 ALL = [deed for deeds in DEEDS.values() for deed in deeds]
 
 
-def deeds_of(deeds: list[Deed]) -> st.SearchStrategy[list[tuple[str, Step] | None]]:
-    """Steps with the key that each is done to, and commits (None)."""
+def deeds_of(deeds: list[Deed], least: int = 0) -> st.SearchStrategy[list[tuple[str, Step] | None]]:
+    """Steps with the key that each is done to, and commits (None); of both together, this many at least."""
     step = st.builds(
         lambda deed, key, n, some: (key, lambda b: deed(b, key, n, some)),
         st.sampled_from(deeds), st.sampled_from(KEYS), st.integers(0, 2),
         st.lists(st.integers(0, 9), max_size=3),
     )  # fmt: skip
-    return st.lists(st.one_of(step, step, st.none()), max_size=30)
+    return st.lists(st.one_of(step, step, st.none()), min_size=least, max_size=30)
 
 
 def programs(deeds: list[Deed]) -> st.SearchStrategy[list[Step | None]]:

@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pipelines.runtime.state.programs import ALL, DEEDS, KEYS, Step, backend, deeds_of, in_order, programs
+from pipelines.runtime.state.programs import (
+    ALL,
+    BROADCAST,
+    DEEDS,
+    KEYS,
+    TABLES,
+    Step,
+    backend,
+    deeds_of,
+    in_order,
+    programs,
+)
 
 from tailrace.pipelines.graph.key_groups import key_group_of, key_groups_of_subtask
 from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK
@@ -94,13 +105,7 @@ def test_state_moves_by_key_groups(data: st.DataObject, before: int, after: int)
     new = list[KeyedStateBackend]()
     for subtask in range(after):
         own = key_groups_of_subtask(subtask, GROUPS, after)
-        taken = backend(GROUPS, own)
-        for index, messages in enumerate(files):
-            taken.restore_from(Origin(index, before, GROUPS))
-            for message in messages:
-                taken.restore(message)
-        taken.restore_from(None)
-        new.append(taken)
+        new.append(take(backend(GROUPS, own), files))
     assert together(new) == together(old)
     for key in KEYS:
         (former,) = (each for each in old if group(key) in each.key_groups)
@@ -117,6 +122,87 @@ def test_state_moves_by_key_groups(data: st.DataObject, before: int, after: int)
         assert again.snapshot() == each.snapshot()
 
 
+@given(
+    data=st.data(),
+    parallelisms=st.lists(st.integers(1, 4), min_size=3, max_size=4),
+    asked=st.lists(st.sets(st.sampled_from(sorted(TABLES))), min_size=2, max_size=2),
+)
+def test_state_moves_again_and_again_also_where_nobody_asks_for_it(
+    data: st.DataObject, parallelisms: list[int], asked: list[set[str]]
+) -> None:
+    """Programs in between ask for some tables only; each subtask writes all of its state, once or after a restart."""
+    deeds = data.draw(st.sampled_from([DEEDS["windows"], DEEDS["window-lists"], ALL]))
+    steps, alike = data.draw(deeds_of(deeds, least=15)), data.draw(deeds_of(BROADCAST))
+    whole_at = data.draw(st.integers(0, len(steps)))
+    restarts = data.draw(st.booleans())
+    first, *others = parallelisms
+    old, files = list[KeyedStateBackend](), list[list[bytes]]()
+    for own in (key_groups_of_subtask(subtask, GROUPS, first) for subtask in range(first)):
+        some = [each if each is None else each[1] for each in steps if each is None or group(each[0]) in own]
+        some += [each if each is None else each[1] for each in alike]
+        lived = backend(GROUPS, own)
+        live(lived, some[:whole_at])
+        files.append([message for _, message in lived.full([own])] + live(lived, some[whole_at:]))
+        old.append(lived)
+    new = list[KeyedStateBackend]()
+    for stage, parallelism in enumerate(others):
+        tables = None if stage == len(others) - 1 else asked[stage]
+        owned = [key_groups_of_subtask(subtask, GROUPS, parallelism) for subtask in range(parallelism)]
+        new = [take(backend(GROUPS, own, tables), files) for own in owned]
+        if restarts:
+            new = [restart(each, backend(GROUPS, each.key_groups, tables)) for each in new]
+        files = [[*(data for _, data in each.full([each.key_groups])), *each.take_changes()] for each in new]
+    assert together(new) == together(old)
+    for each in new:
+        assert all(group(key) in each.key_groups for key in keys_of(each))
+        assert in_order(each.snapshot()["~broadcast:broadcast"]) == in_order(
+            old[0].snapshot()["~broadcast:broadcast"]
+        )
+
+
+@given(data=st.data(), before=st.integers(1, 4), after=st.integers(1, 4))
+def test_state_that_is_asked_for_late_is_what_it_would_have_been(
+    data: st.DataObject, before: int, after: int
+) -> None:
+    """A program that asks for nothing runs at another parallelism; at the same one it is changed, and asks."""
+    steps = data.draw(deeds_of(ALL))
+    files = list[list[bytes]]()
+    for own in (key_groups_of_subtask(subtask, GROUPS, before) for subtask in range(before)):
+        some = [each if each is None else each[1] for each in steps if each is None or group(each[0]) in own]
+        files.append(live(backend(GROUPS, own), some))
+    for own in (key_groups_of_subtask(subtask, GROUPS, after) for subtask in range(after)):
+        at_once, silent = (take(backend(GROUPS, own, tables), files) for tables in (None, ()))
+        late = restart(silent, backend(GROUPS, own, ()))
+        for ask in TABLES.values():
+            ask(late)
+            ask(silent)
+        assert late.snapshot() == silent.snapshot() == at_once.snapshot()
+
+
+def take(taken: KeyedStateBackend, files: list[list[bytes]]) -> KeyedStateBackend:
+    """Restored from what the subtasks of another parallelism wrote."""
+    for index, messages in enumerate(files):
+        taken.restore_from(Origin(index, len(files), GROUPS))
+        for message in messages:
+            taken.restore(message)
+    taken.restore_from(None)
+    return taken
+
+
+def restart(lived: KeyedStateBackend, again: KeyedStateBackend) -> KeyedStateBackend:
+    """Restored from all that the same subtask writes."""
+    for message in [*(data for _, data in lived.full([lived.key_groups])), *lived.take_changes()]:
+        again.restore(message)
+    return again
+
+
+def keys_of(lived: KeyedStateBackend) -> set[str]:
+    """All for which it holds something."""
+    state = lived.snapshot()
+    held = {*state["value"], *state["list"], *state["map"], *(key for _, key in state["timers"])}
+    return held.union(*state["windows"].values(), *state["window-lists"].values())
+
+
 def together(backends: list[KeyedStateBackend]) -> dict[str, Any]:
     """Of all subtasks; each key with one of them."""
     union: dict[str, Any] = {}
@@ -129,6 +215,8 @@ def together(backends: list[KeyedStateBackend]) -> dict[str, Any]:
                     into.update(keys)
             elif name == "timers":
                 union.setdefault(name, set()).update(held)
+            elif name == "~broadcast:broadcast":
+                assert union.setdefault(name, held) == held
             elif name != "~times":
                 into = union.setdefault(name, {})
                 assert not into.keys() & held.keys()
