@@ -16,7 +16,8 @@ from ...schemas.types import InFlightState, JobEdge, JobGraph, JobVertex, Partit
 from ..graph.key_groups import default_max_parallelism
 from ..graph.operators import OperatorKind, traits_of
 from .earlier import ACCUMULATORS, Earlier
-from .metadata import CheckpointMetadata, EdgeOutline, VertexOutline, edges_of
+from .errors import CheckpointError
+from .metadata import CheckpointMetadata, EdgeOutline, VertexOutline, edges_of, read_metadata
 
 ALIGNED: Final = frozenset({Partitioner.BROADCAST, Partitioner.CUSTOM})
 """How an input is partitioned that has nothing in flight in a checkpoint, because it could not be divided anew.
@@ -52,6 +53,19 @@ def with_key_groups_of(metadata: CheckpointMetadata, graph: JobGraph) -> JobGrap
     return msgspec.structs.replace(
         graph, vertices=[_with_key_groups_of(earlier, vertex) for vertex in graph.vertices]
     )
+
+
+def with_key_groups_at(uri: str | None, graph: JobGraph) -> JobGraph:
+    """As `with_key_groups_of`, of the checkpoint in a directory; the graph as it is where there is none.
+
+    It stays so where the checkpoint cannot be read, too: the JobMaster reads it, and says what is wrong with it.
+    """
+    if uri is None:
+        return graph
+    try:
+        return with_key_groups_of(read_metadata(uri), graph)
+    except CheckpointError:
+        return graph
 
 
 def _with_key_groups_of(earlier: Earlier, vertex: JobVertex) -> JobVertex:

@@ -4,6 +4,7 @@ command line knows pipelines.api."""
 from __future__ import annotations
 
 from ...pipelines.graph.errors import ProgramError
+from ...pipelines.graph.job_options import STATE_RECOVERY_PATH
 from ...pipelines.graph.program import BUILD_TIMEOUT_S
 from ...schemas.types import EntryPoint, JobGraph
 from ..client import Client, JobRejectedError
@@ -94,16 +95,12 @@ class ClusterExecutor:
 
     def _fitted(self, graph: JobGraph) -> JobGraph:
         """With the key groups of what the job begins with, as far as that can be read from here."""
-        if self._savepoint_path is None:
+        uri = self._savepoint_path or STATE_RECOVERY_PATH.of(graph.configuration)
+        if uri is None:
             return graph
-        from ...pipelines.checkpoint.errors import CheckpointError
-        from ...pipelines.checkpoint.fitting import with_key_groups_of
-        from ...pipelines.checkpoint.metadata import read_metadata
+        from ...pipelines.checkpoint.fitting import with_key_groups_at
 
-        try:
-            return with_key_groups_of(read_metadata(self._savepoint_path), graph)
-        except CheckpointError:
-            return graph  # the JobMaster reads it, and says what is wrong with it
+        return with_key_groups_at(uri, graph)
 
     def _give_up(self, failure: Exception) -> None:
         self.failure = failure

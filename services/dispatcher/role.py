@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 from immutables import Map
@@ -30,6 +30,10 @@ class BuildJobGraph(Instruction, frozen=True):
     entry_point: EntryPoint
     parallelism: int | None
     cause: int
+    savepoint_path: str | None = None
+    """What the job begins with; None: what its configuration says."""
+    configuration: Mapping[str, str] = {}
+    """The cluster's, as ConfigurationChanged has it: what jobs go by that say nothing themselves."""
 
     @property
     def key(self) -> str:
@@ -79,7 +83,14 @@ class Dispatcher:
     def instructions(self, state: DispatcherState) -> Sequence[Instruction]:
         building = [state.jobs[job_id] for job_id in islice(state.building, jobs.BUILDS_AT_ONCE)]
         builds = [
-            BuildJobGraph(job.job_id, job.entry_point, job.parallelism, job.cause)
+            BuildJobGraph(
+                job.job_id,
+                job.entry_point,
+                job.parallelism,
+                job.cause,
+                job.savepoint_path,
+                state.configuration or {},
+            )
             for job in building
             if job.entry_point is not None
         ]

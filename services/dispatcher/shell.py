@@ -10,8 +10,10 @@ from queue import SimpleQueue
 import msgspec
 
 from ...infra import threads
+from ...pipelines.checkpoint.fitting import with_key_groups_at
 from ...pipelines.graph.build_server import BuildServer
 from ...pipelines.graph.errors import ProgramError
+from ...pipelines.graph.job_options import STATE_RECOVERY_PATH
 from ...pipelines.graph.program import build
 from ...schemas import client, dispatcher, everyone
 from ...schemas.body import Body
@@ -22,6 +24,7 @@ from ..blobs.depot import BlobDepot
 from ..blobs.errors import BlobError
 from ..blobs.offloading import file_keys, offloaded, parse
 from ..configuration.options.blob import BLOB_OFFLOAD_MINSIZE
+from ..configuration.role_options import job_configuration
 from ..diagnostics import logger
 from ..feature_level import FEATURE_LEVEL
 from ..log.topics import LARGEST_SUBMISSION
@@ -144,7 +147,7 @@ class DispatcherShell:
                 blobs=self._files(instruction),
                 server=server,
             )
-            graph = self._offloaded(graph, instruction.job_id)
+            graph = self._offloaded(_fitted(graph, instruction), instruction.job_id)
             size = len(msgspec.msgpack.encode(graph))
             if size > LARGEST_SUBMISSION:
                 raise ProgramError(
@@ -200,3 +203,9 @@ class DispatcherShell:
             path=instruction.path, failure=done.failure, request=instruction.request, left=done.left
         )
         self._say(DISPATCHER, Owed(DISPATCHER, body, instruction.request))
+
+
+def _fitted(graph: JobGraph, instruction: BuildJobGraph) -> JobGraph:
+    """With the key groups of what the job begins with, as far as that can be read from here."""
+    configuration = job_configuration(instruction.configuration, graph.configuration)
+    return with_key_groups_at(instruction.savepoint_path or STATE_RECOVERY_PATH.of(configuration), graph)

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpoint_files import metadata_of, pipeline
 from confluent_kafka import KafkaError, KafkaException
 from graphs import edge, job_graph, source, vertex
 from msgspec.structs import replace
 from waiting import PATIENCE_S
 
+from tailrace.pipelines.checkpoint.metadata import write_metadata
 from tailrace.schemas import dispatcher, job_master
-from tailrace.schemas.types import EntryPoint, JobGraph, PythonFile
+from tailrace.schemas.types import EntryPoint, JobGraph, PythonFile, SubtaskState
 from tailrace.services.blobs.depot import BlobDepot
 from tailrace.services.blobs.files import BlobFiles
 from tailrace.services.blobs.keys import BlobKey
@@ -214,6 +216,46 @@ def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_become
     assert [each.content for each in built.job_graph.python_files] == [b"", b""]
     model = BlobKey.parse(built.job_graph.python_files[1].blob or "")
     assert depot.file(model).read_bytes() == bytes(5000)
+
+
+@pytest.mark.parametrize(
+    ("given", "programs", "clusters", "expected"),
+    [
+        ("saved", "gone", "gone", 128),
+        (None, "saved", "gone", 128),
+        (None, None, "saved", 128),
+        ("gone", "saved", "saved", 256),
+        (None, None, None, 256),
+    ],
+)
+def test_a_built_graph_has_the_key_groups_of_what_the_job_begins_with(
+    given: str | None,
+    programs: str | None,
+    clusters: str | None,
+    expected: int,
+    said: queue.Queue[Owed],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """The default is 128 key groups where it was saved, and 256 at the parallelism that it has now."""
+
+    def configured(name: str | None) -> dict[str, str]:
+        return {} if name is None else {"execution.state-recovery.path": str(tmp_path / name)}
+
+    write_metadata(metadata_of(pipeline(), {("reduce", 0): SubtaskState()}, str(tmp_path / "saved")))
+    graph = replace(pipeline(parallelism=100, max_parallelism=256), configuration=configured(programs))
+    monkeypatch.setattr(dispatcher_shell, "build", lambda *_, **__: graph)
+    shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions())  # type: ignore[arg-type]
+    entry_point = EntryPoint(target="a:b", arguments=())
+    savepoint = None if given is None else str(tmp_path / given)
+    try:
+        demand = BuildJobGraph("j", entry_point, None, 3, savepoint, configured(clusters))
+        shell.obey("dispatcher", [demand], None)
+        built = said.get(timeout=PATIENCE_S).body
+    finally:
+        shell.close()
+    assert isinstance(built, dispatcher.JobGraphBuilt)
+    assert built.job_graph.vertices[1].max_parallelism == expected
 
 
 def test_a_program_whose_blobs_are_gone_is_answered(said: queue.Queue[Owed], tmp_path: Path) -> None:

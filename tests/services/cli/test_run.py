@@ -7,14 +7,20 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from checkpoint_files import metadata_of, pipeline
+from msgspec.structs import replace
 
-from tailrace.schemas.types import JobStatus
+from tailrace.pipelines.checkpoint.metadata import write_metadata
+from tailrace.pipelines.graph.errors import ProgramError
+from tailrace.schemas.types import JobGraph, JobStatus
 from tailrace.services.cli import main
 from tailrace.services.cli.errors import ExitCode, Failure
+from tailrace.services.cli.executor import ClusterExecutor
 from tailrace.services.cli.options import Format
 from tailrace.services.cli.run import Screen, exit_code
 from tailrace.services.cli.show import amount
 from tailrace.services.cli.submitted_job import Outcome
+from tailrace.services.client import JobRejectedError
 
 FINISHED = Outcome("j", "job", JobStatus.FINISHED, over=True)
 CANCELED = Outcome("j", "job", JobStatus.CANCELED, over=True)
@@ -98,3 +104,37 @@ def test_what_can_not_be_shipped_is_told_before_anything_is_asked_for(
     (tmp_path / "json.py").touch()
     assert main(["run", "--py-file", path, "--bootstrap-servers", "localhost:1", "a:b"]) == ExitCode.JOB
     assert capsys.readouterr().err == f"tailrace: {says}\n"
+
+
+class Recorder:
+    """A client that keeps what it is to submit, and reaches no cluster."""
+
+    def __init__(self) -> None:
+        self.graphs: list[JobGraph] = []
+
+    def conversation(self) -> Recorder:
+        return self
+
+    def close(self) -> None: ...
+
+    def submit(self, graph: JobGraph, *_: object, **__: object) -> str:
+        self.graphs.append(graph)
+        raise JobRejectedError("j", "nobody is there")
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_graph_has_the_key_groups_of_the_savepoint_given_or_configured(given: bool, tmp_path: Path) -> None:
+    saved = str(tmp_path / "saved")
+    write_metadata(metadata_of(pipeline(), {}, saved))
+    configuration = {} if given else {"execution.state-recovery.path": saved}
+    graph = replace(pipeline(parallelism=100, max_parallelism=256), configuration=configuration)
+    client = Recorder()
+    executor = ClusterExecutor(
+        client,  # type: ignore[arg-type]
+        Screen(detached=False, output=Format.TEXT),
+        detached=False,
+        savepoint_path=saved if given else None,
+    )
+    with pytest.raises(ProgramError, match="nobody is there"):
+        executor.execute(graph)
+    assert [each.vertices[1].max_parallelism for each in client.graphs] == [128]

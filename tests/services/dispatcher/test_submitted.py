@@ -36,6 +36,14 @@ def test_files_that_can_not_be_shipped_are_refused_with_the_reason_and_nothing_i
     assert talk.role.instructions(talk.state) == []
 
 
+def test_a_program_is_built_for_what_its_job_begins_with() -> None:
+    talk = Talk()
+    talk.hear(dispatcher.SubmitJob(job_id="j", entry_point=program(), savepoint_path="/given"))
+    (build,) = talk.role.instructions(talk.state)
+    assert isinstance(build, BuildJobGraph)
+    assert build.savepoint_path == "file:///given"
+
+
 def test_a_program_is_built_with_the_files_that_came_with_it() -> None:
     talk = Talk()
     files = (PythonFile(path="mine.py", content=b""), PythonFile(path="pipelines/x.py", content=b""))
