@@ -116,7 +116,7 @@ class MemoryAttempt:
             self._progress(), self._kafka_input, begins=self._beginning.begins
         )
         if self._beginning.begins:
-            self.task.passes_below = {
+            self.task.foreign.passes_below = {
                 i: len(kafka.log(topic, index)) for i, topic in enumerate(self.assembly.channel_topics)
             }
         self._writing: list[HeldBack] = []

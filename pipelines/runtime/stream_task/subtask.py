@@ -15,7 +15,6 @@ an operator that assigns it.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
@@ -34,11 +33,11 @@ from ..buffers import (
     read_barrier,
 )
 from ..clocks import ClockDemand
-from ..failures import ProgressLost
 from ..operators.chain import OperatorChain
 from ..protocol import NOTHING_SKIPPED, Skipped
 from .checkpointing import Held
 from .cuts import Cuts
+from .foreign_messages import ForeignMessages
 from .fragments import Fragments
 from .input_gate import InputGate
 from .kept_state import KeptState
@@ -51,8 +50,6 @@ from .record_writer import RecordWriter
 from .sources.source import UNTIL_WOKEN_S, Polled, Source, SourceSetup
 from .stop import Stop
 from .transaction import Transaction
-
-log = logging.getLogger(__name__)
 
 BAD_RECORDS: Final = "numRecordsInErrors"
 """The accumulator of messages that a Kafka source could not read and skipped (Flink's name, FLIP-33)."""
@@ -147,8 +144,7 @@ class Subtask:
         self.demand = demand
         """When anything here or behind goes by processing time."""
         self.records_in = 0
-        self.passes_below: Mapping[int, int] = {}
-        """By input, where the channel ended before this attempt began the generation."""
+        self.foreign = ForeignMessages(input_topics, subtask_index)
 
     def open(self, setup: SourceSetup | None = None) -> None:
         """Opens the operators, the last ones first, then the source. Raises UserCodeError, TaskError."""
@@ -204,31 +200,13 @@ class Subtask:
         try:
             header = gate.checked(input_index, header_of(data))
         except BufferError as error:
-            self._pass_over(input_index, offset, error)
+            self.foreign.pass_over(input_index, offset, error)
             return
         if self.cuts.holds((input_index, header.sender)):
             if not header.tick:
                 self.cuts.hold(Held(input_index, offset, data))
             return
         self._receive(gate, input_index, offset, header, data)
-
-    def _pass_over(self, input_index: int, offset: int, error: BufferError) -> None:
-        """A message of a channel that no task of the job has written. Raises ProgressLost.
-
-        One that was there before the generation began is left out: the job has gone back because of it, or it is older
-        still. Should it be what has become of a buffer, then the numbers of its sender show it.
-        """
-        foreign = self._foreign(input_index, offset, error)
-        if offset >= self.passes_below.get(input_index, 0):
-            raise foreign
-        log.warning("passed over, since the job has gone back meanwhile: %s", foreign)
-
-    def _foreign(self, input_index: int, offset: int, error: BufferError) -> ProgressLost:
-        topic = self._input_topics[input_index]
-        return ProgressLost(
-            f"{topic} [{self._subtask}] at offset {offset} holds what is no buffer of this job: {error}."
-            " Somebody else has written to the topic; the job has to go back to a checkpoint"
-        )
 
     def _take_held(self, held: Held) -> None:
         gate, header = self._gate, header_of(held.data)
@@ -251,7 +229,7 @@ class Subtask:
             checkpoint = read_barrier(data) if header.barrier else None
             batch = EMPTY if header.barrier else self._codecs[input_index].read_payload(data, HEADER_SIZE)
         except BufferError as error:
-            raise self._foreign(input_index, offset, error) from error
+            raise self.foreign.failure(input_index, offset, error) from error
         if len(batch):
             self.cuts.capture(channel, data)
             self._process(batch, self._operator_inputs[input_index])

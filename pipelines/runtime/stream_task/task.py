@@ -203,7 +203,7 @@ class StreamTask:
         subtask = assembly.subtask(progress, kafka, begins=beginning.begins)
         ends = None if kafka is None or kafka.ends is None else InputPositions(kafka.ends).by_input()
         if beginning.begins:
-            subtask.passes_below = {
+            subtask.foreign.passes_below = {
                 i: bounds(consumer, topic, self._subtask)[1]
                 for i, topic in enumerate(assembly.channel_topics)
             }
