@@ -14,6 +14,7 @@ from .options import BootstrapServers, ClusterId, Format, Home, Output, find_clu
 from .show import clock, result, table, tell, verbatim
 
 if TYPE_CHECKING:
+    from ...schemas.client import CancelJobRejected, JobStatusChanged
     from ..client import OutputRecord
     from ..configuration import Configuration
     from ..history.views import JobView
@@ -138,17 +139,27 @@ def cancel_and_wait(
     with Client(configuration, name="cancel", timeout=10.0) as client, client.conversation() as conversation:
         client.cancel(job_id, keep_checkpoints=keep_checkpoints)
         said = conversation.wait_for(answer, _CANCEL_TIMEOUT_S)
-    match said:
-        case CancelJobRejected(reason=reason):
-            raise Failure(ExitCode.JOB, reason)
-        case JobStatusChanged(status=status):
-            return status
-        case _:
-            raise Failure(
-                ExitCode.UNREACHABLE,
-                f"job {job_id} did not end within {_CANCEL_TIMEOUT_S:g} s of the request to cancel it: see "
-                f"`tailrace log --job {job_id}`, and whether a jobmanager runs",
-            )
+    if isinstance(said, CancelJobRejected | JobStatusChanged):
+        return status_from_answer(said)
+    raise Failure(
+        ExitCode.UNREACHABLE,
+        f"job {job_id} did not end within {_CANCEL_TIMEOUT_S:g} s of the request to cancel it: see "
+        f"`tailrace log --job {job_id}`, and whether a jobmanager runs",
+    )
+
+
+def status_from_answer(answer: CancelJobRejected | JobStatusChanged) -> JobStatus:
+    """How a job ended that was to be cancelled. Raises Failure where the request is refused."""
+    from ...schemas.client import JobStatusChanged
+    from ..dispatcher.state import CANCELLED_BEFORE_BUILT, rejection
+
+    if isinstance(answer, JobStatusChanged):
+        return answer.status
+    if answer.reason != rejection(answer.job_id, CANCELLED_BEFORE_BUILT):
+        raise Failure(ExitCode.JOB, answer.reason)
+    # There never was a job, so it can't be cancelled: for who asked that is what was to come of it.
+    tell(f"the program of job {answer.job_id} was not built yet, and will not be built")
+    return JobStatus.CANCELED
 
 
 _CANCEL_TIMEOUT_S = 60.0

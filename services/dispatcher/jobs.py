@@ -21,7 +21,16 @@ from ..configuration.role_options import job_configuration
 from ..maps import without
 from ..roles import JOB_MASTER, IllegalEvent, Owed, Step, address
 from . import checkpoints
-from .state import TRANSITIONS, DispatcherState, Job, Phase, Refusal, Refused
+from .state import (
+    CANCELLED_BEFORE_BUILT,
+    TRANSITIONS,
+    DispatcherState,
+    Job,
+    Phase,
+    Refusal,
+    Refused,
+    rejection,
+)
 
 BUILDS_AT_ONCE = 8
 """Programs that the shell knows of at a time; the others wait in the state, and cost nothing."""
@@ -136,7 +145,7 @@ def _refused(
     """A job that never was: its id is free again. `accepted`: as it is if a leader accepts it all the same."""
     refusal = Refusal(job.requester, job.job_id, reason, job=accepted)
     state = replace(state, refusals=state.refusals.set(record.offset, refusal))
-    return _forgotten(state, job, f"job {job.job_id} was rejected: {reason}")
+    return _forgotten(state, job, rejection(job.job_id, reason))
 
 
 def _forgotten(state: DispatcherState, job: Job, why: str) -> DispatcherState:
@@ -177,7 +186,7 @@ def _rejected(state: DispatcherState, record: Record, body: client.JobRejected) 
     job = state.jobs.get(body.job_id)
     if job is None or job.cause != record.header.cause or job.phase not in (Phase.BUILDING, Phase.ADMITTED):
         return state
-    return _forgotten(state, job, f"job {job.job_id} was rejected: {body.reason}")
+    return _forgotten(state, job, rejection(job.job_id, body.reason))
 
 
 def _answered(
@@ -245,7 +254,7 @@ def _withdrawn(state: DispatcherState, job: Job) -> DispatcherState:
     """A program that still waits is not built any more; one that is being built is cancelled when it is."""
     if job.withdrawn or job.job_id in islice(state.building, BUILDS_AT_ONCE):
         return state.put(job)
-    refusal = Refusal(job.requester, job.job_id, "it was cancelled before its program was built")
+    refusal = Refusal(job.requester, job.job_id, CANCELLED_BEFORE_BUILT)
     state = replace(state, refusals=state.refusals.set(job.cause, refusal))
     return state.put(replace(job, withdrawn=True))
 

@@ -57,6 +57,9 @@ TRANSITIONS: Mapping[Phase, frozenset[Phase]] = {
     Phase.ENDED: frozenset(),
 }
 """Phase of a job -> what may follow it. A job whose program builds no valid graph is forgotten instead."""
+CANCELLED_BEFORE_BUILT = "it was cancelled before its program was built"
+"""The reason for which a job is rejected whose program nobody builds any more."""
+
 _SILENT = frozenset({Phase.BUILDING, Phase.RUNNING, Phase.SUSPENDED, Phase.ENDED})
 _NOT_LIVE = frozenset({Phase.SUSPENDED, Phase.ENDED})
 
@@ -219,6 +222,11 @@ class DispatcherState(msgspec.Struct, frozen=True):
             live=without(self.live, job_id),
             suspended=without(self.suspended, job_id),
         )
+
+
+def rejection(job_id: str, reason: str) -> str:
+    """What a client hears that wanted to cancel a job which is rejected."""
+    return f"job {job_id} was rejected: {reason}"
 
 
 def _listed(index: Map[str, None], job_id: str, member: bool) -> Map[str, None]:

@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from tailrace.schemas import dispatcher
-from tailrace.schemas.types import ExecutionState, JobStatus
+from tailrace.schemas import client, dispatcher
+from tailrace.schemas.types import EntryPoint, ExecutionState, JobStatus
 from tailrace.services.cli import main
 from tailrace.services.cli.cluster_view import _told, counts
 from tailrace.services.cli.errors import ExitCode, Failure
 from tailrace.services.cli.job import as_data, rows_of
-from tailrace.services.cli.jobs import find_job, fits, why
+from tailrace.services.cli.jobs import find_job, fits, status_from_answer, why
 from tailrace.services.history import Fold
 from tailrace.services.history.subtasks import subtasks, waits_for
 from tailrace.services.history.views import JobView, jobs
@@ -93,6 +93,32 @@ def test_a_job_that_waits_for_slots_says_for_how_many() -> None:
     cluster.submit("j", graph(3))
     cluster.settle()
     assert why(seen(cluster)) == "waits for 2 of 3 slots"
+
+
+def test_to_cancel_a_job_whose_program_waits_to_be_built_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = with_programs(20)
+    for job_id in ("j15", "j99"):
+        cluster.say("client/other", "dispatcher", dispatcher.CancelJob(job_id=job_id))
+    while owed := cluster.owed("dispatcher"):
+        cluster.say("dispatcher", owed[0].recipient, owed[0].body, cause=owed[0].cause)
+    answers = {
+        each.body.job_id: each.body for each in cluster.log if isinstance(each.body, client.CancelJobRejected)
+    }
+    assert status_from_answer(answers["j15"]) is JobStatus.CANCELED
+    assert capsys.readouterr().err == "the program of job j15 was not built yet, and will not be built\n"
+    with pytest.raises(Failure, match="job j99 is unknown"):
+        status_from_answer(answers["j99"])
+
+
+def with_programs(count: int) -> Cluster:
+    """A cluster in which nobody builds the programs that were submitted: j0, j1, ..."""
+    cluster = Cluster()
+    cluster.start_master()
+    program = EntryPoint(target="program:main", arguments=(), configuration={}, python_files=())
+    for number in range(count):
+        submit = dispatcher.SubmitJob(job_id=f"j{number}", job_graph=None, entry_point=program)
+        cluster.say("client/submitter", "dispatcher", submit)
+    return cluster
 
 
 def told(cluster: Cluster) -> Fold:
