@@ -6,8 +6,10 @@ from __future__ import annotations
 from ...pipelines.graph.errors import ProgramError
 from ...pipelines.graph.job_options import STATE_RECOVERY_PATH
 from ...pipelines.graph.program import BUILD_TIMEOUT_S
+from ...schemas.event import Record
 from ...schemas.types import EntryPoint, JobGraph
-from ..client import Client, JobRejectedError
+from ..client import Client, Conversation, JobRejectedError
+from ..client.conversation import not_accepted
 from .submitted_job import Listener, Outcome, SubmittedJob
 
 ACCEPT_TIMEOUT_S = 30.0
@@ -77,7 +79,10 @@ class ClusterExecutor:
                 allow_non_restored_state=self._allow_non_restored_state,
             )
             conversation.follow(job_id)
-            accepted = conversation.accepted_at(job_id, timeout)
+            if isinstance(what, EntryPoint):
+                accepted = self._built_and_accepted(conversation, job_id, timeout)
+            else:
+                accepted = conversation.accepted_at(job_id, timeout)
         except BaseException:
             conversation.close()
             raise
@@ -92,6 +97,22 @@ class ClusterExecutor:
         self._jobs.append(job)
         self._listener.accepted(job.outcome)
         return job
+
+    def _built_and_accepted(self, conversation: Conversation, job_id: str, timeout: float) -> Record:
+        """People are told meanwhile how many programs are to be built first."""
+        from .building_queue import BuildingQueue, wait_for_acceptance
+
+        queue = BuildingQueue(self._client.configuration)
+        found = wait_for_acceptance(
+            job_id,
+            lambda seconds: conversation.wait_for_acceptance(job_id, seconds),
+            lambda: queue.programs_before(job_id),
+            self._listener.said,
+            timeout,
+        )
+        if found is None:
+            raise not_accepted(job_id, timeout)
+        return found
 
     def _fitted(self, graph: JobGraph) -> JobGraph:
         """With the key groups of what the job begins with, as far as that can be read from here."""

@@ -91,6 +91,10 @@ def why(job: JobView) -> str:
         text = f"restarting, attempt {job.restarting.attempt_number + 1}: {job.restarting.reason}"
     elif job.missing_slots and not text:
         text = f"waits for {job.missing_slots} of {job.required_slots} slots"
+    elif job.programs_before is not None and not text:
+        from .building_queue import place
+
+        text = place(job.programs_before)
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
 

@@ -37,6 +37,15 @@ class NoAnswer(Exception):
     """Nobody answered in time. The request stands: it is in the submissions topic."""
 
 
+def not_accepted(job_id: str, timeout: float) -> NoAnswer:
+    """Of a job that was submitted and of which nothing was heard for so many seconds."""
+    return NoAnswer(
+        f"the submission of job {job_id} was written, but was not accepted within {timeout:g} s: a "
+        "jobmanager is busy with other submissions, or none runs (`tailrace cluster status`). The job is not "
+        "lost: `tailrace list` shows it when its turn has come"
+    )
+
+
 class Conversation:
     """For one thread. Raises LogUnavailable when opened."""
 
@@ -103,6 +112,13 @@ class Conversation:
 
     def accepted_at(self, job_id: str, timeout: float) -> Record:
         """The JobAccepted with its header. Raises as `accepted`."""
+        found = self.wait_for_acceptance(job_id, timeout)
+        if found is None:
+            raise not_accepted(job_id, timeout)
+        return found
+
+    def wait_for_acceptance(self, job_id: str, timeout: float) -> Record | None:
+        """As `accepted_at`; None where nothing comes. Raises JobRejectedError."""
 
         def answer(record: Record) -> Record | None:
             body = record.body
@@ -110,14 +126,7 @@ class Conversation:
                 raise JobRejectedError(job_id, body.reason)
             return record if isinstance(body, client.JobAccepted) and body.job_id == job_id else None
 
-        found = self.wait_for(answer, timeout)
-        if found is None:
-            raise NoAnswer(
-                f"the submission of job {job_id} was written, but was not accepted within {timeout:g} s: a "
-                "jobmanager is busy with other submissions, or none runs (`tailrace cluster status`). The job is not "
-                "lost: `tailrace list` shows it when its turn has come"
-            )
-        return found
+        return self.wait_for(answer, timeout)
 
     def finished(self, job_id: str, timeout: float | None = None) -> client.JobFinished | None:
         """Waits until the job has ended. It is told to the client that submitted the job, and to no other."""

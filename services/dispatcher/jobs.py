@@ -32,6 +32,8 @@ from .state import (
     rejection,
 )
 
+PARALLEL_BUILDS = 2
+"""Programs that are built at the same time."""
 BUILDS_AT_ONCE = 8
 """Programs that the shell knows of at a time; the others wait in the state, and cost nothing."""
 MOST_WAITING = 10_000

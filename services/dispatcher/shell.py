@@ -30,14 +30,13 @@ from ..feature_level import FEATURE_LEVEL
 from ..log.topics import LARGEST_SUBMISSION
 from ..roles import DISPATCHER, Instruction, Owed, Say
 from .checkpoints import DisposeSavepoint
+from .jobs import PARALLEL_BUILDS
 from .role import BuildJobGraph, RaiseFeatureLevel
 from .savepoints import Disposed, dispose
 from .state import DispatcherState
 from .submissions import SubmissionsReader
 from .submissions_topic import Admitted
 
-_BUILDERS = 2
-"""Programs that are built at once."""
 _log = logger(__name__)
 
 
@@ -67,9 +66,9 @@ class DispatcherShell:
         self._submissions = submissions
         self._admitting = False
         self._begun = Begun()
-        self._builders = threads.Pool(_BUILDERS, "build")
+        self._builders = threads.Pool(PARALLEL_BUILDS, "build")
         self._closed = threading.Event()
-        self._servers = [BuildServer() for _ in range(_BUILDERS)]
+        self._servers = [BuildServer() for _ in range(PARALLEL_BUILDS)]
         self._idle: SimpleQueue[BuildServer] = SimpleQueue()
         for server in self._servers:
             self._idle.put(server)

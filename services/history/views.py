@@ -39,6 +39,9 @@ class JobView(msgspec.Struct, frozen=True):
     failures: tuple[TaskException, ...] = ()
     """The last failures of tasks with their stacks, oldest first; of a job that has ended, the last one only."""
     checkpoints: CheckpointsSummary = CheckpointsSummary()
+    programs_before: int | None = None
+    """Of a job whose program waits to be built, or is being built: how many programs were submitted before it that do
+    so too."""
 
 
 class WorkerView(msgspec.Struct, frozen=True):
@@ -56,12 +59,20 @@ def jobs(fold: Fold) -> list[JobView]:
     state = fold.replica.states.get(DISPATCHER)
     if not isinstance(state, DispatcherState):
         return []
-    views = [job_view(fold, job) for job in state.jobs.values()]
+    before = programs_before(state)
+    views = [
+        replace(job_view(fold, job), programs_before=before.get(job_id)) for job_id, job in state.jobs.items()
+    ]
     return sorted(views, key=lambda view: (view.submitted or 0, view.job_id))
 
 
+def programs_before(state: DispatcherState) -> dict[str, int]:
+    """Job id -> how many programs are before its own, of all jobs whose programs are not built yet."""
+    return {job_id: place for place, job_id in enumerate(state.building)}
+
+
 def job_view(fold: Fold, job: Job) -> JobView:
-    """One of the jobs that the Dispatcher knows."""
+    """One of the jobs that the Dispatcher knows, without its place among those whose programs are not built yet."""
     known = _master_of(fold.replica, job.job_id)
     return JobView(
         job_id=job.job_id,

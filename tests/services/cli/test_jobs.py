@@ -7,15 +7,18 @@ from collections import Counter
 import pytest
 
 from tailrace.schemas import client, dispatcher
+from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, ExecutionState, JobStatus
 from tailrace.services.cli import main
+from tailrace.services.cli.building_queue import wait_for_acceptance
 from tailrace.services.cli.cluster_view import _told, counts
 from tailrace.services.cli.errors import ExitCode, Failure
 from tailrace.services.cli.job import as_data, rows_of
 from tailrace.services.cli.jobs import find_job, fits, status_from_answer, why
+from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.history import Fold
 from tailrace.services.history.subtasks import subtasks, waits_for
-from tailrace.services.history.views import JobView, jobs
+from tailrace.services.history.views import JobView, jobs, programs_before
 
 from ..simulation import Cluster, graph
 from ..simulation_jobs import configured
@@ -108,6 +111,62 @@ def test_to_cancel_a_job_whose_program_waits_to_be_built_succeeds(capsys: pytest
     assert capsys.readouterr().err == "the program of job j15 was not built yet, and will not be built\n"
     with pytest.raises(Failure, match="job j99 is unknown"):
         status_from_answer(answers["j99"])
+
+
+def test_jobs_are_listed_with_their_place_in_the_queue_of_programs() -> None:
+    cluster = with_programs(1_010)
+    reasons = {job.job_id: why(job) for job in jobs(told(cluster))}
+    assert reasons["j0"] == reasons["j1"] == "is being built"
+    assert reasons["j2"] == "waits to be built: 2 programs are before it"
+    assert reasons["j1009"] == "waits to be built: 1,009 programs are before it"
+
+
+def test_a_client_learns_its_place_when_half_of_the_programs_before_it_are_built() -> None:
+    """Each look at the queue takes 10 s, and one more program is built before each."""
+    cluster, lines, now = with_programs(41), list[str](), 0.0
+
+    def accepted(seconds: float) -> Record | None:
+        nonlocal now
+        now += seconds
+        return next((each for each in cluster.log if isinstance(each.body, client.JobAccepted)), None)
+
+    def programs_before_j40() -> int | None:
+        state = cluster.replica.states["dispatcher"]
+        assert isinstance(state, DispatcherState)
+        first = next(iter(state.building))
+        built = dispatcher.JobGraphBuilt(job_id=first, job_graph=graph())
+        cluster.say("dispatcher", "dispatcher", built, cause=state.jobs[first].cause)
+        if first == "j40":
+            cluster.say("dispatcher", "client/submitter", client.JobAccepted(job_id="j40", name="j"))
+        return programs_before(state).get("j40")
+
+    def wait(timeout: float) -> Record | None:
+        return wait_for_acceptance(
+            "j40", accepted, programs_before_j40, lines.append, timeout, clock=lambda: now
+        )
+
+    assert wait(20.0) is not None
+    assert lines == [
+        "job j40 waits to be built: 40 programs are before it",
+        "job j40 waits to be built: 20 programs are before it",
+        "job j40 waits to be built: 10 programs are before it",
+        "job j40 waits to be built: 5 programs are before it",
+        "job j40 waits to be built: 2 programs are before it",
+        "job j40 is being built",
+    ]
+
+
+def test_a_client_whose_queue_does_not_move_gives_up() -> None:
+    waited = list[float]()
+
+    def accepted(seconds: float) -> None:
+        waited.append(seconds)
+
+    lines = list[str]()
+    found = wait_for_acceptance("j", accepted, lambda: 9, lines.append, 60.0, clock=lambda: sum(waited))
+    assert found is None
+    assert sum(waited) == pytest.approx(63.0)
+    assert lines == ["job j waits to be built: 9 programs are before it"]
 
 
 def with_programs(count: int) -> Cluster:
