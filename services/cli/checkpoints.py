@@ -122,7 +122,9 @@ def _cancel_and_keep(configuration: Configuration, job: str, output: Format) -> 
 
     _, found = _look(configuration, job)
     if found.status in JOB_ENDS:
-        raise Failure(ExitCode.JOB, f"job {found.job_id} has ended already: {found.status.value}")
+        raise Failure(
+            ExitCode.JOB, f"job {found.job_id} is already {found.status.value}: there is nothing to cancel"
+        )
     if found.checkpoints.last is None:
         raise Failure(
             ExitCode.SAVEPOINT,
@@ -192,7 +194,7 @@ def row(each: CheckpointView, now: int) -> tuple[str, ...]:
 
 
 def where_or_why(each: CheckpointView) -> str:
-    """Where a completed one is, whom one under way waits for, why one failed."""
+    """Where a completed one is, who has not acknowledged one under way, why one failed."""
     match each.status.value:
         case "COMPLETED":
             return "discarded" if each.discarded else each.uri
@@ -200,7 +202,7 @@ def where_or_why(each: CheckpointView) -> str:
             declined = next((part for part in each.subtasks if part.declined), None)
             if declined is not None:
                 return f"{declined.task} declines: {declined.declined}"
-            return f"waits for {some(each.waiting_for)}" if each.waiting_for else "is written"
+            return f"not acknowledged by {some(each.waiting_for)}" if each.waiting_for else "is written"
         case _:
             why = " ".join(f"{each.failure}: {each.reason}".split())
             return why if len(why) <= _LONGEST_REASON else f"{why[: _LONGEST_REASON - 3]}..."
@@ -255,7 +257,10 @@ class _Asking:
         self._what = what
         self._fold, self.job = _look(configuration, job)
         if self.job.status in JOB_ENDS:
-            raise Failure(ExitCode.JOB, f"job {self.job.job_id} has ended already: {self.job.status.value}")
+            raise Failure(
+                ExitCode.JOB,
+                f"job {self.job.job_id} is already {self.job.status.value}: no {what} can be taken",
+            )
         self._began = time.monotonic()
         self._told = 0.0
         self._subtasks = 0
@@ -322,7 +327,7 @@ class _Asking:
             self._told, self._shown = time.monotonic(), progress
             names = [self._fold.task_of(each) for each in progress.waiting_for]
             come = progress.subtasks - len(names)
-            tell(f"{come} of {progress.subtasks} have acknowledged; waits for {some(names)}")
+            tell(f"{come} of {progress.subtasks} subtasks have acknowledged, but not {some(names)}")
         self._offer_force()
 
     def _offer_force(self) -> None:

@@ -110,7 +110,9 @@ def cancel(
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     found = find_job(read_jobs(configuration), job)
     if found.status in JOB_ENDS:
-        raise Failure(ExitCode.JOB, f"job {found.job_id} has ended already: {found.status.value}")
+        raise Failure(
+            ExitCode.JOB, f"job {found.job_id} is already {found.status.value}: there is nothing to cancel"
+        )
     if detached:
         from ..client import Client
 

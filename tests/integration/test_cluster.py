@@ -442,7 +442,10 @@ def test_none_of_it_disturbed_the_job_which_is_cancelled(
     assert verdict.right, verdict.text
     assert verdict.text.startswith(f"{sum(window.total for window in complete):,} words")
     again = cluster.run("cancel", job)
-    assert (again.returncode, "has ended already: CANCELED" in again.stderr) == (ExitCode.JOB, True)
+    assert (again.returncode, "is already CANCELED: there is nothing to cancel" in again.stderr) == (
+        ExitCode.JOB,
+        True,
+    )
 
 
 def test_ctrl_c_cancels_an_attached_job(cluster: Cluster, text: TextServer) -> None:

@@ -168,7 +168,7 @@ def test_a_savepoint_is_disposed_of_when_nobody_needs_it(cluster: Cluster, stopp
     ended = cluster.run("savepoint", "trigger", job_id)
     assert (ended.returncode, ended.stderr) == (
         ExitCode.JOB,
-        f"tailrace: job {job_id} has ended already: FINISHED\n",
+        f"tailrace: job {job_id} is already FINISHED: no savepoint can be taken\n",
     )
     cluster.ok("savepoint", "dispose", path)
     assert not Path(path).exists()

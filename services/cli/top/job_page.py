@@ -130,6 +130,6 @@ def _checkpoint(canvas: Canvas, each: CheckpointView, now: Time | None) -> Line:
                 Span("in progress", Style.BUSY),
                 Span(
                     f" for {since}, {each.acknowledged} of {len(each.subtasks)} acknowledged"
-                    f"{f', waits for {some}' if some else ''}"
+                    f"{f', but not by {some}' if some else ''}"
                 ),
             )

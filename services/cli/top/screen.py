@@ -19,7 +19,7 @@ _ROWS_FOR_ALL = 14
 
 _HELP = (
     ("q", "quit"),
-    ("space, p", "stand still; go on"),
+    ("space, p", "pause; go on"),
     ("+  -", "play faster, slower (only the past has a speed)"),
     ("right, .", "one event on"),
     ("left, ,", "one event back"),
@@ -38,7 +38,7 @@ _HELP = (
 _MARKS = (
     ("!!", Style.WORST, "a failure that began here"),
     ("!", Style.BAD, "a failure that followed"),
-    ("x", Style.DIM, "ignored by every reader"),
+    ("x", Style.DIM, "has no effect: an old leader said it, or it was not possible"),
 )
 
 
@@ -115,7 +115,7 @@ def _warned(canvas: Canvas, view: View, look: Look, status: Status) -> list[Line
     """What has to be known of all that is below; mostly nothing."""
     lines = []
     if status.trouble is not None:
-        waits = "; waits for it" if status.waits else ""
+        waits = "; tries again" if status.waits else ""
         lines.append(canvas.line(Span(f" {canvas.clean(status.trouble)}{waits}", Style.WORST)))
     if status.unreadable:
         count = wording.count(len(status.unreadable), "record")

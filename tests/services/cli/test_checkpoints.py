@@ -44,7 +44,17 @@ def view(status: CheckpointStatus = CheckpointStatus.IN_PROGRESS, **changes: Any
 @pytest.mark.parametrize(
     ("known", "cells"),
     [
-        (view(), ["IN_PROGRESS", "2.0 s", "2.9 KiB", "1.5 KiB", "1/3", "waits for Count (1/2), Count (2/2)"]),
+        (
+            view(),
+            [
+                "IN_PROGRESS",
+                "2.0 s",
+                "2.9 KiB",
+                "1.5 KiB",
+                "1/3",
+                "not acknowledged by Count (1/2), Count (2/2)",
+            ],
+        ),
         (
             view(subtasks=(*PARTS[:2], SubtaskView("Count (2/2)", "c", declined="disk full"))),
             ["IN_PROGRESS", "2.0 s", "2.9 KiB", "1.5 KiB", "1/3", "Count (2/2) declines: disk full"],

@@ -149,7 +149,7 @@ def test_a_log_that_is_away_is_told_at_the_top() -> None:
     status = Status(mode=Mode.LIVE, now=0, trouble="memory.log can't be read", waits=True)
     shown = text(seen(3)[60], status=status)
     assert "AWAY" in shown[0]
-    assert shown[1] == " memory.log can't be read; waits for it"
+    assert shown[1] == " memory.log can't be read; tries again"
 
 
 def test_silence_that_is_left_out_is_told() -> None:
