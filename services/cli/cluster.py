@@ -94,6 +94,7 @@ def stop(
 ) -> int:
     """Cancel the jobs, let the processes leave in order, then stop ZooKeeper and Kafka. What the log holds stays."""
     from .local import LocalCluster
+    from .local.topics import what_remains
 
     found = configuration(home, None, None)
     with progress("Stopping the cluster") as say:
@@ -101,10 +102,10 @@ def stop(
         if local is None:
             say(f"no cluster runs in {found.home}: nothing to stop")
             return ExitCode.OK
-        local.stop(suspend=suspend)
-    where = f"in {local.kafka_dir}" if local.kafka is not None else "on its Kafka"
-    tell(f"cluster {local.configuration.cluster_id} has stopped; its log stays {where}")
-    tell("`tailrace cluster start` goes on from there")
+        has_log = local.stop(suspend=suspend)
+    place = f"in {local.kafka_dir}" if local.embedded else "on its Kafka"
+    for line in what_remains(local.configuration.cluster_id, place, has_log):
+        tell(line)
     return ExitCode.OK
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 from typer.testing import CliRunner
+from waiting import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
@@ -17,11 +18,12 @@ from tailrace.schemas.event import Event
 from tailrace.services.cli import main
 from tailrace.services.cli.app import app
 from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.local.topics import has_log, what_remains
 from tailrace.services.configuration import load
 from tailrace.services.connections import admin, event_log
 from tailrace.services.history import fold_to
 from tailrace.services.history.views import statuses
-from tailrace.services.log.topics import ensure_cluster_topics
+from tailrace.services.log.topics import delete_topics, ensure_cluster_topics, log_topic
 
 from ..services.snapshots.histories import LONG, history
 
@@ -36,6 +38,20 @@ def home(kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path, monkeypatch: pyt
         monkeypatch.setenv(f"TAILRACE_{name.upper()}", str(value))
     ensure_cluster_topics(admin(load()), cluster_id)
     return tmp_path
+
+
+def test_a_cluster_that_has_stopped_says_whether_its_log_is_there(home: Path, cluster_id: str) -> None:
+    assert has_log(load()) is True
+    assert what_remains(cluster_id, "on its Kafka", True) == [
+        f"cluster {cluster_id} has stopped; its log stays on its Kafka",
+        "`tailrace cluster start` goes on from there",
+    ]
+    delete_topics(admin(load()), [log_topic(cluster_id)])
+    eventually(lambda: has_log(load()) is False, "the log is deleted")
+    assert what_remains(cluster_id, "on its Kafka", False) == [
+        f"cluster {cluster_id} has stopped; its log {cluster_id}.log was deleted, and its jobs are lost with it",
+        "`tailrace cluster start` begins with an empty log",
+    ]
 
 
 def test_what_is_left_over_is_shown_and_then_removed(

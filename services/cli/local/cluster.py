@@ -187,17 +187,22 @@ class LocalCluster:
         self._servers.check_same(record)
         self._take_over(record)
 
-    def stop(self, reason: str = "asked for on the command line", *, suspend: bool = False) -> None:
+    def stop(self, reason: str = "asked for on the command line", *, suspend: bool = False) -> bool | None:
         """Ends the cluster in order, and by force what does not end; then ZooKeeper and Kafka, if they are embedded.
 
-        With `suspend` jobs are not cancelled: they go on when the cluster is started again.
+        With `suspend` jobs are not cancelled: they go on when the cluster is started again. Returns whether the log is
+        there; None where Kafka does not say.
         """
+        from .topics import has_log
+
         with locked(self.home):
             self._end_in_order(reason, suspend=suspend)
             end_by_force(self._running, self._progress)
+            is_log_there = has_log(self.configuration) if self._servers.kafka_runs() else None
             self._servers.stop()
             shutil.rmtree(self.home / "scratch", ignore_errors=True)
             remove_record(self.home)
+        return is_log_there
 
     def stop_processes(self, reason: str) -> None:
         """Ends the cluster in order but leaves Kafka and ZooKeeper, so that the log can still be read."""

@@ -77,7 +77,7 @@ class Servers:
 
     def are_running(self) -> bool:
         """Whether the embedded ones do."""
-        return self._runs_kafka() and self.zookeeper.is_running()
+        return self.kafka_runs() and self.zookeeper.is_running()
 
     def begin(self, *, detached: bool) -> None:
         """Starts the embedded ones that do not run; returns when it is known where they will be.
@@ -85,7 +85,7 @@ class Servers:
         Raises what the starts of Kafka and ZooKeeper raise.
         """
         older_log = not self.embedded or (self.kafka_dir / "data").exists()
-        if not self._runs_kafka():
+        if not self.kafka_runs():
             self._starting = KafkaStart(self.kafka_dir, detached=detached)
             self.kafka = self._starting.kafka
         if not self.zookeeper.is_running():
@@ -129,5 +129,6 @@ class Servers:
         if self.kafka is not None:
             self.kafka.kill()
 
-    def _runs_kafka(self) -> bool:
+    def kafka_runs(self) -> bool:
+        """Whether the embedded Kafka runs; True of another one."""
         return not self.embedded or (self.kafka is not None and self.kafka.is_running())

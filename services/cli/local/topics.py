@@ -1,9 +1,10 @@
-"""Topics of a cluster that runs, and has lost some."""
+"""Topics of a cluster that has lost some."""
 
 from __future__ import annotations
 
 from ...configuration import Configuration
 from ...connections import admin
+from ...log import LogUnavailable
 from ...log.creation import create_cluster_topics
 from ...log.topics import describe_topics, log_topic
 from ..errors import ExitCode, Failure
@@ -22,3 +23,30 @@ def restore_topics(configuration: Configuration, progress: Progress) -> None:
     created = create_cluster_topics(client, configuration.bootstrap_servers, configuration.cluster_id)
     if created:
         progress(f"created again, since they were gone: {', '.join(sorted(created))}")
+
+
+def has_log(configuration: Configuration) -> bool | None:
+    """Whether Kafka has the topic of the cluster's log; None where Kafka does not say."""
+    log = log_topic(configuration.cluster_id)
+    try:
+        return describe_topics(admin(configuration), [log])[log] is not None
+    except LogUnavailable:
+        return None
+
+
+def what_remains(cluster: str, place: str, has_log: bool | None) -> list[str]:
+    """The lines that people read when a cluster has stopped. `place`: of its log, such as "in /home/me/kafka"."""
+    if has_log is None:
+        return [
+            f"cluster {cluster} has stopped; Kafka does not say whether its log is still {place}",
+            "`tailrace cluster start` goes on with the log, if it is there",
+        ]
+    if not has_log:
+        return [
+            f"cluster {cluster} has stopped; its log {log_topic(cluster)} was deleted, and its jobs are lost with it",
+            "`tailrace cluster start` begins with an empty log",
+        ]
+    return [
+        f"cluster {cluster} has stopped; its log stays {place}",
+        "`tailrace cluster start` goes on from there",
+    ]
