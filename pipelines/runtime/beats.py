@@ -38,7 +38,7 @@ class BeatMonitor(Generic[T]):
             self._looked_at = time.monotonic()
         self._silences[process] = 0.0
 
-    def heard(self, process: T) -> None:
+    def on_beat(self, process: T) -> None:
         """It has said something."""
         if process in self._silences:
             self._silences[process] = 0.0

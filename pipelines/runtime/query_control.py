@@ -115,7 +115,7 @@ class QueryControl:
             self._lobby,
             reading.plan(receivers, pace),
             deployment.python_path,
-            TaskLogging.of(deployment.spec),
+            TaskLogging.from_deployment(deployment.spec),
         )
         self._queries.start(
             run,

@@ -407,7 +407,7 @@ class TaskRuntime:
     def _notice(self, execution: Execution, notice: Notice) -> None:
         if execution.end is not None:
             return
-        self._beats.heard(execution)
+        self._beats.on_beat(execution)
         match notice:
             case Beat():
                 pass

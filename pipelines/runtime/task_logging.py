@@ -42,7 +42,7 @@ class TaskLogging(msgspec.Struct, frozen=True):
     directory: str | None
 
     @classmethod
-    def of(cls, deployment: VertexDeployment) -> TaskLogging:
+    def from_deployment(cls, deployment: VertexDeployment) -> TaskLogging:
         """As the job's options have it."""
         vertex, configuration = deployment.vertex, deployment.job_graph.configuration
         return cls(

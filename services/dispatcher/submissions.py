@@ -127,7 +127,7 @@ class SubmissionsReader:
             return
         consumer = Consumer(reader(self._servers, auto_offset_reset="error"))
         try:
-            found = self._found(consumer, described)
+            found = self._read_extent(consumer, described)
             if not self._is_agreed(found):
                 return
             self._assign(consumer, found)
@@ -161,7 +161,7 @@ class SubmissionsReader:
             )
         return found
 
-    def _found(self, consumer: Consumer, described: TopicDescription) -> SubmissionsTopic:
+    def _read_extent(self, consumer: Consumer, described: TopicDescription) -> SubmissionsTopic:
         """Raises LogUnavailable."""
         partitions = partitions_of(consumer, self._topic, _PATIENCE_S)
         offsets = [offsets_of(consumer, self._topic, partition, _PATIENCE_S) for partition in partitions]

@@ -161,7 +161,7 @@ class MemoryAttempt:
     def _progress(self) -> Progress:
         """As task.py and kafka_reading.py have it."""
         source, begins = self.assembly.through_spark, self._beginning.begins
-        progress = Progress.of(self._tail.entry, self._topics, self._cluster.generation)
+        progress = Progress.from_entry(self._tail.entry, self._topics, self._cluster.generation)
         if source is not None and begins:
             assert self._kafka_input is not None
             restored = self._beginning.kafka_positions(source.operator_id) or {}

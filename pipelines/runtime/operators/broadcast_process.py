@@ -49,7 +49,7 @@ class BroadcastTables:
                 name, RecordType.from_json(types["key_type"]), RecordType.from_json(types["value_type"])
             )
 
-    def of(self, descriptor: MapStateDescriptor[Any, Any]) -> BroadcastTable:
+    def table(self, descriptor: MapStateDescriptor[Any, Any]) -> BroadcastTable:
         """Raises TypeError where there is no such state, ValueError where it has other types."""
         if descriptor.name not in self._names:
             raise TypeError(
@@ -69,7 +69,7 @@ class ReadingContext(FunctionContext, KeyedReadOnlyBroadcastContext[Any], Broadc
         self._tables = tables
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor[MK, MV]) -> ReadOnlyBroadcastState[MK, MV]:
-        return TableReadOnlyBroadcastState(self._tables.of(descriptor))
+        return TableReadOnlyBroadcastState(self._tables.table(descriptor))
 
 
 class ChangingContext(FunctionContext, BroadcastContext):
@@ -80,7 +80,7 @@ class ChangingContext(FunctionContext, BroadcastContext):
         self._tables = tables
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor[MK, MV]) -> BroadcastState[MK, MV]:
-        return TableBroadcastState(self._tables.of(descriptor))
+        return TableBroadcastState(self._tables.table(descriptor))
 
 
 class KeyedChangingContext(ChangingContext, KeyedBroadcastContext[Any]):

@@ -171,7 +171,9 @@ class KeyedStateBackend:
             else:
                 self._origins[-1] = self._origins[-1][0], Times.from_bytes(message.payload)
         elif message.kind is Kind.SCHEMA:
-            self._schemas.setdefault(message.table, {})[message.fingerprint] = TableSchema.of(message)
+            self._schemas.setdefault(message.table, {})[message.fingerprint] = TableSchema.from_message(
+                message
+            )
             if self._taking is None:
                 self._written_schemas.add((message.table, message.fingerprint))
         elif message.kind is Kind.PART:

@@ -43,7 +43,7 @@ class TableSchema(msgspec.Struct, frozen=True, omit_defaults=True):
         return rewrite(Message(Kind.SCHEMA, table, self.fingerprint, msgspec.json.encode(self)))
 
     @classmethod
-    def of(cls, message: Message) -> TableSchema:
+    def from_message(cls, message: Message) -> TableSchema:
         """What a message of kind SCHEMA says. Raises ValueError."""
         return msgspec.json.decode(message.payload, type=cls)
 

@@ -61,7 +61,7 @@ class Resumption(msgspec.Struct, frozen=True):
     """Topic -> partition -> the next offset; None where the checkpoint knows nothing of this source."""
 
 
-class _Known(msgspec.Struct, frozen=True):
+class _CommittedPosition(msgspec.Struct, frozen=True):
     """What an entry says of one partition."""
 
     offset: int
@@ -85,7 +85,7 @@ def settle(
     """
     counts = {topic: _partitions(consumer, topic, bootstrap_servers) for topic in source.topics}
     places = source.partitions_of(counts, subtask, parallelism)
-    committed = _known(source, entry)
+    committed = _committed_positions(source, entry)
     if resumption is not None:
         begun = _Resuming(consumer, bootstrap_servers, source, resumption, committed)
         positions = begun.starts(places)
@@ -110,19 +110,19 @@ def settle(
     )
 
 
-def _known(source: KafkaSource, entry: ProgressEntry | None) -> dict[Place, _Known]:
-    found: dict[Place, _Known] = {}
+def _committed_positions(source: KafkaSource, entry: ProgressEntry | None) -> dict[Place, _CommittedPosition]:
+    found: dict[Place, _CommittedPosition] = {}
     for i, topic in enumerate(source.topics):
         of_topic = None if entry is None else entry.input_of(topic)
         if of_topic is not None:
             found |= {
-                (i, partition): _Known(offset, of_topic.ends.get(partition))
+                (i, partition): _CommittedPosition(offset, of_topic.ends.get(partition))
                 for partition, offset in of_topic.positions.items()
             }
     return found
 
 
-def _end_of(source: KafkaSource, place: Place, known: _Known) -> int:
+def _end_of(source: KafkaSource, place: Place, known: _CommittedPosition) -> int:
     if known.end is None:
         raise TaskError(
             f"the progress of {source.topics[place[0]]}-{place[1]} names no end: the job's source was not bounded when"
@@ -235,7 +235,7 @@ class _Resuming:
         bootstrap_servers: str,
         source: KafkaSource,
         resumption: Resumption,
-        committed: Mapping[Place, _Known],
+        committed: Mapping[Place, _CommittedPosition],
     ) -> None:
         self._consumer = consumer
         self._bootstrap_servers = bootstrap_servers

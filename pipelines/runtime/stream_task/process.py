@@ -38,7 +38,7 @@ def run(control: socket.socket, listener: socket.socket) -> None:
     opening = input_thread.opened
     assert opening is not None
 
-    task_logging.TaskLogging.of(opening.deployment).begin()
+    task_logging.TaskLogging.from_deployment(opening.deployment).begin()
     task_logging.serve(opening.subtask_index, opening.attempt_number)
     if opening.python_path is not None:
         import_from(Path(opening.python_path))

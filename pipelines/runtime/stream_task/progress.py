@@ -30,7 +30,7 @@ class Progress(msgspec.Struct, frozen=True):
     """Where the generation begins in the changelog."""
 
     @classmethod
-    def of(cls, entry: ProgressEntry | None, topics: Sequence[str], generation: int = 0) -> Progress:
+    def from_entry(cls, entry: ProgressEntry | None, topics: Sequence[str], generation: int = 0) -> Progress:
         """As an entry has it; `topics` are those of the inputs, in their order.
 
         Who has ended counts in the same generation only.

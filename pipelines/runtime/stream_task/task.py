@@ -239,7 +239,7 @@ class StreamTask:
             progress, resolved = Progress(reading.positions), reading.resolved
         else:
             topics = assembly.channel_topics
-            progress = Progress.of(tail.entry, topics, self._generation)
+            progress = Progress.from_entry(tail.entry, topics, self._generation)
             begin = {(i, self._subtask): 0 for i in range(len(topics))}
             progress = replace(progress, positions=begin | dict(progress.positions))
             if tail.entry is not None or beginning.begins:

@@ -32,7 +32,7 @@ def look(
     while (due := monitor.due_s()) is not None and clock.now + due <= end:
         clock.now += due
         for each in beating:
-            monitor.heard(each)
+            monitor.on_beat(each)
         found += [(clock.now, each) for each in monitor.silent()]
     return found
 

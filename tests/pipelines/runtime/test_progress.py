@@ -112,7 +112,7 @@ def test_a_successor_goes_on_from_what_was_written_also_where_its_inputs_have_an
         ends or {}
     )
     again = data.draw(st.permutations(topics))
-    found = Progress.of(entry, again, now)
+    found = Progress.from_entry(entry, again, now)
     assert found.positions == {(again.index(topics[i]), p): offset for (i, p), offset in positions.items()}
     assert found.changelog_from == (7 if then == now else 0)
     for i, topic in enumerate(again):
@@ -127,7 +127,7 @@ def _input(entry: ProgressEntry, topic: str) -> InputProgress:
 
 
 def test_without_an_entry_everything_begins() -> None:
-    assert Progress.of(None, ["a", "b"]) == Progress({}, (frozenset(), frozenset()))
+    assert Progress.from_entry(None, ["a", "b"]) == Progress({}, (frozenset(), frozenset()))
 
 
 @given(st.tuples(IDS, IDS), st.tuples(IDS, IDS), st.booleans(), st.integers(0, 2), st.integers(0, 2))

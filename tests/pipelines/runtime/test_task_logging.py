@@ -45,7 +45,9 @@ def logging_of(directory: Path, **options: str) -> TaskLogging:
     for key, value in options.items():
         env.configure(key.replace("_", "."), value)
     graph = env.get_job_graph("job")
-    return TaskLogging.of(VertexDeployment("c", "job-1f", graph, graph.vertices[0].vertex_id, ()))
+    return TaskLogging.from_deployment(
+        VertexDeployment("c", "job-1f", graph, graph.vertices[0].vertex_id, ())
+    )
 
 
 def test_a_line_says_of_which_task_it_is_and_holds_no_secret(tmp_path: Path) -> None:
