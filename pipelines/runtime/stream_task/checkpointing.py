@@ -133,6 +133,12 @@ class Checkpointing:
         return self._aligning is not None
 
     @property
+    def aligns_savepoint(self) -> bool:
+        """Whether a savepoint waits for barriers."""
+        aligning = self._aligning
+        return aligning is not None and aligning.checkpoint.options.snapshot_type is SnapshotType.SAVEPOINT
+
+    @property
     def pending(self) -> tuple[int, ...]:
         """The ids of what is pending, oldest first."""
         return tuple(self._pending)

@@ -73,6 +73,11 @@ class Cuts:
         return not self._checkpoints.aligning
 
     @property
+    def aligns_savepoint(self) -> bool:
+        """Whether barriers of a savepoint are being aligned."""
+        return self._checkpoints.aligns_savepoint
+
+    @property
     def commit_due(self) -> bool:
         """Whether a checkpoint waits for a commit, and it is possible."""
         return self._uncommitted > 0 and self.may_commit

@@ -88,6 +88,11 @@ class Output:
         return self._writer.pending + len(self._queue) >= MUCH or self._queue.size >= QUEUE_LIMIT
 
     @property
+    def queued_bytes(self) -> int:
+        """Of the messages that wait for the commit."""
+        return self._queue.size
+
+    @property
     def queued(self) -> int:
         """Messages that wait for the commit."""
         return len(self._queue)

@@ -43,7 +43,9 @@ POLL_LIMIT: Final = 10_000
 RECOMMIT_S: Final = 3600.0
 """How often a task commits that has nothing to commit: brokers forget a transactional id that is not used for long."""
 ALIGNS_S: Final = 20.0
-"""How long a cut may wait for barriers: nothing is committed meanwhile, and output gathers in memory."""
+"""How long the cut of a checkpoint may wait for barriers: nothing is committed meanwhile, and its output waits."""
+UNCOMMITTED_LIMIT: Final = 64 << 20
+"""Bytes of output that may wait for the end of an alignment."""
 _FOREVER_S: Final = 3600.0
 _COUNT_INTERVAL_S: Final = 1.0
 """How often counts are told at most: nobody asks for them more often than heartbeats are sent."""
@@ -207,10 +209,8 @@ class Run:
         self._dirty_since = (self._dirty_since or now) if task.output.dirty else None
         self._moved_since = (self._moved_since or now) if task.output.moved else None
         self._aligning_since = None if task.cuts.may_commit else self._aligning_since or now
-        if self._aligning_since is not None and now >= self._aligning_since + ALIGNS_S:
-            task.cuts.give_up_aligning(
-                f"it has waited {ALIGNS_S:.0f} s for barriers, while nothing could be committed"
-            )
+        if self._aligning_since is not None and (fault := self._alignment_fault(now)) is not None:
+            task.cuts.give_up_aligning(fault)
             self._aligning_since = None
         if now >= self._next_count():
             self._count(now)
@@ -218,6 +218,23 @@ class Run:
             self._tick(now)
         if now >= self._next_commit(now):
             self._commit()
+
+    def _alignment_fault(self, now: float) -> str | None:
+        """Why nothing may wait for barriers any longer, if so.
+
+        A savepoint may wait as long as its coordinator lets it: somebody asked for it, and a job that is behind needs
+        the time. What the job takes by itself must not hold up its output for long.
+        """
+        task = self._task
+        if task.output.is_large:
+            # It is committed later, but takes less memory than records do.
+            task.output.flush()
+        if task.output.queued_bytes > UNCOMMITTED_LIMIT:
+            return f"while it waited for barriers, {task.output.queued_bytes} bytes of output could not be committed"
+        since = self._aligning_since
+        if since is not None and now >= since + ALIGNS_S and not task.cuts.aligns_savepoint:
+            return f"it has waited {ALIGNS_S:.0f} s for barriers, while nothing could be committed"
+        return None
 
     def _report_checkpoints(self) -> None:
         for part in self._task.cuts.take_parts():
@@ -256,7 +273,8 @@ class Run:
 
     def _next_commit(self, now: float) -> float:
         if self._aligning_since is not None:
-            return self._aligning_since + ALIGNS_S
+            savepoint = self._task.cuts.aligns_savepoint
+            return now + _FOREVER_S if savepoint else self._aligning_since + ALIGNS_S
         due = now + _FOREVER_S
         if self._task.has_partial_record:
             return due
