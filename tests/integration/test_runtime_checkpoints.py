@@ -302,3 +302,26 @@ def test_a_changelog_that_is_gone_is_lost_progress(
     (new,) = job.deploy(len(job.graph.vertices) - 1, [0], 1)
     job.reports.wait([new], ExecutionState.FAILED)
     assert new in job.reports.lost
+
+
+def test_a_channel_that_is_gone_is_lost_progress_of_who_writes_to_it(
+    start: Start, on_kafka: Topics, source: str, kafka: EmbeddedKafka
+) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    from tailrace.pipelines.graph.physical_plan import channel_topic
+
+    on_kafka.write(source, [b"7"] * 100)
+    sink = on_kafka.new()
+    job = start(counting(source, sink, 1))
+    attempts = job.deploy_all()
+    job.reports.wait(attempts, ExecutionState.RUNNING)
+    on_kafka.read(sink, 1)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    gone = channel_topic(job.cluster, job.id, job.graph.edges[0].data_set_id)
+    for deleted in admin.delete_topics([gone]).values():
+        deleted.result(PATIENCE_S)
+    on_kafka.write(source, [b"7"] * 100)
+    job.reports.wait([attempts[0]], ExecutionState.FAILED)
+    assert attempts[0] in job.reports.lost
+    assert f"the topic {gone} is gone" in str(job.reports.failure_of(attempts[0]))

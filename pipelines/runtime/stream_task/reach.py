@@ -26,6 +26,11 @@ def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int
     return int(low), int(high)
 
 
+def topic_gone(topic: str) -> str:
+    """What is said of a channel or changelog that does not exist any more."""
+    return f"the topic {topic} is gone: the job has to go back to a checkpoint"
+
+
 def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
     """The first offset of a partition, and the one behind the last committed record now.
 
@@ -36,9 +41,7 @@ def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
     except KafkaException as error:
         reason = error.args[0]
         if reason.code() in ABSENT:
-            raise ProgressLost(
-                f"the topic {topic} is gone: the job has to go back to a checkpoint"
-            ) from error
+            raise ProgressLost(topic_gone(topic)) from error
         raise TaskError(
             f"{topic}-{partition} could not be looked at: {reason.str()}; is Kafka up?"
         ) from error

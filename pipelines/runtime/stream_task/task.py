@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from confluent_kafka import Consumer, TopicPartition
 from msgspec.structs import replace
 
-from ...graph.physical_plan import consumer_group, transactional_id
+from ...graph.physical_plan import consumer_group, temporary_topics, transactional_id
 from ..buffers import END_OF_TIME
 from ..failures import ProgressLost, describe
 from ..kafka_source import KafkaSource
@@ -152,6 +152,7 @@ class StreamTask:
             self._hangs,
             self._exit_lock,
             self._transaction_timeout_ms,
+            tuple(temporary_topics(*names, deployment.job_graph)),
         )
         assembly = Assembly(
             deployment,

@@ -19,13 +19,15 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from ..failures import TaskError
+from ....infra.kafka_waits import ABSENT
+from ..failures import ProgressLost, TaskError
 from .kafka import (
     TRANSACTION_TIMEOUT_MS,
     connected,
     plain_producer,
     transactional_producer,
 )
+from .reach import topic_gone
 from .watchdog import Watchdog
 
 _TOPIC_APPEARS_S: Final = 3.0
@@ -33,6 +35,7 @@ _TOPIC_APPEARS_S: Final = 3.0
 _REPORTS_S: Final = 10.0
 _PATIENCE_S: Final = 60.0
 """How long retriable errors are retried: as long as the broker keeps the transaction (TRANSACTION_TIMEOUT_MS)."""
+_LIST_S: Final = 5.0
 _TIMEOUT_S: Final = 10.0
 """Of a single call."""
 _HANGS_S: Final = 12.0
@@ -56,8 +59,11 @@ class Transactions:
         hangs: Callable[[str], None] = lambda _: None,
         exit_lock: threading.Lock | None = None,
         timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        job_topics: tuple[str, ...] = (),
     ) -> None:
-        """`exit_lock` is held while a transaction is open: the process is not ended then if that can be avoided.
+        """`job_topics`: channels and the changelog, without which the job has to go back to a checkpoint.
+
+        `exit_lock` is held while a transaction is open: the process is not ended then if that can be avoided.
 
         `timeout_ms`: the age at which the broker aborts a transaction.
         """
@@ -68,6 +74,10 @@ class Transactions:
         self._active = False
         self._began_at = 0.0
         self._failure: KafkaError | None = None
+        self._failed_topic = ""
+        self._topics: set[str] = set()
+        """Those that the transaction has messages for."""
+        self._job_topics = frozenset(job_topics)
         self._awaited = 0
         """Messages whose offsets somebody wants to know."""
         self._producer = transactional_producer(bootstrap_servers, transactional_id, timeout_ms)
@@ -98,6 +108,7 @@ class Transactions:
         `delivered` is told the message's offset before `commit` returns.
         """
         self._begin()
+        self._topics.add(topic)
         report = self._delivered if delivered is None else self._telling(delivered)
         while True:
             try:
@@ -112,6 +123,8 @@ class Transactions:
             except BufferError:
                 self._producer.poll(0.05)
             except KafkaException as error:
+                if error.args[0].code() in ABSENT:
+                    raise self._topic_gone(topic) from error
                 raise self._explained(f"producing to {topic}", error) from error
             else:
                 return
@@ -149,6 +162,8 @@ class Transactions:
             # The commit has delivered everything; what is left is to hear of it.
             self._producer.flush(_REPORTS_S)
         if self._failure is not None:
+            if self._failure.code() in ABSENT:
+                raise self._topic_gone(self._failed_topic)
             raise TaskError(f"a message of {self._id} was not delivered: {self._failure.str()}")
         self._end()
 
@@ -181,11 +196,12 @@ class Transactions:
 
     def _end(self) -> None:
         self._active = False
+        self._topics.clear()
         self._exit_lock.release()
 
-    def _delivered(self, error: KafkaError | None, _: Any) -> None:
+    def _delivered(self, error: KafkaError | None, message: Any) -> None:
         if error is not None and self._failure is None:
-            self._failure = error
+            self._failure, self._failed_topic = error, message.topic()
 
     def _telling(self, delivered: Callable[[int], None]) -> Callable[[KafkaError | None, Any], None]:
         self._awaited += 1
@@ -209,6 +225,9 @@ class Transactions:
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise self._explained(what, error) from error
+                if (missing := self._missing_topic()) is not None:
+                    # Its messages are retried for as long as any others.
+                    raise self._topic_gone(missing) from error
                 with contextlib.suppress(KafkaException):  # the next call says more
                     self._producer.poll(0)  # which hands its log lines over
 
@@ -226,8 +245,28 @@ class Transactions:
             " Kafka answers: the process ends, and the next attempt goes on from what was committed"
         )
 
+    def _topic_gone(self, topic: str) -> TaskError:
+        if topic in self._job_topics:
+            return ProgressLost(topic_gone(topic))
+        return TaskError(f"the topic {topic} that a sink writes to is gone: create it again")
+
+    def _missing_topic(self) -> str | None:
+        """One of the topics of this transaction that Kafka does not have; None where it does not answer."""
+        deadline = time.monotonic() + _TOPIC_APPEARS_S
+        while True:
+            try:
+                existing = self._producer.list_topics(timeout=_LIST_S).topics
+            except KafkaException:
+                return None
+            missing = next((topic for topic in sorted(self._topics) if topic not in existing), None)
+            if missing is None or time.monotonic() > deadline:
+                return missing
+            time.sleep(0.2)
+
     def _explained(self, what: str, error: KafkaException) -> TaskError:
         reason: KafkaError = error.args[0]
+        if reason.code() in ABSENT and (missing := self._missing_topic()) is not None:
+            return self._topic_gone(missing)
         if reason.code() == KafkaError._FATAL:
             # Of produce(), which does not say what was fatal; any other call does.
             try:
