@@ -22,21 +22,11 @@ from tailrace.pipelines.api import (
 )
 from tailrace.pipelines.graph.physical_plan import changelog_topic, channel_topic, output_topic
 from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.buffers import NO_WATERMARK, BufferCodec, Header, header_of, write_barrier
-from tailrace.pipelines.runtime.deployment import Checkpoint, SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.buffers import NO_WATERMARK, BufferCodec, Header, header_of
+from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.failures import TaskError
 from tailrace.pipelines.runtime.operators.files.pending import PendingFiles
-from tailrace.pipelines.runtime.protocol import (
-    BUFFER,
-    FAILURE,
-    RECORDS,
-    Acknowledged,
-    Counted,
-    Declined,
-    Notice,
-    Switch,
-    Switched,
-)
+from tailrace.pipelines.runtime.protocol import BUFFER, FAILURE, RECORDS, Counted, Notice, Switch, Switched
 from tailrace.pipelines.runtime.settings import Settings
 from tailrace.pipelines.runtime.stream_task import output
 from tailrace.pipelines.runtime.stream_task import run as running
@@ -44,7 +34,7 @@ from tailrace.pipelines.runtime.stream_task.assembly import Assembly, KafkaInput
 from tailrace.pipelines.runtime.stream_task.mailbox import HandedOver, Letter, Mailbox, TaskCanceled
 from tailrace.pipelines.runtime.stream_task.progress import Progress
 from tailrace.pipelines.types import Types
-from tailrace.schemas.types import CheckpointOptions, JobGraph, SnapshotType
+from tailrace.schemas.types import JobGraph
 
 from ..memory_cluster import CLUSTER, JOB, MemoryKafka, MemoryTransaction
 
@@ -181,60 +171,6 @@ def test_records_are_committed_without_being_asked_for_and_the_end_is_the_sender
     last = task.notices[-1]
     assert isinstance(last, Counted)
     assert (last.records_in, last.records_out) == (3, 0)
-
-
-def two_senders() -> JobGraph:
-    env = environment()
-    env.generate(lambda index: "unused", output_type=str).set_parallelism(2).rebalance().print()
-    return env.get_job_graph("two senders")
-
-
-def sent(offset: int, sender: int, sequence: int, what: Checkpoint | str) -> HandedOver:
-    """A buffer, or a barrier, of one of two senders."""
-    is_barrier = isinstance(what, Checkpoint)
-    header = Header(sender, 0, sequence, barrier=is_barrier)
-    if isinstance(what, Checkpoint):
-        data = write_barrier(header, what)
-    else:
-        data = BufferCodec(Types.STRING()).encode(header, Batch([0], [what]))
-    return HandedOver(BUFFER, 0, 0, 0, offset, offset + 1, data)
-
-
-def cut_of(kind: SnapshotType, directory: Path) -> Checkpoint:
-    options = CheckpointOptions(
-        snapshot_type=kind, directory=str(directory / "chk-1"), shared=str(directory / "shared")
-    )
-    return Checkpoint(checkpoint_id=1, timestamp=0, options=options)
-
-
-def test_a_savepoint_waits_for_a_sender_that_is_behind_as_long_as_it_may(
-    start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "ALIGNS_S", 0.0)
-    monkeypatch.setattr(output, "MUCH", 2)
-    savepoint = cut_of(SnapshotType.SAVEPOINT, tmp_path)
-    task = start(Task(two_senders(), 1))
-    task.hand_over(sent(0, 0, 0, savepoint), *(sent(1 + n, 1, n, "behind") for n in range(9)))
-    task.hand_over(sent(10, 0, 1, "ahead"))
-    task.wait_until(lambda: task.subtask.records_in == 9)
-    assert task.printed() == 0
-    task.hand_over(sent(11, 1, 9, savepoint))
-    task.wait_until(lambda: any(isinstance(each, Acknowledged) for each in task.notices))
-    task.wait(lambda: task.printed() == 10)
-    assert not any(isinstance(each, Declined) for each in task.notices)
-
-
-def test_a_savepoint_is_declined_where_too_much_output_waits_for_it(
-    start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "UNCOMMITTED_LIMIT", 100)
-    monkeypatch.setattr(output, "MUCH", 2)
-    task = start(Task(two_senders(), 1))
-    task.hand_over(sent(0, 0, 0, cut_of(SnapshotType.SAVEPOINT, tmp_path)))
-    task.hand_over(*(sent(1 + n, 1, n, "a record of some bytes") for n in range(9)))
-    task.wait(lambda: task.printed() == 9)
-    (declined,) = [each for each in task.notices if isinstance(each, Declined)]
-    assert declined.reason.endswith("bytes of output could not be committed")
 
 
 def test_a_source_is_polled_to_its_end(start: Callable[[Task], Task]) -> None:

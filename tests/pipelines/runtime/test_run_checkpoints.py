@@ -23,6 +23,7 @@ from tailrace.pipelines.runtime.protocol import (
     Declined,
     TriggerCheckpoint,
 )
+from tailrace.pipelines.runtime.stream_task import output
 from tailrace.pipelines.runtime.stream_task import run as running
 from tailrace.pipelines.runtime.stream_task.kept_state import MARKER
 from tailrace.pipelines.runtime.stream_task.mailbox import HandedOver
@@ -48,11 +49,12 @@ def start() -> Iterator[Callable[[Task], Task]]:
         task.stop()
 
 
-def two_senders() -> JobGraph:
+def two_senders(*, broadcast: bool = False) -> JobGraph:
     """A printing vertex that two subtasks send to."""
     env = StreamExecutionEnvironment().set_parallelism(1)
     source = env.from_collection(["unused"], str)
-    source.map(str.upper, output_type=str).set_parallelism(2).print()
+    mapped = source.map(str.upper, output_type=str).set_parallelism(2)
+    (mapped.broadcast() if broadcast else mapped).print()
     return env.get_job_graph("two senders")
 
 
@@ -89,13 +91,17 @@ class Channel:
         return self._next(sender, lambda n: write_barrier(Header(sender, 0, n, barrier=True), of))
 
 
-def printing_task() -> Task:
-    graph = two_senders()
+def printing_task(*, broadcast: bool = False) -> Task:
+    graph = two_senders(broadcast=broadcast)
     return Task(graph, len(graph.vertices) - 1)
 
 
 def acknowledged(task: Task) -> list[Acknowledged]:
     return [notice for notice in task.notices if isinstance(notice, Acknowledged)]
+
+
+def declined(task: Task) -> list[Declined]:
+    return [notice for notice in task.notices if isinstance(notice, Declined)]
 
 
 def wait_for_part(task: Task) -> Acknowledged:
@@ -152,14 +158,44 @@ def test_an_aborted_savepoint_lets_go_what_it_held_back(
     assert not acknowledged(task)
 
 
-def test_a_savepoint_that_waits_too_long_is_declined_and_everything_is_committed(
+def test_a_savepoint_waits_for_a_sender_that_is_behind_as_long_as_it_may(
+    start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "ALIGNS_S", 0.0)
+    monkeypatch.setattr(output, "MUCH", 2)
+    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"))
+    task.hand_over(*(channel.records(1, "behind") for _ in range(9)))
+    task.wait_until(lambda: task.subtask.records_in == 9)
+    assert task.printed() == 0
+    task.hand_over(channel.barrier(1, taken))
+    wait_for_part(task)
+    task.wait(lambda: task.printed() == 10)
+    assert not declined(task)
+
+
+def test_a_savepoint_is_declined_where_too_much_output_waits_and_everything_is_committed(
+    start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "UNCOMMITTED_LIMIT", 100)
+    monkeypatch.setattr(output, "MUCH", 2)
+    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"))
+    task.hand_over(*(channel.records(1, "a record of some bytes") for _ in range(9)))
+    task.wait(lambda: task.printed() == 10)
+    (refusal,) = declined(task)
+    assert refusal.reason.endswith("bytes of output could not be committed")
+    assert not acknowledged(task)
+
+
+def test_a_checkpoint_that_aligns_for_too_long_is_declined_and_everything_is_committed(
     start: Callable[[Task], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "ALIGNS_S", 0.05)
-    task, channel, taken = start(printing_task()), Channel(), checkpoint(tmp_path, aligned=True)
+    task, channel, taken = start(printing_task(broadcast=True)), Channel(), checkpoint(tmp_path)
     task.hand_over(channel.barrier(0, taken), channel.records(0, "held back"), channel.records(1, "goes on"))
     task.wait(lambda: task.printed() == 2)
-    task.wait_until(lambda: any(isinstance(each, Declined) for each in task.notices))
+    task.wait_until(lambda: bool(declined(task)))
     assert not acknowledged(task)
 
 
