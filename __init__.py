@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         shipped_file,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "BroadcastContext",

@@ -1,9 +1,9 @@
 """Logs that each release has left behind are read, folded and decided again by this one, for ever.
 
-`tests/golden/<version>/` holds the log of each scenario as that version said it, in Avro with the schemas of then.
-`pytest tests/services/history/test_golden.py --record-golden` records those of the version at hand; an earlier
-version's are never written again. Where one fails, a change of logic wants a feature level (services/feature_level.py),
-a change of schemas a default.
+`tests/golden/<version>/` holds the log of each scenario as that release said it, in Avro with the schemas of then.
+`pytest tests/services/history/test_golden.py --record-golden` records those of the version in `__init__.py`, for its
+release; an earlier one's are never written again. Where one fails, a change of logic wants a feature level
+(services/feature_level.py), a change of schemas a default.
 """
 
 from __future__ import annotations
@@ -26,17 +26,25 @@ from ..scenarios import SCENARIOS
 from ..snapshots.histories import WALKS, log_of, quiet
 
 GOLDEN = Path(__file__).parents[2] / "golden"
-OURS = GOLDEN / tailrace.__version__
+RELEASES = sorted(path.name for path in GOLDEN.iterdir())
 NAMES = [*SCENARIOS, *(f"walk_{number}" for number in WALKS)]
 FILES = sorted(each.relative_to(GOLDEN).as_posix() for each in GOLDEN.glob("*/*.avro"))
 HASHES = "state_hashes.json"
 
 
-def test_each_scenario_has_its_log_of_this_version(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--record-golden"):
-        record()
-    assert {path.stem for path in OURS.glob("*.avro")} == set(NAMES)
-    assert set(recorded(OURS)["hashes"]) == set(NAMES)
+def test_each_scenario_has_its_log_when_a_release_is_recorded(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    folder = GOLDEN if request.config.getoption("--record-golden") else tmp_path
+    release = folder / tailrace.__version__
+    record(release)
+    assert {path.stem for path in release.glob("*.avro")} == set(recorded(release)["hashes"]) == set(NAMES)
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_each_log_of_a_release_has_its_hash(version: str) -> None:
+    release = GOLDEN / version
+    assert {path.stem for path in release.glob("*.avro")} == set(recorded(release)["hashes"])
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -67,15 +75,15 @@ def recorded(version: Path) -> dict[str, dict[str, str]]:
     return found
 
 
-def record() -> None:
-    OURS.mkdir(parents=True, exist_ok=True)
-    for stale in OURS.glob("*.avro"):
+def record(release: Path) -> None:
+    release.mkdir(parents=True, exist_ok=True)
+    for stale in release.glob("*.avro"):
         stale.unlink()
     hashes = {}
     for name in NAMES:
         log = log_of(int(name.removeprefix("walk_")) if name.startswith("walk_") else name)
-        path = OURS / f"{name}.avro"
+        path = release / f"{name}.avro"
         export(log, "golden", Choice(0, log.end()), path, ArchiveFormat.AVRO)
         hashes[name] = state_hash(replayed(path).replica)
     text = json.dumps({"states": schema_fingerprint(), "hashes": hashes}, indent=2)
-    (OURS / HASHES).write_text(f"{text}\n", "utf-8")
+    (release / HASHES).write_text(f"{text}\n", "utf-8")
