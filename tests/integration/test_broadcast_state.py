@@ -1,9 +1,11 @@
-"""Broadcast state on real parts: rules are there after `kill -9` of tasks, and in a job that goes on at another
-parallelism."""
+"""Broadcast state on real parts: rules are there after `kill -9` of tasks and of a whole TaskExecutor, and in a job
+that goes on at another parallelism."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import psutil
 import pytest
 from kafka_topics import Topics
 from waiting import eventually
+
+from tailrace.services.client import read_output
 
 from ..torture.victims import stream_tasks
 from .test_cluster import Cluster
@@ -85,8 +89,7 @@ class Rules:
         return self._cluster.ok(*run).stdout.strip()
 
     def output(self, job: str) -> list[str]:
-        lines = self._cluster.ok("output", job).stdout.splitlines()
-        return [line.partition("> ")[2] for line in lines]
+        return [record.text for record in read_output(self._cluster.configuration, job)]
 
     def rule(self, job: str, parallelism: int, rules: Iterable[tuple[str, int]]) -> None:
         """Writes rules, and waits until every subtask of both operators has all of them."""
@@ -125,6 +128,11 @@ def test_rules_outlive_their_tasks_and_a_change_of_parallelism(four_slots: Clust
     assert victims
     for victim in victims:
         victim.kill()
+    rules.round(job, known)
+    four_slots.watch()
+    os.kill(taskexecutor.pid, signal.SIGKILL)
+    four_slots.ok("cluster", "start")
+    four_slots.watch()
     rules.round(job, known)
     savepoint = four_slots.ok("stop", job).stdout.strip()
     assert all(text.endswith(str(sorted(known.items()))) for text in rules.texts(job))
