@@ -56,7 +56,13 @@ def codec(configuration: Configuration, topic: str) -> Codec:
 def event_log(configuration: Configuration, *, timeout: float = 30.0) -> KafkaEventLog:
     """The cluster's log. Raises LogUnavailable when it is first used, not here."""
     topic = log_topic(configuration.cluster_id)
-    return KafkaEventLog(configuration.bootstrap_servers, topic, codec(configuration, topic), timeout=timeout)
+    return KafkaEventLog(
+        configuration.bootstrap_servers,
+        topic,
+        codec(configuration, topic),
+        timeout=timeout,
+        skipped=[int(each) for each in configuration.get(SKIPPED_OFFSETS).split(",") if each],
+    )
 
 
 def heartbeats(configuration: Configuration, *, reads: int, wanted: Callable[[str], bool]) -> KafkaHeartbeats:
@@ -75,8 +81,3 @@ def heartbeats(configuration: Configuration, *, reads: int, wanted: Callable[[st
 def admin(configuration: Configuration) -> AdminClient:
     """For creating and deleting topics."""
     return AdminClient(client(configuration.bootstrap_servers))
-
-
-def skipped_offsets(configuration: Configuration) -> frozenset[int]:
-    """What of the log is passed over though a newer release may have written it."""
-    return frozenset(map(int, filter(None, configuration.get(SKIPPED_OFFSETS).split(","))))

@@ -34,5 +34,6 @@ class UnknownFeatureLevel(Exception):
         self.level = level
         super().__init__(
             f"the log is at feature level {level} since offset {offset}, and this release knows levels up to "
-            f"{FEATURE_LEVEL}: install the release that the cluster was upgraded to"
+            f"{FEATURE_LEVEL}: install the release that the cluster was upgraded to. (Where it was not: "
+            f"-D log.skipped-offsets={offset}, the same for all processes, passes that record over.)"
         )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..schemas.event import EVERYONE, Event, Record
 from ..schemas.everyone import LeaderElected
@@ -52,8 +52,7 @@ class Host:
     `leads` are the roles that the process is to lead; a process that is to lead the Dispatcher is to lead JobMasters
     too. `mandates` say which of them it may lead now; None: all, and it ends when it is deposed. `endpoints` are the
     servers of the process, by name, as LeaderElected has them. `concerns` are the addresses whose events it reads, None
-    for all. `skipped_offsets`: records that are passed over though a newer release may have written them.
-    `abandons_election`: it takes the lead without mandates even where the last leader was elected, and the
+    for all. `abandons_election`: it takes the lead without mandates even where the last leader was elected, and the
     cluster goes on. `run` raises Deposed, LedByElection, MandateFromAnotherTime, EpochOutOfReach,
     NewerRelease, LogTruncated and LogUnavailable.
     """
@@ -71,7 +70,6 @@ class Host:
         endpoints: Mapping[str, str] | None = None,
         clock: Clock = wall_clock,
         on_unreadable: OnUnreadable | None = None,
-        skipped_offsets: Collection[int] = (),
         concerns: Iterable[str] | None = None,
         abandons_election: bool = False,
     ) -> None:
@@ -86,7 +84,7 @@ class Host:
         self._endpoints = endpoints or {}
         self._shells: Mapping[str, Shell] = {}
         self._clock = clock
-        self._unread = UnreadRecords(lambda: replica.leadership, skipped_offsets, on_unreadable)
+        self._unread = UnreadRecords(lambda: replica.leadership, on_unreadable)
         self._concerns = frozenset(concerns) if concerns is not None else None
         self._terms = Terms(lambda: replica.leadership)
         self._abandons_election = abandons_election

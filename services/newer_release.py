@@ -14,7 +14,7 @@ that Kafka's ACLs do not give. A record that must be passed over all the same is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from ..schemas.event import Record
 from .leadership import Leadership
@@ -57,11 +57,9 @@ class UnreadRecords:
     def __init__(
         self,
         leadership: Callable[[], Leadership],
-        skipped_offsets: Collection[int] = (),
         then: OnUnreadable | None = None,
     ) -> None:
         self._leadership = leadership
-        self._skipped = frozenset(skipped_offsets)
         self._then = then
         self._met: deque[Unreadable] = deque()
 
@@ -81,7 +79,7 @@ class UnreadRecords:
             self._judge(self._met.popleft())
 
     def _judge(self, unreadable: Unreadable) -> None:
-        if unreadable.offset not in self._skipped and is_of_newer_release(unreadable, self._leadership()):
+        if is_of_newer_release(unreadable, self._leadership()):
             raise NewerRelease(unreadable)
         if self._then is not None:
             self._then(unreadable)

@@ -163,7 +163,7 @@ def snapshot(
     """
     found = find_cluster(home, bootstrap_servers, cluster_id, definitions)
     from ...pipelines.checkpoint.errors import CheckpointError
-    from ..connections import event_log, skipped_offsets
+    from ..connections import event_log
     from ..diagnostics import log_to_stderr
     from ..history.history_store import HistoryStore
     from ..history.keeping import take_with_history
@@ -172,8 +172,7 @@ def snapshot(
     log_to_stderr()
     try:
         log, histories = event_log(found, timeout=10.0), HistoryStore.of(found)
-        store, skipped = SnapshotStore.of(found), skipped_offsets(found)
-        taken = take_with_history(log, store, histories, skipped_offsets=skipped)
+        taken = take_with_history(log, SnapshotStore.of(found), histories)
     except CheckpointError as error:
         raise Failure(ExitCode.UNREACHABLE, f"the snapshot could not be stored: {error}") from error
     if taken is None:

@@ -18,7 +18,7 @@ from ..configuration import Configuration
 from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.simulation import SIMULATED
-from ..connections import admin, event_log, skipped_offsets
+from ..connections import admin, event_log
 from ..connections import codec as codec_of
 from ..diagnostics import logger
 from ..dispatcher import Dispatcher
@@ -91,7 +91,6 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         mandates=mandates,
         endpoints=blobs.endpoints,
         clock=clock,
-        skipped_offsets=skipped_offsets(configuration),
         on_unreadable=lambda unreadable: letters.write(unreadable, clock()),
         abandons_election=configuration.get(ABANDON_ELECTION),
     )

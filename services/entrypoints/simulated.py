@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ...infra import threads
 from ...schemas import resource_manager
 from ..configuration import Configuration
-from ..connections import event_log, skipped_offsets
+from ..connections import event_log
 from ..diagnostics import logger
 from ..host import Host
 from ..replica import Replica
@@ -50,7 +50,6 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
         process_address=own_address,
         session=session(),
         clock=clock_of(configuration),
-        skipped_offsets=skipped_offsets(configuration),
         concerns=tuple(own),
     )
     hearts = Hearts(host, tuple(own))

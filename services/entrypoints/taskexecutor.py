@@ -18,7 +18,7 @@ from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
-from ..connections import event_log, skipped_offsets
+from ..connections import event_log
 from ..diagnostics import logger
 from ..host import Host
 from ..replica import Replica
@@ -60,7 +60,6 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         leads=(own_address,),
         process_address=process_address(),
         session=session(),
-        skipped_offsets=skipped_offsets(configuration),
         concerns=(own_address,),
     )
     shell = TaskExecutorShell(

@@ -6,8 +6,6 @@ time, since `tailrace list` and the like then read the whole log.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from ...pipelines.checkpoint.errors import CheckpointError
 from ..diagnostics import logger
 from ..log import EventLog
@@ -24,10 +22,9 @@ def take_with_history(
     snapshots: SnapshotStore,
     histories: HistoryStore,
     end: int | None = None,
-    skipped_offsets: Collection[int] = (),
 ) -> Taken | None:
     """As `take`, which see for what it raises; then keeps the history of the snapshot, with a warning if it cannot."""
-    taken = take(log, snapshots, end, skipped_offsets)
+    taken = take(log, snapshots, end)
     if taken is not None:
         try:
             keep(log, snapshots, histories, taken.offset)

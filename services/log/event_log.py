@@ -22,6 +22,8 @@ from ...schemas.types import Header
 LARGEST_EVENT = 16 << 20
 """Bytes of an encoded event. Twice what a client may submit (`topics.LARGEST_SUBMISSION`): what the services say
 because of a submission, with its graph in it, always fits."""
+SKIPPED = "log.skipped-offsets names it"
+"""Why a record is unreadable that is to be passed over by every reader."""
 
 
 class LogUnavailable(Exception):

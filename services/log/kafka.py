@@ -8,7 +8,7 @@ the broker's end-of-partition signal, because markers of transactions occupy off
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 
 from confluent_kafka import (
@@ -28,7 +28,7 @@ from ...schemas.event import Event, Record
 from ..diagnostics import logger
 from .clients import ENDS_READING, client, patiently, reader, watermarks, writer
 from .codec import Codec, Undecodable
-from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
+from .event_log import SKIPPED, Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
 
 _BATCH = 10_000
 _log = logger(__name__)
@@ -38,13 +38,22 @@ TYPE = "type"
 
 
 class KafkaEventLog:
-    """An EventLog in the one partition of `topic`."""
+    """An EventLog in the one partition of `topic`. `skipped`: offsets of records that every tail passes over."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, codec: Codec, *, timeout: float = 30.0) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        codec: Codec,
+        *,
+        timeout: float = 30.0,
+        skipped: Collection[int] = (),
+    ) -> None:
         self._servers = bootstrap_servers
         self._topic = topic
         self._codec = codec
         self._timeout = timeout
+        self._skipped = frozenset(skipped)
         self._appending = threading.Lock()
         self._admin = LastingAdmin(client(bootstrap_servers))
         self._connected: AdminClient | None = None
@@ -162,7 +171,14 @@ class KafkaEventLog:
         self, start: int, *, concerns: Concerns | None = None, on_unreadable: OnUnreadable | None = None
     ) -> Tail:
         return _KafkaTail(
-            self._servers, self._topic, self._codec, start, concerns, on_unreadable, self._timeout
+            self._servers,
+            self._topic,
+            self._codec,
+            start,
+            concerns,
+            on_unreadable,
+            self._timeout,
+            self._skipped,
         )
 
     def close(self) -> None:
@@ -179,9 +195,11 @@ class _KafkaTail:
         concerns: Concerns | None,
         on_unreadable: OnUnreadable | None,
         timeout: float,
+        skipped: frozenset[int],
     ) -> None:
         self._topic = topic
         self._codec = codec
+        self._skipped = skipped
         self._position = start
         self._bytes_read = 0
         self._warned: set[int] = set()
@@ -250,6 +268,8 @@ class _KafkaTail:
     def _decoded(self, message: Message, offset: int) -> Event | None:
         value = message.value()
         try:
+            if offset in self._skipped:
+                raise Undecodable(SKIPPED)
             return self._codec.decode(value)
         except Undecodable as reason:
             if self._on_unreadable is not None:

@@ -6,17 +6,20 @@ It keeps encoded bytes, so that what can't be written to Kafka can't be written 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...schemas.event import Event, Record
 from .codec import Codec, Undecodable
-from .event_log import Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
+from .event_log import SKIPPED, Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
 
 
 class MemoryEventLog:
-    """An EventLog that lives as long as its process."""
+    """An EventLog that lives as long as its process. `skipped`: as KafkaEventLog's, and may be set later."""
 
-    def __init__(self, codec: Codec | None = None, topic: str = "memory.log") -> None:
+    def __init__(
+        self, codec: Codec | None = None, topic: str = "memory.log", skipped: Collection[int] = ()
+    ) -> None:
+        self.skipped = frozenset(skipped)
         self._codec = codec or Codec(topic)
         self._topic = topic
         self._first = 0
@@ -103,6 +106,8 @@ class _MemoryTail:
             self._position += 1
             self._bytes_read += len(value or b"")
             try:
+                if offset in self._log.skipped:
+                    raise Undecodable(SKIPPED)
                 event = self._log._codec.decode(value)
             except Undecodable as error:
                 if self._on_unreadable:

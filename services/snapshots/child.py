@@ -17,7 +17,7 @@ from ...infra import threads
 from ...infra.interpreter import module_command
 from ...pipelines.checkpoint.errors import CheckpointError
 from ..configuration import Configuration, load
-from ..connections import event_log, skipped_offsets
+from ..connections import event_log
 from ..history.history_store import HistoryStore
 from ..history.keeping import take_with_history
 from ..log import LogUnavailable
@@ -85,8 +85,7 @@ def main(arguments: list[str]) -> int:
     log = event_log(configuration, timeout=_LOG_TIMEOUT_S)
     try:
         snapshots, histories = SnapshotStore.of(configuration), HistoryStore.of(configuration)
-        skipped = skipped_offsets(configuration)
-        answer = Answer(take_with_history(log, snapshots, histories, int(arguments[0]), skipped))
+        answer = Answer(take_with_history(log, snapshots, histories, int(arguments[0])))
     except (LogUnavailable, LogTruncated, CheckpointError, NewerRelease) as error:
         answer = Answer(error=str(error))
     finally:

@@ -5,8 +5,6 @@ Nobody who leads pauses for it: it is done beside, in a process of its own, with
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import msgspec
 
 from ..dispatcher import Dispatcher
@@ -41,19 +39,17 @@ def all_roles() -> Replica:
     return replica
 
 
-def take(
-    log: EventLog, store: SnapshotStore, end: int | None = None, skipped_offsets: Collection[int] = ()
-) -> Taken | None:
+def take(log: EventLog, store: SnapshotStore, end: int | None = None) -> Taken | None:
     """A snapshot of the log up to `end` (exclusive), or to the end that it has now; None for a log without events.
 
-    `skipped_offsets`: as Host's. Raises LogUnavailable, LogTruncated, StorageError, NewerRelease.
+    Raises LogUnavailable, LogTruncated, StorageError, NewerRelease.
     """
     spare_the_collector()
     end = log.end() if end is None else min(end, log.end())
     replica = all_roles()
     base = restore(replica, log, store, at_most=end - 1)
     last = None
-    unread = UnreadRecords(lambda: replica.leadership, skipped_offsets)
+    unread = UnreadRecords(lambda: replica.leadership)
     for batch in read_to_end(log, replica.offset + 1, end=end, on_unreadable=unread):
         for record in unread.among(batch):
             replica.apply(record)

@@ -35,6 +35,8 @@ class Kept(Protocol):
 
     def append_foreign(self, *values: bytes) -> None: ...
 
+    def passing_over(self, *offsets: int) -> EventLog: ...
+
     def truncate(self, first: int) -> None: ...
 
 
@@ -44,6 +46,10 @@ class InMemory:
 
     def append_foreign(self, *values: bytes) -> None:
         self.log.append_values(values)
+
+    def passing_over(self, *offsets: int) -> EventLog:
+        self.log.skipped = frozenset(offsets)
+        return self.log
 
     def truncate(self, first: int) -> None:
         self.log.truncate(first)
@@ -62,6 +68,9 @@ class InKafka:
         for value in values:
             producer.produce(self.topic, value, partition=0)
         assert producer.flush(30) == 0
+
+    def passing_over(self, *offsets: int) -> EventLog:
+        return KafkaEventLog(self.servers, self.topic, Codec(self.topic), skipped=offsets)
 
     def truncate(self, first: int) -> None:
         partition = TopicPartition(self.topic, 0, first)
@@ -230,6 +239,15 @@ def test_what_is_unreadable_is_reported_with_its_place_and_skipped(kept: Kept) -
     ]
     assert [each.value for each in reported] == [b"garbage", b""]
     assert "not an Avro event" in reported[0].reason
+
+
+def test_a_record_that_is_to_be_passed_over_holds_no_event(kept: Kept) -> None:
+    first, last = kept.log.append([event("a"), event("b")])
+    unreadable: list[Unreadable] = []
+    log = kept.passing_over(first)
+    assert jobs(everything(log, on_unreadable=unreadable.append)) == ["b"]
+    assert [(each.offset, each.header) for each in unreadable] == [(first, None)]
+    assert jobs(everything(kept.passing_over(first, last))) == []
 
 
 def test_a_log_that_ends_with_what_is_unreadable_is_read_to_its_end(kept: Kept) -> None:

@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from services.simulation import header
 from tailrace.schemas import avro
 from tailrace.schemas.dispatcher import JobReachedTerminalState, SubmitJob
-from tailrace.schemas.event import Event
-from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.event import EVERYONE, Event
+from tailrace.schemas.everyone import FeatureLevelRaised, LeaderElected
 from tailrace.schemas.types import Header, JobStatus, Origin
 from tailrace.services.dispatcher import Dispatcher
+from tailrace.services.feature_level import FEATURE_LEVEL, UnknownFeatureLevel
 from tailrace.services.host import Host
 from tailrace.services.job_master import JobMaster
 from tailrace.services.log.codec import SINGLE_OBJECT
@@ -67,6 +68,7 @@ def read(log: MemoryEventLog, *, worker: bool = False, skipped: tuple[int, ...] 
     """What a process passes over that leads, once it has read the log."""
     passed: list[Unreadable] = []
     own = "task_executor/t"
+    log.skipped = frozenset(skipped)
     host = Host(
         log,
         Replica([TaskExecutor()], only=own.__eq__) if worker else master(),
@@ -75,7 +77,6 @@ def read(log: MemoryEventLog, *, worker: bool = False, skipped: tuple[int, ...] 
         process_address="a",
         session="s",
         on_unreadable=passed.append,
-        skipped_offsets=skipped,
         concerns=(own,) if worker else None,
     )
     stop = threading.Event()
@@ -101,6 +102,19 @@ def test_a_service_s_word_that_can_not_be_read_stops_masters_and_task_executors(
 ) -> None:
     log = log_with(of_next_release(ENDED, said))
     with pytest.raises(NewerRelease, match=rf"offset 3 .*{said.sender}|{said.sender} at offset 3") as stopped:
+        read(log, worker=worker)
+    assert "\n" not in str(stopped.value)
+    assert [each.offset for each in read(log, worker=worker, skipped=(3,))] == [3]
+
+
+@pytest.mark.parametrize("worker", [False, True])
+@pytest.mark.parametrize("level", [FEATURE_LEVEL + 1, 2**31 - 1])
+def test_a_feature_level_that_is_not_known_stops_them_until_its_record_is_named(
+    level: int, worker: bool
+) -> None:
+    log = log_with()
+    log.append([Event(header("dispatcher", EVERYONE, epoch=1), FeatureLevelRaised(level=level))])
+    with pytest.raises(UnknownFeatureLevel, match=r"since offset 3.*log\.skipped-offsets=3") as stopped:
         read(log, worker=worker)
     assert "\n" not in str(stopped.value)
     assert [each.offset for each in read(log, worker=worker, skipped=(3,))] == [3]

@@ -65,8 +65,9 @@ SKIPPED_OFFSETS = ConfigOption(
         "offsets, 17,42 or nothing", lambda text: bool(re.fullmatch(r"([0-9]{1,18}(,[0-9]{1,18})*)?", text))
     ),
     default="",
-    doc="Records of <cluster.id>.log that are passed over, though they look like events of a newer release, at which a "
-    "process of this one stops. Only where no newer release wrote them. The same for all processes of a cluster.",
+    doc="Records of <cluster.id>.log that every reader passes over: those at which processes stop because they look "
+    "like events of a newer release, or raise the feature level beyond this one. Only where no newer release wrote "
+    "them. The same for all processes of a cluster.",
     scopes=BOTH,
     ours=True,
 )
