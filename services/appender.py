@@ -2,7 +2,8 @@
 
 Jobs of many users share a process. A JobMaster whose `decide` fails, or who owes an event that the log does not take,
 would end the process, and that of each successor, which folds the same log and owes the same. So its job fails
-(JobMasterFailed), and the others go on. The Dispatcher, the ResourceManager and TaskExecutors fail fast: what they say
+(JobMasterFailed), and the others go on. One that fails again when its job has ended is spoken for: what others
+wait for is said without its `decide`. The Dispatcher, the ResourceManager and TaskExecutors fail fast: what they say
 of a job is bounded where the job is admitted (pipelines/graph/limits.py).
 
 One append has at most MOST_BYTES. The rest is decided again in the next turn: `decide` compares what is with what must
@@ -20,6 +21,8 @@ from pathlib import Path
 from ..schemas import job_master
 from ..schemas.event import Event
 from .diagnostics import logger
+from .job_master.role import words_of_ended
+from .job_master.state import JobMasterState
 from .log.event_log import EventLog, EventRefused
 from .roles import JOB_MASTER, Owed, instance_of, kind_of
 
@@ -34,10 +37,17 @@ _log = logger(__name__)
 class Appender:
     """Appends for one process; safe for use by several threads."""
 
-    def __init__(self, log: EventLog, seal: Callable[[str, Owed], list[Event]]) -> None:
-        """`seal` adds the headers to what a role says now; it returns nothing where the role is not led here."""
+    def __init__(
+        self,
+        log: EventLog,
+        seal: Callable[[str, Sequence[Owed]], list[Event]],
+        state: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        """`seal` adds the headers to what a role says now; it returns nothing where the role is not led here. `state`:
+        the last that was folded of an address."""
         self._log = log
         self._seal = seal
+        self._state = state
         self._failures: Counter[str] = Counter()
         self._counting = threading.Lock()
 
@@ -82,9 +92,17 @@ class Appender:
         _log.error("a JobMaster failed", job=job_id, times=times, reason=reason, where=_place_of(error))
         if times > _MOST_FAILURES:
             return []
-        return self._seal(
-            role_address, Owed(role_address, job_master.JobMasterFailed(job_id=job_id, reason=reason), None)
-        )
+        return self._seal(role_address, words_of_failure(role_address, self._state(role_address), reason))
+
+
+def words_of_failure(role_address: str, state: object, reason: str) -> list[Owed]:
+    """What is said for a JobMaster that can't say it itself."""
+    if isinstance(state, JobMasterState) and state.ended is not None:
+        owed = words_of_ended(state)
+        if owed:
+            return owed
+    body = job_master.JobMasterFailed(job_id=instance_of(role_address), reason=reason)
+    return [Owed(role_address, body, None)]
 
 
 def _place_of(error: Exception) -> str:

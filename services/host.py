@@ -23,6 +23,7 @@ from ..schemas.everyone import LeaderElected
 from .appender import Appender
 from .candidacy import Candidacy, LedByElection
 from .deadlines import Deadlines
+from .decision import decision_of
 from .diagnostics import logger
 from .high_availability.mandates import Mandates, Unopposed
 from .log import EventLog, Tail
@@ -98,7 +99,7 @@ class Host:
         self._failure: Exception | None = None
         self._said = 0
         self._counting = threading.Lock()
-        self._appender = Appender(log, lambda role, owed: self.sealed(role, [owed]))
+        self._appender = Appender(log, self.sealed, self.state)
         self._voice = Voice(self._appender.append_all, self.fail)
         self._appended_to = -1
         self._dirty: dict[str, None] = {}
@@ -417,19 +418,15 @@ class Host:
             if term is None:
                 continue
             role, state = self._replica.role(each), self._replica.states[each]
-            try:
-                owed, deadline = role.decide(state, now), role.deadline(state)
-                instructions = role.instructions(state)
-            except Exception as error:
-                self._deadlines.put(each, None)
-                events += self._appender.failure_of(each, error)
-                continue
-            if owed:
-                events += self._seal(each, owed, term.epoch, now, self._replica.offset, decided=True)
-            self._deadlines.put(each, deadline)
+            decision = decision_of(role, state, now)
+            if decision.error is not None:
+                events += self._appender.failure_of(each, decision.error)
+            elif decision.owed:
+                events += self._seal(each, decision.owed, term.epoch, now, self._replica.offset, decided=True)
+            self._deadlines.put(each, decision.deadline)
             shell = self._shells.get(kind_of(each))
             if shell is not None:
-                shell.obey(each, instructions, state)
+                shell.obey(each, decision.instructions, state)
         offsets, left = self._appender.append_some(events)
         if offsets:
             self._appended_to = offsets[-1]

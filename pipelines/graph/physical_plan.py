@@ -35,6 +35,12 @@ def output_topic(cluster: str, job: str) -> str:
     return f"{cluster}.job.{job}.output"
 
 
+def job_of_topic(cluster: str, topic: str) -> str | None:
+    """The job whose topic that is; None where it is no job's. A job id has no dot."""
+    prefix = f"{cluster}.job."
+    return topic.removeprefix(prefix).partition(".")[0] if topic.startswith(prefix) else None
+
+
 def consumer_group(cluster: str, job: str, vertex_id: str, subtask: int) -> str:
     """The consumer group to which a subtask copies its positions, for tools."""
     return f"{cluster}.{job}.{vertex_id}.{subtask}"

@@ -22,7 +22,7 @@ from ..connections import admin, event_log
 from ..connections import codec as codec_of
 from ..diagnostics import logger
 from ..dispatcher import Dispatcher
-from ..dispatcher.output_topics import OutputTopicCleaner
+from ..dispatcher.job_topics import JobTopicCleaner
 from ..dispatcher.savepoints import Disposed, dispose
 from ..dispatcher.shell import DispatcherShell
 from ..dispatcher.state import DispatcherState
@@ -134,7 +134,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
     snapshots: MasterSnapshots | None = None
     topics = topics_watched(configuration, host)
-    output_topics = OutputTopicCleaner(
+    job_topics = JobTopicCleaner(
         kafka_admin, cluster, configuration.get(OUTPUT_RETENTION), lambda: _led_dispatcher(host), clock
     )
     with ended_by_its_threads(host):
@@ -145,7 +145,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
             topics.start()
             blobs.start()
             if not simulated:
-                output_topics.start()
+                job_topics.start()
             host.run(stop, shells, finished=_ended)
             _log.info("jobmanager ends", cluster=cluster)
         finally:
@@ -157,7 +157,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
                 if snapshots is not None:
                     snapshots.close()
                 beating.close()
-                output_topics.close()
+                job_topics.close()
                 topics.close()
                 for shell in shells.values():
                     shell.close()
@@ -180,6 +180,10 @@ def _ended(replica: Replica) -> bool:
         return False
     return not any(
         isinstance(each, JobMasterState)
-        and (each.deletion is Progress.OWED or each.checkpoints.removal is not None)
+        and (
+            each.deletion is Progress.OWED
+            or each.checkpoints.removal is not None
+            or (each.ended is not None and each.ended.cleanup)
+        )
         for each in replica.states.values()
     )

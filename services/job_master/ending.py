@@ -11,7 +11,8 @@ its own end, nothing is left for another attempt to do. Flink's sinks may have o
 restarts the job (StopWithSavepointTerminationHandler); here the savepoint has none.
 
 When all that has been said, and the job's channels are gone, the JobMaster is at rest: it keeps a summary, which
-answers whoever comes late. What it owes to them is all that it has then.
+answers whoever comes late. What it owes to them is all that it has then. A JobMaster that fails keeps the summary at
+once, with what is to be deleted of the job (cleanup.py).
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from msgspec.structs import replace
 from ...pipelines.graph.accumulators import bounded
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import ExecutionState, JobStatus
-from . import execution_states, executions, job_status, scheduling
+from . import cleanup, execution_states, executions, job_status, scheduling
 from .checkpoints import retention
 from .checkpoints.pending import PendingCheckpoint
-from .checkpoints.state import Answer, Checkpoints
+from .checkpoints.state import Answer, Checkpoints, Discard
 from .state import Announcement, Ended, JobMasterState, Progress, Submissions
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
@@ -94,15 +95,14 @@ def stopped(state: JobMasterState, savepoint: PendingCheckpoint, cause: int) -> 
 def abandoned(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
     """The JobMaster could not say what it owes: the job ends at once, without waiting for its tasks.
 
-    Checkpoints that are under way and tasks are forgotten; TaskExecutors cancel the tasks when they are told to let
-    the job go. If that can't be said either, each further call leaves less to say: only the job's end, then nothing.
+    Tasks are forgotten, and checkpoints that are under way are discarded; TaskExecutors cancel the tasks when they are
+    told to let the job go. If that can't be said either, a second call leaves only the job's end to be told, and what
+    is to be deleted.
     """
     if not state.known or at_rest(state):
         return state
-    if state.ended is not None:
-        return replace(_summary(state), terminal=_SAID)
     if state.status in JOB_ENDS:
-        return replace(_summary(state), terminal=state.terminal or _OWED, goodbye=state.goodbye or _OWED)
+        return _only_last_words(state, cause)
     if state.status is JobStatus.SUSPENDED:
         state = with_status(state, JobStatus.CREATED, cause)
     if state.status in job_status.ACTIVE:
@@ -113,7 +113,15 @@ def abandoned(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
         counter=before.counter,
         completed=before.completed,
         savepoints=before.savepoints,
+        keep_on_cancellation=before.keep_on_cancellation,
+        latest=before.latest,
         answers=before.answers,
+        discarding=before.discarding.update(
+            {
+                number: Discard(number, each.options.directory, completed=False, cause=cause)
+                for number, each in before.pending.items()
+            }
+        ),
     ).answered(requests, Answer("", reason=reason))
     executions_left = {
         attempt: replace(execution, state=ExecutionState.FAILED, cause=cause)
@@ -213,9 +221,15 @@ def let_go(state: JobMasterState) -> JobMasterState:
 def _summary(state: JobMasterState) -> JobMasterState:
     """Nothing but what is kept of a job that is over."""
     name = state.graph.name if state.graph else ""
-    kept = (*state.checkpoints.savepoints, *state.checkpoints.completed)
+    kept = (*state.checkpoints.savepoints, *cleanup.retained_of(state))
     ended = state.ended or Ended(
-        name, Map(state.tasks()), state.required_slots, kept, state.root_cause, state.generation
+        name,
+        Map(state.tasks()),
+        state.required_slots,
+        kept,
+        state.root_cause,
+        state.generation,
+        cleanup.cleanup_of(state),
     )
     return JobMasterState(
         job_id=state.job_id,
@@ -224,6 +238,33 @@ def _summary(state: JobMasterState) -> JobMasterState:
         cause=state.cause,
         terminal=state.terminal,
         ended=ended,
+    )
+
+
+def _only_last_words(state: JobMasterState, cause: int) -> JobMasterState:
+    """The summary of a job that has ended, with its end to be told where that was not said yet."""
+    # TaskExecutors free the job's slots, and cancel its tasks, when they hear that.
+    parting = {
+        resource_id: replace(
+            each, registration=Progress.DONE, farewell=_OWED, reason=parting_words(state), cause=cause
+        )
+        for resource_id, each in state.connections.items()
+        if each.farewell is not _SAID
+    }
+    before = state.checkpoints
+    unanswered = [
+        *before.requests,
+        *(each for pending in before.pending.values() for each in pending.requests),
+    ]
+    why = f"the JobMaster of job {state.job_id} failed"
+    return replace(
+        _summary(state),
+        cause=cause,
+        checkpoints=Checkpoints(answers=before.answers).answered(unanswered, Answer("", reason=why)),
+        terminal=state.terminal or _OWED,
+        goodbye=state.goodbye if state.ended is not None else state.goodbye or _OWED,
+        connections=Map(parting),
+        connections_owing=Map(dict.fromkeys(parting, cause)),
     )
 
 
@@ -242,6 +283,7 @@ def _owes(state: JobMasterState) -> bool:
         or state.slots.returning
         or state.submissions.cancellations
         or state.checkpoints.owes
+        or (state.ended is not None and state.ended.cleanup)
     )
 
 

@@ -119,3 +119,7 @@ class RemoveCheckpoints(Instruction, frozen=True):
     @property
     def key(self) -> str:
         return f"remove checkpoints/{self.job_id}"
+
+
+Cleanup = DeleteChannels | DiscardCheckpoint | RemoveCheckpoints
+"""What an ended job leaves to be deleted."""

@@ -28,7 +28,7 @@ from ..roles import (
     instance_of,
     unchanged,
 )
-from . import connections, deployment, ending, executions, rollback, scheduling, slots
+from . import cleanup, connections, deployment, ending, executions, rollback, scheduling, slots
 from .checkpoints import coordinator
 from .checkpoints.state import Checkpoints, Restoring
 from .instructions import CreateChannels, DeleteChannels
@@ -88,7 +88,7 @@ class JobMaster:
 
     def instructions(self, state: JobMasterState) -> Sequence[Instruction]:
         if state.graph is None:
-            return ()
+            return () if state.ended is None else cleanup.demanded(state.ended.cleanup)
         of_checkpoints = tuple(coordinator.instructions(state))
         if state.channels is _OWED:
             create = CreateChannels(state.job_id, state.graph, state.generation, state.started)
@@ -217,6 +217,8 @@ def _is_answer(state: JobMasterState, record: Record) -> bool:
 def _channels_deleted(
     state: JobMasterState, _record: Record, _body: job_master.ChannelsDeleted
 ) -> JobMasterState:
+    if state.ended is not None:
+        return replace(state, ended=state.ended.without(lambda each: isinstance(each, DeleteChannels)))
     return replace(state, deletion=Progress.DONE) if state.deletion is not None else state
 
 
@@ -237,6 +239,11 @@ def _end_said(
     if state.terminal is not Progress.OWED or body.status is not state.status:
         return state
     return replace(state, terminal=Progress.SAID)
+
+
+def words_of_ended(state: JobMasterState) -> list[Owed]:
+    """All that an ended job whose JobMaster failed owes: what others wait for."""
+    return [*connections.farewells(state), *coordinator.answers(state), *_last_words(state)]
 
 
 def _last_words(state: JobMasterState) -> list[Owed]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -15,6 +15,7 @@ from ..configuration.role_options import JobOptions
 from .agenda import Agenda
 from .checkpoints.state import Checkpoints
 from .exceptions import TaskException
+from .instructions import Cleanup
 from .restart_strategies import FailureHistory
 from .slot_pool import SlotPool
 from .slot_sharing import SlotSharingManager
@@ -125,6 +126,13 @@ class Ended(msgspec.Struct, frozen=True):
     root_cause: TaskException | None = None
     """The last failure of a task."""
     generation: int = 0
+    cleanup: tuple[Cleanup, ...] = ()
+    """What is to be deleted of a job whose JobMaster failed (cleanup.py); empty otherwise, and when it is gone."""
+
+    def without(self, done: Callable[[Cleanup], bool]) -> Ended:
+        """Some of the cleanup is done."""
+        left = tuple(each for each in self.cleanup if not done(each))
+        return self if len(left) == len(self.cleanup) else msgspec.structs.replace(self, cleanup=left)
 
 
 class JobMasterState(msgspec.Struct, frozen=True):

@@ -42,6 +42,7 @@ class Checkpoints:
             "job_master.CheckpointDiscarded": self._discarded,
             "job_master.CheckpointsRemoved": self._removed,
             "job_master.CheckpointRestored": self._restored,
+            "job_master.JobMasterFailed": self._job_master_failed,
             "task_executor.TriggerCheckpoint": self._told_to_trigger,
             "task_executor.ConfirmCheckpoint": self._told_to_confirm,
             "task_executor.AbortCheckpoint": self._told_to_abort,
@@ -202,6 +203,14 @@ class Checkpoints:
     def _expired(self, event: Event, checkpoint: Checkpoint) -> Iterator[str]:
         if event.time - checkpoint.time < self.jobs[event["job_id"]].duration(TIMEOUT, 600_000_000):
             yield f"{_shown(event['job_id'], checkpoint)} has expired after {event.time - checkpoint.time} us"
+
+    def _job_master_failed(self, event: Event) -> Iterator[str]:
+        """What is pending is given up without a word."""
+        job = self.jobs.setdefault(event["job_id"], Job({}))
+        for each in job.pending.values():
+            each.aborted = event.offset
+        job.pending.clear()
+        return iter(())
 
     def _discarded(self, event: Event) -> Iterator[str]:
         job_id, checkpoint_id = event["job_id"], event["checkpoint_id"]

@@ -38,6 +38,8 @@ class Statuses:
         self._stopped: set[str] = set()
         """Jobs whose savepoint was complete while they were to go on, and that nobody has told anything else since."""
         self._cancelled: set[str] = set()
+        self._failed: set[str] = set()
+        """Jobs whose JobMaster could not say what it owed: it may leave out how the job came to its end."""
 
     def see(self, event: Event) -> Iterator[str]:
         name = event.name
@@ -55,6 +57,8 @@ class Statuses:
             self._stops.add((event["job_id"], event["checkpoint_id"]))
         elif name == "job_master.CheckpointCompleted":
             self._complete(event["job_id"], event["checkpoint"]["checkpoint_id"])
+        elif name == "job_master.JobMasterFailed":
+            self._failed.add(event["job_id"])
         elif name == "job_master.CancelJob":
             self._cancelled.add(event["job_id"])
         elif name == "job_master.StartJob" and event["job_id"] in self._announced:
@@ -77,12 +81,12 @@ class Statuses:
     def _reached(self, job_id: str, status: str) -> Iterator[str]:
         if status not in TERMINAL:
             yield f"job {job_id} is said to have ended as {status}"
-        if status != self._announced.get(job_id):
+        if job_id not in self._failed and status != self._announced.get(job_id):
             yield f"job {job_id} ends as {status}, but its last status was {self._announced.get(job_id)}"
         if job_id in self._stopped - self._cancelled and status in ("FAILED", "CANCELED"):
             yield f"job {job_id} ends as {status}, though the savepoint that it was to end with was complete"
         before = self._ended.get(job_id)
-        if before in ENDS:
+        if before in ENDS and job_id not in self._failed:
             yield f"job {job_id} ends as {status} after it had ended as {before}"
         self._ended[job_id] = status
 

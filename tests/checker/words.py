@@ -15,11 +15,15 @@ class Words:
         self._slots = slots
         self._names: dict[str, str] = {}
         self._frees: set[str] = set()
+        self._failed: set[str] = set()
+        """Jobs whose JobMaster could not say what it owed: it may leave out what frees slots."""
 
     def see(self, event: Event) -> Iterator[str]:
         name = event.name
         if name == "job_master.StartJob":
             self._names[event["job_id"]] = event["job_graph"]["name"]
+        elif name == "job_master.JobMasterFailed":
+            self._failed.add(event["job_id"])
         elif name == "task_executor.FreeSlot":
             self._frees.add(event["allocation_id"])
         elif name == "job_master.DisconnectTaskManager":
@@ -50,5 +54,5 @@ class Words:
         # `slots` has seen this event already: what it took from the job now is what was not freed before.
         for allocation_id, offset in self._slots.gone.items():
             here = offset == event.offset and self._slots.job_of.get(allocation_id) == job_id
-            if here and allocation_id not in self._frees:
+            if here and allocation_id not in self._frees and job_id not in self._failed:
                 yield f"{event.sender} disconnects from {event.recipient} before it frees allocation {allocation_id}"

@@ -18,6 +18,7 @@ from tailrace.schemas.event import Event
 from tailrace.schemas.job_master import OfferSlots, StartJob
 from tailrace.schemas.task_executor import SlotsAccepted, SubmitTask
 from tailrace.schemas.types import EntryPoint, ExecutionState
+from tailrace.services.appender import words_of_failure
 from tailrace.services.roles import Owed
 
 from .simulation import PROFILE
@@ -65,6 +66,7 @@ TROUBLE = {
     "report_contradicted": 0.7,
     "suspend": 0.3,
     "shut_down": 0.15,
+    "fail_job_master": 0.5,
     **CHECKPOINT_TROUBLE,
 }
 """Weights of what may happen besides, before a seed's character multiplies them."""
@@ -516,6 +518,21 @@ class Chaos(CheckpointChaos, MastersChaos):
 
     def shut_down(self) -> None:
         self.world.request(dispatcher.ShutDownCluster(reason="asked to"))
+
+    def fail_job_master(self) -> None:
+        """A JobMaster can't say what it owes, perhaps also when its job has ended by that."""
+        draw, world = self.draw, self.world
+        jobs = self.jobs()
+        address = f"job_master/{draw.choice(jobs)}" if jobs else ""
+        for _ in range(draw.choice((1, 1, 2, 3))):
+            master = world.leader(address)
+            if master is None or address not in master.states or not master.states[address].known:
+                return
+            for each in words_of_failure(address, master.states[address], "a fault in its code"):
+                master.mean_to_say(address, each)
+            master.speak()
+            if not master.stalled:
+                master.fold()
 
     def _fact(self, master: Process, address: str, owed: Owed) -> None:
         """What a shell says of a role that its process has a state of."""

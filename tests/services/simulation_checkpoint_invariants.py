@@ -84,6 +84,7 @@ class CheckpointHistory:
         aborted = self._pending.keys() - completed
         left = sorted((aborted & storage.directories()) - storage.late)
         assert not left, f"{left} were aborted, and are in storage"
+        self._check_topics()
         kept = {
             record.body.job_id
             for record in self._world.log
@@ -96,6 +97,13 @@ class CheckpointHistory:
             expected = self._retained(job_id, job.status, kept=job_id in kept)
             there = {uri for uri in own.values() if uri in storage.metadata}
             assert there == expected, f"{job_id} has left {there} as {job.status}, not {expected}"
+
+    def _check_topics(self) -> None:
+        """Channels of each job that was started are deleted after its end."""
+        log = self._world.log
+        started = {each.body.job_id for each in log if isinstance(each.body, job_master.StartJob)}
+        deleted = {each.body.job_id for each in log if isinstance(each.body, job_master.ChannelsDeleted)}
+        assert started <= deleted, f"the channels of {sorted(started - deleted)} are left"
 
     def _retained(self, job_id: str, status: JobStatus, *, kept: bool) -> set[str]:
         options, own = self._options[job_id], self._completed[job_id]

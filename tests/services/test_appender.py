@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from waiting import PATIENCE_S, eventually
 
 from tailrace.pipelines.graph.operators import OperatorKind
-from tailrace.schemas import client, job_master, task_executor
+from tailrace.schemas import client, job_master, resource_manager, task_executor
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import JobGraph, JobStatus
 from tailrace.services.appender import MOST_BYTES, Appender
@@ -134,15 +134,16 @@ def test_a_fault_in_one_job_fails_that_job(fault: str, always: bool) -> None:
         eventually(
             lambda: said(log, lambda each: isinstance(each.body, job_master.JobMasterFailed)), "the job fails"
         )
-        if not always:
-            (finished,) = eventually(
-                lambda: said(log, lambda each: isinstance(each.body, client.JobFinished)),
-                "the client is told",
-            )
-            body = finished.body
-            assert isinstance(body, client.JobFinished)
-            assert (body.job_id, body.status) == ("bad", JobStatus.FAILED)
-            assert (body.reason or "").startswith("its JobMaster failed: ")
+        (finished,) = eventually(
+            lambda: said(log, lambda each: isinstance(each.body, client.JobFinished)),
+            "the client is told",
+        )
+        body = finished.body
+        assert isinstance(body, client.JobFinished)
+        assert (body.job_id, body.status) == ("bad", JobStatus.FAILED)
+        assert (body.reason or "").startswith("its JobMaster failed: ")
+        parting = {type(each.body) for each in said(log, lambda each: each.header.sender == BAD)}
+        assert {resource_manager.DisconnectJobManager, task_executor.DisconnectJobManager} <= parting
         check_others_go_on(log, host)
     replica, records = replica_with(Faulty(fault, always=always)), everything(log)
     for record in records[:before]:

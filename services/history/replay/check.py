@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from ....schemas.event import Event, Record
+from ....schemas.event import EVERYONE, Event, Record
 from ....schemas.everyone import LeaderElected, StateHash
 from ....schemas.job_master import JobMasterFailed
 from ...appender import MOST_BYTES
@@ -102,6 +102,8 @@ class DecisionCheck:
         self._leaderships: deque[tuple[int, Leadership]] = deque(
             [(self.replica.offset, self.replica.leadership)]
         )
+        self._excused_roles: set[str] = set()
+        """JobMasters that failed: what they still owe may be what can't be said."""
         self._code = code_fingerprint()
         for role_address, state in self.replica.states.items():
             self._journal.changed(role_address, self.replica.offset, state)
@@ -120,7 +122,7 @@ class DecisionCheck:
         found: list[Difference] = []
         if header.decided:
             found += self._said(record)
-        elif type(body) is JobMasterFailed:
+        elif type(body) is JobMasterFailed or _is_spoken_for(record):
             self._excused(header.sender)
         elif type(body) is StateHash:
             found += self._hashed(record, body)
@@ -228,6 +230,7 @@ class DecisionCheck:
 
     def _excused(self, role_address: str) -> None:
         """What it owed could not be said."""
+        self._excused_roles.add(role_address)
         session = self._session_of(role_address)
         if session is not None and session.turn is not None:
             session.turn.owed.pop(role_address, None)
@@ -265,6 +268,7 @@ class DecisionCheck:
         return [
             self._difference(Kind.MISSING, sender, turn, None, each)
             for sender, owed in turn.owed.items()
+            if sender not in self._excused_roles
             for each in owed
         ]
 
@@ -301,6 +305,12 @@ class DecisionCheck:
                 Kind.STATE, record.header.sender, said.offset, record.header.time, record, detail=detail
             )
         ]
+
+
+def _is_spoken_for(record: Record) -> bool:
+    """Whether it was said for a JobMaster whose `decide` failed: its shells tell nobody else what happened."""
+    header = record.header
+    return kind_of(header.sender) == JOB_MASTER and header.recipient not in (header.sender, EVERYONE)
 
 
 def _is_full(turn: _Turn) -> bool:

@@ -174,13 +174,21 @@ def _discarded(
     state: JobMasterState, _record: Record, body: job_master.CheckpointDiscarded
 ) -> JobMasterState:
     checkpoints = state.checkpoints
+    if state.ended is not None:
+        number = body.checkpoint_id
+        left = state.ended.without(
+            lambda each: isinstance(each, DiscardCheckpoint) and each.checkpoint_id == number
+        )
+        return replace(state, ended=left)
     if body.checkpoint_id not in checkpoints.discarding:
         return state
-    left = checkpoints.discarding.delete(body.checkpoint_id)
-    return replace(state, checkpoints=replace(checkpoints, discarding=left))
+    discarding = checkpoints.discarding.delete(body.checkpoint_id)
+    return replace(state, checkpoints=replace(checkpoints, discarding=discarding))
 
 
 def _removed(state: JobMasterState, _record: Record, _body: job_master.CheckpointsRemoved) -> JobMasterState:
+    if state.ended is not None:
+        return replace(state, ended=state.ended.without(lambda each: isinstance(each, RemoveCheckpoints)))
     if state.checkpoints.removal is None:
         return state
     kept = retention.retained(state.checkpoints, state.options.checkpointing, state.status)
@@ -214,14 +222,15 @@ def followed(state: JobMasterState, record: Record) -> JobMasterState:
 def messages(state: JobMasterState, now: Time) -> list[Owed]:
     """What is owed to clients, to TaskExecutors and, of checkpoints that begin or are given up, to itself."""
     return [
-        *_answers(state),
+        *answers(state),
         *_given_up(state, now),
         *notices.messages(state),
         *triggering.messages(state, now),
     ]
 
 
-def _answers(state: JobMasterState) -> list[Owed]:
+def answers(state: JobMasterState) -> list[Owed]:
+    """CheckpointSucceeded and CheckpointFailed, in the order of the requests."""
     owed = []
     for offset, answer in sorted(state.checkpoints.answers.items()):
         body: Body = (

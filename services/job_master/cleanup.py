@@ -1,0 +1,49 @@
+"""What an ended job demands of the outside world once its JobMaster could not say what it owes.
+
+Such a JobMaster keeps no state of its job (ending.py). What is to be deleted outlives that: topics and files of
+checkpoints stay demanded until a shell says that they are gone, under every leader, and whatever else fails.
+"""
+
+from __future__ import annotations
+
+from ...schemas.types import CompletedCheckpoint
+from .checkpoints import retention, triggering
+from .checkpoints.state import Discard
+from .instructions import Cleanup, DeleteChannels, DiscardCheckpoint, RemoveCheckpoints
+from .state import JobMasterState, Progress
+
+
+def cleanup_of(state: JobMasterState) -> tuple[Cleanup, ...]:
+    """All that is to be deleted of a job that ends now, or has ended."""
+    if state.ended is not None:
+        return state.ended.cleanup
+    job_id, graph, checkpoints = state.job_id, state.graph, state.checkpoints
+    found: list[Cleanup] = []
+    if state.deletion is Progress.OWED and graph is not None:
+        found.append(DeleteChannels(job_id, graph, state.cause))
+    aborted = {
+        number: Discard(number, each.options.directory, completed=False, cause=state.cause)
+        for number, each in checkpoints.pending.items()
+    }
+    kept = retention.kept_directories(checkpoints)
+    for number, each in sorted(checkpoints.discarding.update(aborted).items()):
+        found.append(DiscardCheckpoint(job_id, number, each.directory, each.completed, kept, each.cause))
+    if checkpoints.removal is not None:
+        directory = triggering.job_directory(state)
+        found.append(RemoveCheckpoints(job_id, directory, retained_of(state), checkpoints.removal))
+    return tuple(found)
+
+
+def retained_of(state: JobMasterState) -> tuple[CompletedCheckpoint, ...]:
+    """The checkpoints of an ended job that stay in storage."""
+    checkpoints = state.checkpoints
+    if checkpoints.removal is None:
+        return checkpoints.completed
+    return retention.retained(checkpoints, state.options.checkpointing, state.status)
+
+
+def demanded(cleanup: tuple[Cleanup, ...]) -> tuple[Cleanup, ...]:
+    """What can be done now: a job's directory is removed when nothing in it is being deleted."""
+    if any(isinstance(each, DiscardCheckpoint) for each in cleanup):
+        return tuple(each for each in cleanup if not isinstance(each, RemoveCheckpoints))
+    return cleanup
