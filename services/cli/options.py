@@ -192,7 +192,11 @@ def located(found: Configuration) -> Configuration:
     if found.bootstrap_servers:
         return found
     from ..configuration.options.blob import BLOB_SECRET_FILE
-    from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE, SCHEMA_REGISTRY_URL
+    from ..configuration.options.cluster import (
+        SCHEMA_REGISTRY_CREDENTIALS_FILE,
+        SCHEMA_REGISTRY_URL,
+        SKIPPED_OFFSETS,
+    )
     from .local.record import read_record
 
     record = read_record(found.home)
@@ -209,8 +213,9 @@ def located(found: Configuration) -> Configuration:
         update["cluster.id"] = record.cluster_id
     # Whoever joins the masters has to take part in their elections.
     update |= {key: text for key, text in record.high_availability.items() if not found.has(key)}
-    # Whoever uploads, or serves, has to prove that it belongs here; whoever reads the log needs its schemas.
-    for option in (BLOB_SECRET_FILE, SCHEMA_REGISTRY_URL, SCHEMA_REGISTRY_CREDENTIALS_FILE):
+    # Whoever uploads, or serves, has to prove that it belongs here; whoever reads the log needs its schemas, and passes
+    # over what its masters do.
+    for option in (BLOB_SECRET_FILE, SCHEMA_REGISTRY_URL, SCHEMA_REGISTRY_CREDENTIALS_FILE, SKIPPED_OFFSETS):
         text = record.configuration.get(option.key)
         if text is not None and not found.has(option.key):
             update[option.key] = text

@@ -13,6 +13,7 @@ from ...pipelines.graph.accumulators import total
 from ...pipelines.graph.job_options import ScheduleMode
 from ...schemas import client, dispatcher, everyone, job_master, resource_manager
 from ...schemas.event import Record
+from ...schemas.ids import is_id
 from ...schemas.types import JobStatus
 from ..configuration.role_options import JobOptions
 from ..roles import (
@@ -104,6 +105,9 @@ class JobMaster:
 def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -> JobMasterState:
     if state.known:
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} was started before")
+    if not is_id(state.job_id):
+        # Topics, directories and nodes in ZooKeeper are named by it. No Dispatcher admits such a job.
+        raise IllegalEvent(record, state.status.value, f"{state.job_id!r} is no id of a job")
     cause = record.offset
     topology = SchedulingTopology.of(body.job_graph)
     first = [

@@ -17,6 +17,7 @@ from tailrace.services.cli.local.record import ProcessRecord, write_record
 from tailrace.services.cli.options import located
 from tailrace.services.configuration import Configuration
 from tailrace.services.configuration.options.blob import BLOB_SECRET_FILE
+from tailrace.services.configuration.options.cluster import SKIPPED_OFFSETS
 from tailrace.services.configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from tailrace.services.configuration.options.zookeeper import ZOOKEEPER_QUORUM
 
@@ -110,10 +111,12 @@ def test_a_jobmanager_that_joins_is_told_of_the_elections(tmp_path: Path) -> Non
     assert own.get(ZOOKEEPER_QUORUM) == "z:2"
 
 
-def test_who_talks_to_a_cluster_is_told_where_its_secret_is(tmp_path: Path) -> None:
-    record(tmp_path, configuration={"blob.secret-file": "/run/secret", "heartbeat.interval": "1 s"})
+def test_who_talks_to_a_cluster_is_told_where_its_secret_is_and_what_it_passes_over(tmp_path: Path) -> None:
+    started = {"blob.secret-file": "/run/secret", "heartbeat.interval": "1 s", "log.skipped-offsets": "17"}
+    record(tmp_path, configuration=started)
     found = located(Configuration({"home": str(tmp_path)}))
     assert found.get(BLOB_SECRET_FILE) == "/run/secret"
+    assert found.get(SKIPPED_OFFSETS) == "17"
     assert not found.has("heartbeat.interval")
     own = located(Configuration({"home": str(tmp_path), "blob.secret-file": "/run/mine"}))
     assert own.get(BLOB_SECRET_FILE) == "/run/mine"

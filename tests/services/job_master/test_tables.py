@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from tailrace.schemas import job_master
+from tailrace.schemas.event import Record
 from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import ExecutionState, JobStatus
-from tailrace.services.job_master import execution_states, job_status, slot_pool
+from tailrace.services.job_master import JobMaster, execution_states, job_status, slot_pool
 from tailrace.services.job_master.slot_pool import SlotStep
 from tailrace.services.roles import IllegalEvent
 
 from ...graphs import job_graph, source
+from ..simulation import header
 from .driver import Job, running
 
 MACHINES: dict[
@@ -62,6 +64,16 @@ def test_every_state_is_reached_and_leads_to_an_end(name: str) -> None:
         while more := {after for each in on for after in table[each]} - on:
             on |= more
         assert on & ends
+
+
+@pytest.mark.parametrize("job_id", ["", "../other", "a/b", "j.k", "j\n", "\N{SNOWMAN}", "x" * 65])
+def test_no_job_begins_under_an_id_that_no_dispatcher_admits(job_id: str) -> None:
+    role = JobMaster()
+    address = f"job_master/{job_id}"
+    said = header("dispatcher", address, epoch=1)
+    start = job_master.StartJob(job_id=job_id, job_graph=job_graph(source()), configuration={})
+    with pytest.raises(IllegalEvent, match="is no id of a job"):
+        role.evolve(role.initial(address), Record(0, said, start))
 
 
 def test_what_a_task_executor_may_report_may_follow() -> None:
