@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from .graph.nesting import MOST, is_value_too_deep
-from .sentinels import load_code
+from .sentinels import dump_code, load_code
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -608,17 +608,11 @@ def _dumps(value: Any) -> bytes:
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        import cloudpickle
-
-        return bytes(cloudpickle.dumps(value))
+        return dump_code(value)
 
 
 def _class_bytes(source: type | bytes) -> bytes:
-    if isinstance(source, bytes):
-        return source
-    import cloudpickle
-
-    return bytes(cloudpickle.dumps(source))
+    return source if isinstance(source, bytes) else dump_code(source)
 
 
 @functools.lru_cache(maxsize=1024)

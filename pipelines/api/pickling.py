@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..graph.errors import ProgramError
+from ..sentinels import dump_code
 from .locations import is_users
 
 _PACKAGE = __name__.split(".", 1)[0]
@@ -27,10 +28,8 @@ def dump_functions(
     """
     if not functions:
         return b""
-    import cloudpickle
-
     try:
-        return bytes(cloudpickle.dumps(tuple(functions)))
+        return dump_code(tuple(functions))
     except Exception as error:  # a user's own __reduce__ may raise anything
         raise ProgramError(
             f"its {what} cannot be sent to the cluster: {type(error).__name__}: {error};"

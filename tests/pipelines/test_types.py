@@ -12,11 +12,13 @@ from collections import namedtuple
 from dataclasses import InitVar, dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple, NewType
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.pipelines.sentinels import dump_code, load_code
 from tailrace.pipelines.types import PICKLED, ClassOf, RecordType, RecordTypeError, Scalar, Types
 
 
@@ -270,6 +272,17 @@ def test_what_is_no_record_type_is_refused(form: object) -> None:
 def test_a_type_that_is_nested_too_deeply_is_refused() -> None:
     with pytest.raises(RecordTypeError, match="nested more than 64 deep"):
         RecordType.from_json(_deep())
+
+
+def test_a_class_that_msgspec_has_decoded_is_sent_by_value() -> None:
+    @dataclass
+    class Decoded:
+        x: int
+
+    decoded = msgspec.json.decode(b'{"x": 1}', type=Decoded)
+    of = RecordType.from_json(RecordType.of(Decoded).to_json())
+    assert of.from_columns(of.to_columns([decoded])) == [decoded]
+    assert load_code(dump_code(lambda: Decoded(1)))() == decoded
 
 
 def test_a_class_of_the_program_itself_is_known_in_another_process() -> None:
