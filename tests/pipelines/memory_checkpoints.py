@@ -247,7 +247,8 @@ class MemoryCoordinator:
         self._generation += 1
         self._pending.clear()
         self._restored = restored
-        del self.taken[self.taken.index(restored) + 1 :]
+        kept = self.taken.index(restored) + 1 if restored in self.taken else 0
+        del self.taken[kept:]
 
     def told_of(self, generation: int) -> bool:
         """Whether what attempts of that generation say counts."""

@@ -202,7 +202,7 @@ class MemoryCluster:
                     except ProgressLost as lost:
                         self._go_back(place, lost)
                         moved = True
-                latest = None if self.checkpoints is None else self.checkpoints.latest
+                latest = self._latest
                 if rollbacks and rng is not None and latest is not None and rng.random() < 0.2:
                     rollbacks -= 1
                     self._roll_back(latest)
@@ -228,6 +228,11 @@ class MemoryCluster:
 
     def _vertex(self, place: Place) -> JobVertex:
         return next(vertex for vertex in self.graph.vertices if vertex.vertex_id == place[0])
+
+    @property
+    def _latest(self) -> Taken | None:
+        """What the job goes back to: its own last checkpoint, or what it began with; None: it takes none."""
+        return None if self.checkpoints is None else self.checkpoints.latest or self._restored
 
     def _unfinished(self) -> list[Place]:
         return [place for place in self._numbers if not self._attempts[place].finished]
@@ -315,7 +320,7 @@ class MemoryCluster:
 
     def _go_back(self, place: Place, lost: ProgressLost) -> None:
         """After a subtask has lost its progress. Raises that where there is no checkpoint."""
-        latest = None if self.checkpoints is None else self.checkpoints.latest
+        latest = self._latest
         if latest is None:
             raise lost
         self._attempts[place].crash()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
-from pipelines.model.functions import Row
 from pipelines.model.programs import Program, Source
+from pipelines.model.rows import Row
 from pipelines.model.steps import Step
 
 UNKNOWN = 10_000
@@ -69,9 +69,10 @@ class Facts:
 
 
 @st.composite
-def sources(draw: st.DrawFn, most_parallel: int) -> Source:
+def sources(draw: st.DrawFn, most_parallel: int, typed: bool) -> Source:
     """Rows in partitions, each of which is out of order by no more than it says."""
-    kind = draw(st.sampled_from(["collection", "loose", "generator", "files", "text", "json"]))
+    kinds = ["collection", "loose", "generator", "files", "text", "json"]
+    kind = draw(st.sampled_from([kind for kind in kinds if not typed or kind != "loose"]))
     disorder = draw(st.sampled_from([0, 5, 40]))
     row = st.tuples(st.sampled_from("abc"), st.integers(-3, 9), st.integers(0, 30), st.integers(0, disorder))
     partitions = []
@@ -88,12 +89,20 @@ def sources(draw: st.DrawFn, most_parallel: int) -> Source:
 
 
 @st.composite
-def programs(draw: st.DrawFn, steps: int = 6, most_parallel: int = 4, *, rescalable: bool = False) -> Program:
+def programs(
+    draw: st.DrawFn,
+    steps: int = 6,
+    most_parallel: int = 4,
+    *,
+    rescalable: bool = False,
+    typed: bool = False,
+) -> Program:
     """Programs of up to so many steps, and some more that these need.
 
     `rescalable`: what they mean does not depend on the parallelism of steps that have more than one subtask.
+    `typed`: no record is pickled.
     """
-    drawing = _Drawing(draw, most_parallel, rescalable)
+    drawing = _Drawing(draw, most_parallel, rescalable, typed)
     for _ in range(draw(st.integers(2, steps))):
         drawing.step()
     return drawing.program()
@@ -102,11 +111,12 @@ def programs(draw: st.DrawFn, steps: int = 6, most_parallel: int = 4, *, rescala
 class _Drawing:
     """A program as it grows."""
 
-    def __init__(self, draw: st.DrawFn, most_parallel: int, rescalable: bool) -> None:
+    def __init__(self, draw: st.DrawFn, most_parallel: int, rescalable: bool, typed: bool) -> None:
         self._draw = draw
+        self._typed = typed
         self._rescalable = rescalable
         self._any_parallelism = st.integers(1, most_parallel)
-        self._sources = draw(st.lists(sources(most_parallel), min_size=1, max_size=3))
+        self._sources = draw(st.lists(sources(most_parallel, typed), min_size=1, max_size=3))
         self._chaining = draw(st.booleans())
         self._mini_batch = draw(st.booleans())
         self._max_parallelism = draw(st.sampled_from([None, 4, 7]))
@@ -123,6 +133,7 @@ class _Drawing:
             self._in_event_time, self._running, self._keyed, self._in_event_time, self._joined, self._late,
             self._by_the_clock, self._in_event_time, self._keyed, self._running, self._connected, self._union,
             self._ruled, self._timed, self._partitioned, self._side, self._timestamp, self._batches, self._stateless,
+            self._shared,
         ]  # fmt: skip
         kind: Callable[[], object] = self._draw(st.sampled_from(kinds))
         kind()
@@ -142,7 +153,7 @@ class _Drawing:
         named = ["map", "rename", "rich map", "flat_map", "rich flat_map", "filter", "rich filter"]
         how = self._one_of(*(named if facts.size < MANY else named[:3]))
         p = self._parallelism(facts)
-        typed = facts.typed if "filter" in how else self._draw(st.booleans())
+        typed = facts.typed if "filter" in how else self._typed or self._draw(st.booleans())
         more = 2 if how.endswith("flat_map") else 1
         self._add(
             "stateless",
@@ -178,6 +189,11 @@ class _Drawing:
         ways += ["broadcast"] if facts.size < MANY and not self._rescalable else []
         how = self._one_of(*ways)
         self._add("partitioned", (i,), (how,), None, dataclasses.replace(facts, sends=how))
+
+    def _shared(self) -> None:
+        i, facts = self._stream(forward=False)
+        p = self._draw(self._any_parallelism)
+        self._add("shared", (i,), (), p, dataclasses.replace(facts, sends="rebalance").through(p))
 
     def _union(self) -> None:
         self._together([self._stream(forward=False) for _ in range(self._draw(st.integers(2, 3)))])

@@ -6,10 +6,10 @@ Where a result would depend on the order, another step follows that forgets what
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pipelines.model.rows import Number, Row
 
 from tailrace.pipelines.api import (
     AggregateFunction,
@@ -48,20 +48,18 @@ AT_THE_END = 2**52
 PERIOD = 16
 
 
-class Row(NamedTuple):
-    key: str
-    number: int
-    at: int
-    """Event time, small."""
-
-
 ODD = OutputTag[Row]("odd", Row)
 LATE = OutputTag[Row]("late", Row)
 
 
+def row(key: str, number: int, at: int = 0) -> Row:
+    """Of whichever class rows are."""
+    return Row(key=key, number=Number(number), at=at)
+
+
 def parsed(text: str) -> Row:
     key, number, at = text.split(",")
-    return Row(key, int(number), int(at))
+    return row(key, int(number), int(at))
 
 
 def text_of(row: Row) -> str:
@@ -69,7 +67,7 @@ def text_of(row: Row) -> str:
 
 
 def generated(index: int) -> Row:
-    return Row("abc"[index % 3], index * 7 % 10, index * 3)
+    return row("abc"[index % 3], index * 7 % 10, index * 3)
 
 
 def same(row: Row) -> Row:
@@ -81,15 +79,15 @@ def shifted(row: Row) -> Row:
 
 
 def renamed(row: Row) -> Row:
-    return row._replace(key=f"{row.number % 2}{row.key[:1]}")
+    return row._replace(key=f"{int(row.number) % 2}{row.key[:1]}")
 
 
 def without_time(row: Row) -> Row:
     return row._replace(at=0)
 
 
-def number_only(row: Row) -> Row:
-    return Row("*", row.number, 0)
+def number_only(value: Row) -> Row:
+    return row("*", value.number)
 
 
 def positive(row: Row) -> bool:
@@ -99,7 +97,7 @@ def positive(row: Row) -> bool:
 def repeated(row: Row) -> Iterable[Row] | None:
     if row.number % 3 == 0:
         return None if row.number % 2 else ()
-    return (row._replace(number=row.number + i) for i in range(row.number % 3))
+    return (row._replace(number=row.number + i) for i in range(int(row.number) % 3))
 
 
 class Shift(MapFunction[Row, Row]):
@@ -128,7 +126,9 @@ class Positive(FilterFunction[Row]):
 
 
 def incremented(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.set_column(1, "number", pc.add(batch.column("number"), 1))
+    return batch.set_column(
+        batch.schema.get_field_index("number"), "number", pc.add(batch.column("number"), 1)
+    )
 
 
 def small(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -145,21 +145,32 @@ class Split(ProcessFunction[Row, Row]):
         return [value]
 
 
+class Share(ProcessFunction[Row, Row]):
+    """Of records that every subtask gets, those that fall to this one."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.subtask, self.subtasks = context.subtask_index, context.parallelism
+
+    def process_element(self, value: Row, context: Context) -> Iterable[Row]:
+        if (int(value.number) + value.at) % self.subtasks == self.subtask:
+            yield value
+
+
 class Timestamp(ProcessFunction[Row, Row]):
     def process_element(self, value: Row, context: Context) -> Iterable[Row]:
-        yield value._replace(number=context.timestamp % 1000)
+        yield value._replace(number=Number(context.timestamp % 1000))
 
 
 def by_parity(row: Row) -> int:
-    return row.number % 2
+    return int(row.number) % 2
 
 
 def by_both(row: Row) -> tuple[str, int]:
-    return row.key, row.number % 2
+    return row.key, int(row.number) % 2
 
 
 def by_all(row: Row) -> tuple[str, int, int]:
-    return tuple(row)
+    return row.key, int(row.number), row.at
 
 
 def by_partition(key: str, partitions: int) -> int:
@@ -167,7 +178,7 @@ def by_partition(key: str, partitions: int) -> int:
 
 
 def added(a: Row, b: Row) -> Row:
-    return Row(min(a.key, b.key), a.number + b.number, max(a.at, b.at))
+    return row(min(a.key, b.key), a.number + b.number, max(a.at, b.at))
 
 
 class Add(ReduceFunction[Row]):
@@ -175,22 +186,22 @@ class Add(ReduceFunction[Row]):
         return added(a, b)
 
 
-class Mean(AggregateFunction[Row, tuple[int, int], tuple[int, int]]):
-    def create_accumulator(self) -> tuple[int, int]:
-        return 0, 0
+class Mean(AggregateFunction[Row, tuple[Number, int], tuple[Number, int]]):
+    def create_accumulator(self) -> tuple[Number, int]:
+        return Number(0), 0
 
-    def add(self, value: Row, accumulator: tuple[int, int]) -> tuple[int, int]:
+    def add(self, value: Row, accumulator: tuple[Number, int]) -> tuple[Number, int]:
         return accumulator[0] + value.number, accumulator[1] + 1
 
-    def get_result(self, accumulator: tuple[int, int]) -> tuple[int, int]:
+    def get_result(self, accumulator: tuple[Number, int]) -> tuple[Number, int]:
         return accumulator
 
-    def merge(self, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    def merge(self, a: tuple[Number, int], b: tuple[Number, int]) -> tuple[Number, int]:
         return a[0] + b[0], a[1] + b[1]
 
 
-def row_of(sums: tuple[int, int]) -> Row:
-    return Row(str(sums[1]), sums[0], 0)
+def row_of(sums: tuple[Number, int]) -> Row:
+    return row(str(sums[1]), sums[0])
 
 
 class Bounds(ProcessWindowFunction[Row, Row, object]):
@@ -198,8 +209,8 @@ class Bounds(ProcessWindowFunction[Row, Row, object]):
 
     def process(self, key: object, context: WindowContext, elements: Iterable[Row]) -> Iterable[Row]:
         window = context.window
-        numbers = sorted(row.number for row in elements)
-        yield Row(f"{key}:{window.end - window.start}", sum(numbers) + len(numbers), window.start % 10_000)
+        numbers = sorted(each.number for each in elements)
+        yield row(f"{key}:{window.end - window.start}", sum(numbers) + len(numbers), window.start % 10_000)
 
 
 class AllBounds(ProcessAllWindowFunction[Row, Row]):
@@ -237,7 +248,7 @@ class Numbered(MapFunction[Row, Row]):
     def map(self, value: Row) -> Row:
         count = (self.count.value() or 0) + 1
         self.count.update(count)
-        return Row("n", count, 0)
+        return row("n", count)
 
 
 class Last(KeyedProcessFunction[object, Row, Row]):
@@ -247,7 +258,7 @@ class Last(KeyedProcessFunction[object, Row, Row]):
         self.sign = sign
 
     def open(self, context: RuntimeContext) -> None:
-        self.best = context.get_state(ValueStateDescriptor[int]("best", int))
+        self.best = context.get_state(ValueStateDescriptor[Number]("best", Number))
 
     def process_element(self, value: Row, context: KeyedContext[object]) -> Iterable[Row] | None:
         best = self.best.value()
@@ -256,14 +267,14 @@ class Last(KeyedProcessFunction[object, Row, Row]):
         context.timer_service.register_event_time_timer(AT_THE_END)
 
     def on_timer(self, timestamp: int, context: OnTimerContext[object]) -> Iterable[Row]:
-        yield Row(str(context.current_key), self.best.value() or 0, 0)
+        yield row(str(context.current_key), self.best.value() or 0)
 
 
 class Gathered(KeyedProcessFunction[object, Row, Row]):
     """At the end, all numbers of each key in one, from a list; a timer that is deleted again never fires."""
 
     def open(self, context: RuntimeContext) -> None:
-        self.numbers = context.get_list_state(ListStateDescriptor[int]("numbers", int))
+        self.numbers = context.get_list_state(ListStateDescriptor[Number]("numbers", Number))
 
     def process_element(self, value: Row, context: KeyedContext[object]) -> Iterable[Row] | None:
         self.numbers.add(value.number)
@@ -274,16 +285,16 @@ class Gathered(KeyedProcessFunction[object, Row, Row]):
     def on_timer(self, timestamp: int, context: OnTimerContext[object]) -> Iterable[Row]:
         folded = 0
         for number in sorted(self.numbers):
-            folded = (folded * 31 + number) % 100_003
+            folded = (folded * 31 + int(number)) % 100_003
         self.numbers.clear()
-        yield Row(str(context.current_key), folded, timestamp - AT_THE_END)
+        yield row(str(context.current_key), folded, timestamp - AT_THE_END)
 
 
 class PerPeriod(KeyedProcessFunction[object, Row, Row]):
     """A tumbling window by hand: sums in a map, a timer at each period's end."""
 
     def open(self, context: RuntimeContext) -> None:
-        self.sums = context.get_map_state(MapStateDescriptor[int, int]("sums", int, int))
+        self.sums = context.get_map_state(MapStateDescriptor[int, Number]("sums", int, Number))
 
     def process_element(self, value: Row, context: KeyedContext[object]) -> Iterable[Row] | None:
         end = context.timestamp - context.timestamp % PERIOD + PERIOD - 1
@@ -291,7 +302,7 @@ class PerPeriod(KeyedProcessFunction[object, Row, Row]):
         context.timer_service.register_event_time_timer(end)
 
     def on_timer(self, timestamp: int, context: OnTimerContext[object]) -> Iterable[Row]:
-        yield Row(
+        yield row(
             f"{context.current_key}/{context.time_domain}", self.sums.pop(timestamp), timestamp % 10_000
         )
 
@@ -349,8 +360,8 @@ class Join(KeyedCoProcessFunction[object, Row, Row, Row]):
     """Each pair of records of both streams with one key, when the later one comes."""
 
     def open(self, context: RuntimeContext) -> None:
-        self.first = context.get_list_state(ListStateDescriptor[int]("first", int))
-        self.second = context.get_list_state(ListStateDescriptor[int]("second", int))
+        self.first = context.get_list_state(ListStateDescriptor[Number]("first", Number))
+        self.second = context.get_list_state(ListStateDescriptor[Number]("second", Number))
 
     def process_element1(self, value: Row, context: KeyedContext[object]) -> Iterable[Row]:
         self.first.add(value.number)
@@ -361,7 +372,7 @@ class Join(KeyedCoProcessFunction[object, Row, Row, Row]):
         return [_pair(number, value.number) for number in self.first]
 
 
-GREATEST = MapStateDescriptor[str, int]("greatest", str, int)
+GREATEST = MapStateDescriptor[str, Number]("greatest", str, Number)
 
 
 class Ruled(KeyedBroadcastProcessFunction[object, Row, Row, Row]):
@@ -378,8 +389,8 @@ class Ruled(KeyedBroadcastProcessFunction[object, Row, Row, Row]):
         greatest(value, context)
 
     def on_timer(self, timestamp: int, context: BroadcastOnTimerContext[object]) -> Iterable[Row]:
-        rules = sorted(context.get_broadcast_state(GREATEST).items())
-        yield Row(f"{context.current_key} {rules}", self.count.value() or 0, 0)
+        rules = sorted((key, int(number)) for key, number in context.get_broadcast_state(GREATEST).items())
+        yield row(f"{context.current_key} {rules}", self.count.value() or 0)
 
 
 class Passed(BroadcastProcessFunction[Row, Row, Row]):
@@ -399,7 +410,7 @@ def greatest(value: Row, context: BroadcastContext) -> None:
 
 
 def _pair(first: int, second: int) -> Row:
-    return Row("pair", (first * 31 + second) % 1000, 0)
+    return row("pair", (first * 31 + second) % 1000)
 
 
 def absolute(row: Row) -> Row:

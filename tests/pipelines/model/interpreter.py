@@ -1,9 +1,9 @@
 """What a program means: its StreamGraph, worked through one operator after another in one process, with lists.
 
 Shares nothing with the runtime but the contracts of functions. Parallelism only shows in a broadcast, which gives each
-subtask its copy. Each operator gets all of its records first and then the end of time, so that no record is ever late,
-and both clocks stand still before it: results are those of the runtime where a program does not depend on more, which
-is for whoever makes the programs to see to.
+subtask its copy; a process function behind one runs once for each subtask. Each operator gets all of its records first
+and then the end of time, so that no record is ever late, and both clocks stand still before it: results are those of
+the runtime where a program does not depend on more, which is for whoever makes the programs to see to.
 """
 
 from __future__ import annotations
@@ -46,15 +46,19 @@ def interpret(graph: StreamGraph, topics: Mapping[str, Sequence[Sequence[Item]]]
     meaning = Meaning()
     outputs: dict[tuple[int, str | None], list[Item]] = {}
     for node in _in_order(graph):
-        inputs: tuple[list[Item], list[Item]] = ([], [])
-        for edge in graph.in_edges(node.node_id):
-            copies = node.parallelism if edge.partitioner is Partitioner.BROADCAST else 1
-            inputs[edge.input_index].extend(outputs.get((edge.source_id, edge.output_tag), []) * copies)
-        run = _Run(node, meaning, topics or {})
-        run.take(*inputs)
-        outputs[node.node_id, None] = run.out
-        for tag, items in run.sides.items():
-            outputs[node.node_id, tag] = items
+        edges = graph.in_edges(node.node_id)
+        broadcast = {edge for edge in edges if edge.partitioner is Partitioner.BROADCAST}
+        subtasks = node.parallelism if broadcast and node.kind is Kind.PROCESS else 1
+        for subtask in range(subtasks):
+            inputs: tuple[list[Item], list[Item]] = ([], [])
+            for edge in edges:
+                copies = node.parallelism // subtasks if edge in broadcast else subtask == 0
+                inputs[edge.input_index].extend(outputs.get((edge.source_id, edge.output_tag), []) * copies)
+            run = _Run(node, meaning, topics or {}, subtask, subtasks)
+            run.take(*inputs)
+            outputs.setdefault((node.node_id, None), []).extend(run.out)
+            for tag, items in run.sides.items():
+                outputs.setdefault((node.node_id, tag), []).extend(items)
     return meaning
 
 
@@ -70,7 +74,15 @@ def _in_order(graph: StreamGraph) -> Iterator[StreamNode]:
 class _Run:
     """One operator; it is also the context and the timer service of its functions."""
 
-    def __init__(self, node: StreamNode, meaning: Meaning, topics: Mapping[str, Sequence[Sequence[Item]]]):
+    def __init__(
+        self,
+        node: StreamNode,
+        meaning: Meaning,
+        topics: Mapping[str, Sequence[Sequence[Item]]],
+        subtask: int,
+        subtasks: int,
+    ) -> None:
+        self.subtask_index, self.parallelism = subtask, subtasks
         self.kind, self.parameters = node.kind, json.loads(node.parameters)
         self.functions: tuple[Any, ...] = pickle.loads(node.code) if node.code else ()
         self.meaning, self.topics = meaning, topics

@@ -11,8 +11,8 @@ from typing import Any
 
 from pipelines.memory_cluster import give_uids
 from pipelines.model import functions as f
-from pipelines.model.functions import Row
 from pipelines.model.interpreter import Item
+from pipelines.model.rows import Row
 from pipelines.model.steps import LOOSE, Rows, Step, written
 
 from tailrace.pipelines.api import (
@@ -47,6 +47,12 @@ class Program:
     chaining: bool
     mini_batch: bool
     max_parallelism: int | None
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether no record is pickled."""
+        loose = [step for step in self.steps if step.name == "stateless" and not step.arguments[1]]
+        return not loose and all(source.kind != "loose" for source in self.sources)
 
     def rescaled(self, parallelism: Callable[[int], int]) -> Program:
         """The same with another parallelism of each step."""
@@ -113,19 +119,24 @@ def decoded(program: Program, prefix: str = "") -> Mapping[str, Sequence[Sequenc
     """The same as the interpreter takes them."""
     return {
         f"{prefix}{i}": [
-            [(BEGIN_MS + row.at, f.text_of(row) if source.kind == "text" else row) for row in partition]
+            [(BEGIN_MS + row.at, f.text_of(row) if source.kind == "text" else _own(row)) for row in partition]
             for partition in source.partitions
         ]
         for i, source in enumerate(program.sources)
     }
 
 
+def _own(row: Row) -> Row:
+    """The same as an object of the class that rows have in this program."""
+    return Row(**row._asdict())
+
+
 def _source(env: StreamExecutionEnvironment, source: Source, folder: Path, topic: str) -> Any:
     match source.kind:
         case "collection":
-            return env.from_collection(source.partitions[0], Row)
+            return env.from_collection(list(map(_own, source.partitions[0])), Row)
         case "loose":
-            return env.from_collection(source.partitions[0], LOOSE)
+            return env.from_collection(list(map(_own, source.partitions[0])), LOOSE)
         case "generator":
             return env.generate(f.generated, count=len(source.partitions[0]))
         case "files":

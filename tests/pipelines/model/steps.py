@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.model import functions as f
-from pipelines.model.functions import Row
+from pipelines.model.rows import Row
 
 from tailrace.pipelines.api import (
     DataStream,
@@ -98,6 +98,10 @@ def partitioned(rows: Rows, how: str) -> Rows:
         case _:
             found: Rows = getattr(rows, how)()
             return found
+
+
+def shared(rows: Rows) -> Any:
+    return rows.broadcast().process(f.Share())
 
 
 def union(first: Rows, *others: Rows) -> Rows:
@@ -254,7 +258,7 @@ def printed(rows: Rows, identifier: str) -> Any:
 STEPS: Mapping[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        stateless, batches, timestamp, side, partitioned, union, timed, running, running_to_the_last, numbered,
+        stateless, batches, timestamp, side, partitioned, shared, union, timed, running, running_to_the_last, numbered,
         distinct, gathered, per_period, in_processing_time, window, late, by_the_clock, connected, joined,
         ruled, printed,
     )
