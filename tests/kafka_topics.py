@@ -53,6 +53,13 @@ class Topics:
         consumer.close()
         return int(found.offset)
 
+    def first_offset(self, topic: str, partition: int = 0) -> int:
+        """What lies before it is deleted."""
+        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": f"test-{uuid.uuid4()}"})
+        first, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        consumer.close()
+        return int(first)
+
     def commit(self, group: str, topic: str, offset: int) -> None:
         consumer = Consumer({"bootstrap.servers": self._servers, "group.id": group})
         consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)

@@ -125,11 +125,12 @@ SCHEDULE_MODE = ConfigOption(
 CHECKPOINT_INTERVAL = ConfigOption[int | None](
     key="execution.checkpointing.interval",
     type=switchable(DURATION),
-    default=None,
+    default=3 * MINUTE,
     at_least=10 * MILLISECOND,
     doc="How often a checkpoint is taken. `off`: only when somebody asks for one; state is then kept in changelogs "
-    "alone.",
+    "alone, which grow for as long as the job runs, and recovery takes longer with them.",
     scopes=_JOB,
+    flink="off",
 )
 CHECKPOINT_TIMEOUT = ConfigOption(
     key="execution.checkpointing.timeout",

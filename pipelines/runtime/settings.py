@@ -27,11 +27,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, configuration: Mapping[str, str]) -> Settings:
         """Reads a job's configuration. Raises ValueError naming the key and what it may be."""
+        interval = job_options.CHECKPOINT_INTERVAL
         return cls(
             mode=_value(job_options.MODE, configuration),
             commit_interval_ms=_value(job_options.COMMIT_INTERVAL, configuration),
             watermark_interval_ms=_value(job_options.WATERMARK_INTERVAL, configuration),
-            periodic_checkpoints=_value(job_options.CHECKPOINT_INTERVAL, configuration) is not None,
+            # As the JobMaster reads it: a job that has started without the option takes none.
+            periodic_checkpoints=interval.key in configuration
+            and _value(interval, configuration) is not None,
         )
 
 

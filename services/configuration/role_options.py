@@ -153,10 +153,12 @@ class CheckpointingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """When a job's checkpoints are taken and what becomes of them. Directories: absolute URIs, or empty where the
     cluster named none, as in logs of older versions.
 
-    `interval`: None for none but those that are asked for; `tolerable_failures`: None for any number.
+    `interval`: None for none but those that are asked for. A leader writes the default into StartJob, so where the
+    option is absent an earlier release wrote the log, whose default was `off`.
+    `tolerable_failures`: None for any number.
     """
 
-    interval: int | None = job_options.CHECKPOINT_INTERVAL.default
+    interval: int | None = None
     timeout: int = job_options.CHECKPOINT_TIMEOUT.default
     min_pause: int = job_options.MIN_PAUSE.default
     max_concurrent: int = job_options.MAX_CONCURRENT_CHECKPOINTS.default
@@ -169,8 +171,9 @@ class CheckpointingOptions(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, configuration: Mapping[str, str]) -> CheckpointingOptions:
         """Never fails."""
+        interval = job_options.CHECKPOINT_INTERVAL
         return cls(
-            interval=job_options.CHECKPOINT_INTERVAL.of(configuration),
+            interval=interval.of(configuration) if interval.key in configuration else None,
             timeout=job_options.CHECKPOINT_TIMEOUT.of(configuration),
             min_pause=job_options.MIN_PAUSE.of(configuration),
             max_concurrent=job_options.MAX_CONCURRENT_CHECKPOINTS.of(configuration),

@@ -34,6 +34,7 @@ from tailrace.pipelines.checkpoint.metadata import (
     outline_of,
     write_metadata,
 )
+from tailrace.pipelines.graph.physical_plan import changelog_topic, keeps_state
 from tailrace.pipelines.runtime.deployment import Checkpoint
 from tailrace.pipelines.runtime.runtime import TaskRuntime
 from tailrace.pipelines.types import Types
@@ -194,6 +195,20 @@ def last_counts(on_kafka: Topics, sink: str, total: Counter[str]) -> dict[str, i
     return found
 
 
+def await_trimmed_changelogs(on_kafka: Topics, job: Job, attempts: Sequence[str], number: int) -> None:
+    """Each subtask that keeps state has deleted its changelog below its part in this checkpoint."""
+    wanted: dict[tuple[str, int], int] = {}
+    for attempt in attempts:
+        _, vertex_number, subtask, _ = attempt.split("-")
+        vertex = job.graph.vertices[int(vertex_number)]
+        if keeps_state(vertex):
+            topic = changelog_topic(job.cluster, job.id, vertex.vertex_id)
+            wanted[topic, int(subtask)] = job.reports.parts[attempt, number][0].changelog_offset
+    assert wanted, "some vertex keeps state"
+    assert min(wanted.values()) > 0
+    eventually(lambda: all(on_kafka.first_offset(*place) >= offset for place, offset in wanted.items()))
+
+
 Start = Callable[[JobGraph], Job]
 
 
@@ -208,6 +223,7 @@ def test_a_job_goes_back_to_a_checkpoint_that_was_taken_under_load(
     restore = coordinator.complete(attempts, coordinator.trigger(attempts))
     for _ in range(3):
         restore = coordinator.complete(attempts, coordinator.trigger(attempts))
+    await_trimmed_changelogs(on_kafka, job, attempts, coordinator.number)
     job.cancel_all(attempts)
     again = job.deploy_all(1, generation=1, restore=restore)
     job.reports.wait(again, ExecutionState.RUNNING)
@@ -279,8 +295,6 @@ def test_a_changelog_that_is_gone_is_lost_progress(
     """Also where there is an empty one of its name: a broker may have made it."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
-
-    from tailrace.pipelines.graph.physical_plan import changelog_topic
 
     on_kafka.write(source, [b"7"] * 100)
     sink = on_kafka.new()

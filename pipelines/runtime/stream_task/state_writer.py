@@ -35,8 +35,9 @@ MOST_FILES: Final = 64
 """Files of changes that are."""
 _AT_ONCE: Final = 1 << 20
 """Bytes of changes that are handed to storage together between cuts."""
-_MOST_WAITING: Final = 64 << 20
-"""Bytes of changes that may wait for the first cut, which says where they go; of more, the first cut is full."""
+_MOST_WAITING: Final = 8 << 20
+"""Bytes of changes that may wait in memory for the first cut, which says where they go; of more, the first cut is full.
+Behind a larger FULL file as many as that has may wait, up to MOST_UNWRITTEN: to write it again costs more."""
 MOST_UNWRITTEN: Final = 64 << 20
 """Bytes of changes that may wait for storage to take them."""
 _TOO_SLOW: Final = (
@@ -147,7 +148,7 @@ class StateWriter:
         self._waiting.setdefault(key.decode(), []).append(message)
         self._waiting_size += len(message)
         if self._storage is None:
-            if self._waiting_size > _MOST_WAITING:
+            if self._waiting_size > max(_MOST_WAITING, min(self._base_size, MOST_UNWRITTEN)):
                 self._forget()
         elif self._waiting_size >= _AT_ONCE:
             self._flush()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tailrace.pipelines.graph import job_options
 from tailrace.pipelines.graph.job_options import ScheduleMode
 from tailrace.pipelines.graph.options import Scope
+from tailrace.pipelines.runtime.settings import Settings
 from tailrace.schemas.resource_manager import RegisterTaskExecutor
 from tailrace.services.configuration import Configuration, options
 from tailrace.services.configuration.options.resource_manager import ResourceManagerMode
@@ -69,7 +70,7 @@ def test_a_job_goes_by_its_own_options_then_by_the_clusters(
 
 
 def test_defaults_are_those_of_the_table() -> None:
-    # But for directories, which only a cluster that has a home can name.
+    # But for directories, which only a cluster that has a home can name, and for the interval of checkpoints.
     nothing = Configuration()
     assert (
         ResourceManagerOptions.of(nothing.as_map())
@@ -79,10 +80,36 @@ def test_defaults_are_those_of_the_table() -> None:
     assert TaskExecutorOptions.of(nothing.as_map(Scope.TASKMANAGER)) == TaskExecutorOptions()
     assert JobOptions.of({}) == JobOptions()
     of_jobs = JobOptions.of(job_configuration(nothing.as_map(), {}))
+    assert of_jobs.checkpointing.interval == job_options.CHECKPOINT_INTERVAL.default
     homeless = msgspec.structs.replace(
-        of_jobs.checkpointing, checkpoints_directory="", savepoints_directory=""
+        of_jobs.checkpointing, interval=None, checkpoints_directory="", savepoints_directory=""
     )
     assert msgspec.structs.replace(of_jobs, checkpointing=homeless) == JobOptions()
+
+
+@given(anything)
+def test_tasks_write_changes_to_storage_where_their_job_takes_checkpoints(
+    configuration: dict[str, str],
+) -> None:
+    possible = {key: text for key, text in configuration.items() if not job_options.faults({key: text})}
+    effective = job_configuration({}, possible)
+    interval = JobOptions.of(effective).checkpointing.interval
+    assert Settings.of(effective).periodic_checkpoints is (interval is not None)
+
+
+@pytest.mark.parametrize("written", [None, "off", "7 s"])
+@pytest.mark.parametrize("by_job", [True, False])
+def test_a_job_takes_checkpoints_unless_somebody_switches_them_off(written: str | None, by_job: bool) -> None:
+    key = job_options.CHECKPOINT_INTERVAL.key
+    said = {} if written is None else {key: written}
+    cluster = Configuration({} if by_job else said).as_map()
+    interval = JobOptions.of(job_configuration(cluster, said if by_job else {})).checkpointing.interval
+    assert interval == {None: 180 * S, "off": None, "7 s": 7 * S}[written]
+
+
+def test_a_log_that_names_no_interval_has_no_checkpoints_at_intervals() -> None:
+    # It is older than the default, and has to be decided again as it was.
+    assert JobOptions.of(job_configuration({}, {})).checkpointing.interval is None
 
 
 def test_what_masters_go_by_is_what_the_leader_says() -> None:

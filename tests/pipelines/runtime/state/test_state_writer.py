@@ -335,6 +335,38 @@ def test_a_full_file_takes_the_place_of_a_long_chain(base: str, monkeypatch: pyt
         check(base, *each)
 
 
+def test_changes_that_wait_for_the_first_cut_take_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind a large FULL file more may wait, since the next one would cost as much."""
+    monkeypatch.setattr(state_writer, "_MOST_WAITING", 2_000)
+    forks = Forks(prompt=True)
+    task = Task(str(tmp_path), forks)
+    task.writer.continue_from({})
+
+    def change(number: int) -> None:
+        for key in range(50):
+            task.operator.timer_table("timers").register(f"key {key}", number)
+            task.commit()
+            assert task.writer._waiting_size <= max(2_000, task.writer._base_size)
+
+    for number in range(20):
+        change(number)
+    cut, options, state = task.cut(1)
+    operators = cut.finish()
+    check(str(tmp_path), cut, options, state)
+    assert forks.made == 1
+    large = sum(file.length for file in operators[OPERATOR].files)
+    assert large > 10_000
+    successor = Task(str(tmp_path), forks)
+    successor.restore(options, operators)
+    successor.writer.continue_from(operators, 1)
+    task = successor
+    change(21)
+    check(str(tmp_path), *task.cut(2))
+    assert forks.made == 1
+
+
 def test_without_intervals_nothing_is_written_between_checkpoints(tmp_path: Path) -> None:
     task = Task(str(tmp_path), Forks(prompt=True), incremental=False)
     task.operator.timer_table("timers").register("a", 1)
