@@ -3,8 +3,12 @@
 Jobs of many users share a process. A JobMaster whose `decide` fails, or who owes an event that the log does not take,
 would end the process, and that of each successor, which folds the same log and owes the same. So its job fails
 (JobMasterFailed), and the others go on. One that fails again when its job has ended is spoken for: what others
-wait for is said without its `decide`. The Dispatcher, the ResourceManager and TaskExecutors fail fast: what they say
-of a job is bounded where the job is admitted (pipelines/graph/limits.py).
+wait for is said without its `decide`.
+
+The Dispatcher, the ResourceManager and TaskExecutors fail fast: what they say is bounded where it comes from, a job
+where it is admitted (pipelines/graph/limits.py), what TaskExecutors say of themselves where the ResourceManager hears
+it (resource_manager/bounds.py). What tasks say and does not fit fails the task or its part in a checkpoint
+(task_executor/unfit.py).
 
 One append has at most MOST_BYTES. The rest is decided again in the next turn: `decide` compares what is with what must
 be, so that nothing is lost by it.
@@ -24,7 +28,8 @@ from .diagnostics import logger
 from .job_master.role import words_of_ended
 from .job_master.state import JobMasterState
 from .log.event_log import EventLog, EventRefused
-from .roles import JOB_MASTER, Owed, instance_of, kind_of
+from .roles import JOB_MASTER, TASK_EXECUTOR, Owed, instance_of, kind_of
+from .task_executor.unfit import substitute
 
 MOST_BYTES = 8 << 20
 """Of the decisions of one turn, encoded; one event may have more."""
@@ -74,8 +79,15 @@ class Appender:
                 self._log.append(events)
                 return
             except EventRefused as error:
-                failed = self.failure_of(events[error.place].header.sender, error)
-                events = [*events[: error.place], *failed, *events[error.place + 1 :]]
+                instead = self._instead_of(events[error.place], error)
+                events = [*events[: error.place], *instead, *events[error.place + 1 :]]
+
+    def _instead_of(self, event: Event, error: EventRefused) -> list[Event]:
+        sender = event.header.sender
+        if kind_of(sender) == TASK_EXECUTOR and (body := substitute(event.body, str(error))) is not None:
+            _log.error("what a task had to say can't be written", sender=sender, reason=str(error))
+            return [Event(event.header, body)]
+        return self.failure_of(sender, error)
 
     def failure_of(self, role_address: str, error: Exception) -> list[Event]:
         """What is said of a JobMaster that can't go on: nothing, where it has been said so often that it does not help.

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.event import Record
 from ...schemas.types import AccumulatorReport, AccumulatorSnapshot, SlotStatus
@@ -23,6 +25,8 @@ SlotReport = Callable[[TaskExecutorState], Sequence[SlotStatus]]
 Running = Callable[[TaskExecutorState], Iterable[AccumulatorSnapshot]]
 """One for each Execution that the runtime really has."""
 _MISSING, _SURPLUS = "missing ", "surplus "
+_MOST_COUNTS = 20_000
+"""Counts and metrics in one heartbeat: a name has at most a few hundred bytes, and the topic takes a few MiB."""
 
 
 class Master(NamedTuple):
@@ -98,6 +102,7 @@ class TaskExecutorHeartbeats:
             if snapshot.job_id in snapshots:
                 snapshots[snapshot.job_id].append(snapshot)
         for job_id, of_job in snapshots.items():
+            of_job = bounded_snapshots(of_job)
             body = job_master.HeartbeatFromTaskManager(
                 job_id=job_id,
                 resource_id=state.resource_id,
@@ -147,6 +152,15 @@ class TaskExecutorHeartbeats:
                 job_id=job_id, missing=_of(_MISSING, confirmed), surplus=_of(_SURPLUS, confirmed)
             )
             self._say(self._own, Owed(self._own, fact, None))
+
+
+def bounded_snapshots(snapshots: list[AccumulatorSnapshot]) -> list[AccumulatorSnapshot]:
+    """As many counts as a heartbeat may have: it names the other Executions without them."""
+    left, found = _MOST_COUNTS, []
+    for each in snapshots:
+        left -= len(each.user_accumulators) + len(each.metrics)
+        found.append(each if left >= 0 else replace(each, user_accumulators={}, metrics={}))
+    return found
 
 
 def _masters(state: TaskExecutorState) -> Iterable[Master]:

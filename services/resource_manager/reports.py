@@ -16,6 +16,7 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SlotStatus
 from ..roles import Step
+from .bounds import fault_of
 from .slot_manager import Keep
 from .state import Reason, ResourceManagerState
 from .task_manager_slot import SlotState, TaskManagerSlot
@@ -32,6 +33,8 @@ def contradicts(state: ResourceManagerState, heartbeat: resource_manager.Heartbe
     registration = state.workers.get(heartbeat.resource_id)
     worker = state.slot_manager.slots.workers.get(heartbeat.resource_id)
     if registration is None or registration.instance_id != heartbeat.instance_id or worker is None:
+        return False
+    if fault_of(heartbeat) is not None:
         return False
     if worker.withdrawn or heartbeat.position < worker.changed:
         return False

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from ...schemas import everyone
 from ...schemas.event import Record
 from ..configuration.role_options import ResourceManagerOptions
-from ..roles import RESOURCE_MANAGER, Instruction, Owed, Steps, Time
-from . import active, loss, registrations, reports, shutdown, slot_answers, slots
+from ..roles import RESOURCE_MANAGER, IllegalEvent, Instruction, Owed, Steps, Time
+from . import active, bounds, loss, registrations, reports, shutdown, slot_answers, slots
 from .state import ResourceManagerState
 
 
@@ -23,6 +23,8 @@ class ResourceManager:
         return ResourceManagerState()
 
     def evolve(self, state: ResourceManagerState, record: Record) -> ResourceManagerState:
+        if (fault := bounds.fault_of(record.body)) is not None:
+            raise IllegalEvent(record, "any", fault)
         after = _STEPS.take(state, record)
         limit = active.capacity(after)
         manager = after.slot_manager

@@ -1,0 +1,33 @@
+"""What a TaskExecutor says in place of what the log does not take.
+
+What tasks say holds what users' programs made: names, counts, lists of files. Where it is too large, the task or its
+part in the checkpoint fails, with the reason, and the TaskExecutor and its other tasks go on.
+"""
+
+from __future__ import annotations
+
+from ...schemas import job_master
+from ...schemas.body import Body
+from ...schemas.types import ExecutionState
+
+
+def substitute(body: Body, reason: str) -> Body | None:
+    """What is said instead of an event that can't be written; None where there is nothing."""
+    why = f"what it had to say can't be written into the log: {reason}"
+    match body:
+        case job_master.AcknowledgeCheckpoint():
+            return job_master.DeclineCheckpoint(
+                job_id=body.job_id,
+                execution_attempt_id=body.execution_attempt_id,
+                checkpoint_id=body.checkpoint_id,
+                reason=why,
+            )
+        case job_master.UpdateTaskExecutionState() if body.accumulators:
+            return job_master.UpdateTaskExecutionState(
+                job_id=body.job_id,
+                execution_attempt_id=body.execution_attempt_id,
+                execution_state=ExecutionState.FAILED,
+                failure=why,
+            )
+        case _:
+            return None
