@@ -203,9 +203,8 @@ class _Generator:
 
     def _node(self, own: Physical, inputs: list[StreamNode], surroundings: Surroundings) -> StreamNode:
         parallelism = own.parallelism or (self._defaults.parallelism if own.parallel else 1)
-        max_parallelism = (
-            own.max_parallelism or self._defaults.max_parallelism or default_max_parallelism(parallelism)
-        )
+        configured = own.max_parallelism or self._defaults.max_parallelism
+        max_parallelism = configured or default_max_parallelism(parallelism)
         limit = min(max_parallelism, UPPER_BOUND)
         if parallelism > limit:
             raise ProgramError(
@@ -221,6 +220,7 @@ class _Generator:
             code=dump_functions(own.functions(), operator=own.step, location=own.location, what=own.CODE),
             parallelism=parallelism,
             max_parallelism=max_parallelism,
+            is_max_parallelism_configured=configured is not None,
             slot_sharing_group=(
                 _inherited_group(inputs) if own.slot_sharing_group is None else own.slot_sharing_group
             ),

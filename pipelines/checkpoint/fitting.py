@@ -44,7 +44,7 @@ def misfits(
 
 
 def with_key_groups_of(metadata: CheckpointMetadata, graph: JobGraph) -> JobGraph:
-    """The graph with the maximum parallelism that keyed vertices had in the checkpoint, where it has the default.
+    """The graph with the maximum parallelism that keyed vertices had in the checkpoint, where the program sets none.
 
     A default follows from the parallelism: a program that says none goes on from its state at any parallelism that
     the key groups of the checkpoint allow.
@@ -69,7 +69,9 @@ def with_key_groups_at(uri: str | None, graph: JobGraph) -> JobGraph:
 
 
 def _with_key_groups_of(earlier: Earlier, vertex: JobVertex) -> JobVertex:
-    if vertex.max_parallelism != default_max_parallelism(vertex.parallelism):
+    # Earlier releases do not say whether the program sets it.
+    is_default = vertex.max_parallelism == default_max_parallelism(vertex.parallelism)
+    if vertex.is_max_parallelism_configured or not is_default:
         return vertex
     before = (earlier.vertex_of.get(each.operator_id) for each in vertex.operators if is_keyed(each.kind))
     had = {each.max_parallelism for each in before if each is not None}

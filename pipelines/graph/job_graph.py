@@ -126,6 +126,7 @@ def _vertex(
         slot_sharing_group=head.slot_sharing_group,
         co_location_group=head.co_location_group,
         resource_profile=_sum([node.resources for node in chain if node.resources is not None]),
+        is_max_parallelism_configured=any(node.is_max_parallelism_configured for node in chain),
     )
 
 

@@ -37,6 +37,7 @@ class StreamNode:
     """The operator's functions, pickled; empty where it has none."""
     parallelism: int
     max_parallelism: int
+    is_max_parallelism_configured: bool = False
     slot_sharing_group: str = DEFAULT_SLOT_SHARING_GROUP
     """Empty: a slot of its own for each subtask."""
     co_location_group: str | None = None

@@ -421,6 +421,8 @@ class JobVertex(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Subtasks of the same index of vertices in the same group run in the same slot; null: no such constraint."""
     resource_profile: ResourceProfile | None = None
     """What a slot must offer for a subtask of this vertex; null: anything (UNKNOWN)."""
+    is_max_parallelism_configured: bool = False
+    """Whether the program sets max_parallelism; false: it follows from the parallelism, or nobody says."""
 
 
 class OperatorState(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -3,6 +3,8 @@ command line knows pipelines.api."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ...pipelines.graph.errors import ProgramError
 from ...pipelines.graph.job_options import STATE_RECOVERY_PATH
 from ...pipelines.graph.program import BUILD_TIMEOUT_S
@@ -10,6 +12,7 @@ from ...schemas.event import Record
 from ...schemas.types import EntryPoint, JobGraph
 from ..client import Client, Conversation, JobRejectedError
 from ..client.conversation import not_accepted
+from ..configuration.role_options import job_configuration
 from .submitted_job import Listener, Outcome, SubmittedJob
 
 ACCEPT_TIMEOUT_S = 30.0
@@ -46,7 +49,7 @@ class ClusterExecutor:
     def execute(self, job_graph: JobGraph) -> SubmittedJob:
         """Returns when the job is accepted. Raises ProgramError."""
         try:
-            return self._submitted(self._fitted(job_graph), None, None, ACCEPT_TIMEOUT_S)
+            return self._submitted(job_graph, None, None, ACCEPT_TIMEOUT_S)
         except JobRejectedError as error:
             self.failure = error
             raise ProgramError(f"job {error.job_id} was rejected: {error.reason}") from error
@@ -71,6 +74,8 @@ class ClusterExecutor:
     ) -> SubmittedJob:
         conversation = self._client.conversation()
         try:
+            if isinstance(what, JobGraph):
+                what = self._fitted(what, conversation.configuration)
             job_id = self._client.submit(
                 what,
                 parallelism,
@@ -114,9 +119,10 @@ class ClusterExecutor:
             raise not_accepted(job_id, timeout)
         return found
 
-    def _fitted(self, graph: JobGraph) -> JobGraph:
-        """With the key groups of what the job begins with, as far as that can be read from here."""
-        uri = self._savepoint_path or STATE_RECOVERY_PATH.of(graph.configuration)
+    def _fitted(self, graph: JobGraph, cluster: Mapping[str, str]) -> JobGraph:
+        """With the key groups of what the job begins with, as far as that can be read from here. `cluster`: by which
+        options the cluster goes."""
+        uri = self._savepoint_path or STATE_RECOVERY_PATH.of(job_configuration(cluster, graph.configuration))
         if uri is None:
             return graph
         from ...pipelines.checkpoint.fitting import with_key_groups_at

@@ -1,22 +1,24 @@
 """The answers: what the log says to one client, to all clients, and to everyone.
 
 A conversation begins at the end that the log had when it was opened, so that one opened before a request misses no
-answer to it. Like every reader it ignores what a deposed leader says, for which it folds who leads from the start.
+answer to it. Like every reader it ignores what a deposed leader says, for which it folds who leads from the start. By
+the way it learns the cluster's configuration, which the log has, too.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, TypeVar
 
 from ...schemas import client
 from ...schemas.event import EVERYONE, Record
+from ...schemas.everyone import ConfigurationChanged
 from ..leadership import Leadership
 from ..log import EventLog, Tail
 from ..roles import CLIENT, JOB_MASTER, address
-from ..snapshots.restoring import known_leadership
+from ..snapshots.restoring import known_to_clients
 from ..snapshots.store import SnapshotStore
 from . import incidents
 
@@ -52,14 +54,16 @@ class Conversation:
     def __init__(self, log: EventLog, client_address: str, store: SnapshotStore | None = None) -> None:
         """Who leads is read from the log: from a snapshot on, where there is one in the `store`."""
         end = log.end()
-        self._leadership, start = (Leadership(), 0) if store is None else known_leadership(log, store)
+        self._leadership, self._configuration, start = (
+            (Leadership(), {}, 0) if store is None else known_to_clients(log, store)
+        )
         self._unread: list[Record] = []
         tail = log.tail(start, concerns=lambda _, recipient: recipient == EVERYONE)
         try:
             while tail.position < end:
                 for record in tail.poll(1.0):
                     if record.offset < end:
-                        self._leadership = self._leadership.evolve(record)
+                        self._evolve(record)
         finally:
             tail.close()
         self._mine = frozenset({client_address, CLIENT, EVERYONE})
@@ -79,6 +83,16 @@ class Conversation:
         """By which level's rules the cluster goes, as far as the log was heard."""
         return self._leadership.feature_level
 
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """By which options the cluster goes, as far as the log was heard."""
+        return self._configuration
+
+    def _evolve(self, record: Record) -> None:
+        if isinstance(record.body, ConfigurationChanged) and self._leadership.admits(record):
+            self._configuration = record.body.configuration
+        self._leadership = self._leadership.evolve(record)
+
     def poll(self, timeout: float) -> list[Record]:
         """What was said since; waits up to `timeout` seconds for something."""
         if self._unread:
@@ -87,7 +101,7 @@ class Conversation:
         said = []
         for record in self._connect().poll(timeout):
             if self._leadership.admits(record):
-                self._leadership = self._leadership.evolve(record)
+                self._evolve(record)
                 said.append(record)
         return said
 

@@ -18,6 +18,7 @@ import msgspec
 
 from ..leadership import Leadership
 from ..replica import Replica
+from ..roles import DISPATCHER
 from .encoding import LEADERSHIP, decode, encode
 from .hashing import combined, digest, whole
 
@@ -76,6 +77,21 @@ class Snapshot(msgspec.Struct, frozen=True):
         except msgspec.MsgspecError as error:
             raise UnusableSnapshot(f"who leads can't be read: {error}") from error
         return found
+
+    def read_configuration(self) -> Mapping[str, str]:
+        """What the last ConfigurationChanged said; empty before the first. Raises UnusableSnapshot."""
+        data = self.states.get(DISPATCHER)
+        try:
+            found = None if data is None else msgspec.msgpack.decode(data, type=_Configured).configuration
+        except msgspec.MsgspecError as error:
+            raise UnusableSnapshot(f"the cluster's configuration can't be read: {error}") from error
+        return found or {}
+
+
+class _Configured(msgspec.Struct, frozen=True):
+    """Of a DispatcherState what clients ask for: they are spared the import of its other types."""
+
+    configuration: Mapping[str, str] | None = None
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True):

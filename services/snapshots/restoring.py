@@ -8,7 +8,7 @@ LogTruncated.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ...pipelines.checkpoint.errors import CheckpointError
@@ -42,10 +42,21 @@ def restore(
 
 
 def known_leadership(log: EventLog, store: SnapshotStore) -> tuple[Leadership, int]:
-    """Who leads, as the newest fit snapshot has it, and the offset from which the log tells the rest; from the start
-    where there is none. For clients, who are not told of snapshots that are not fit. Raises as `restore`."""
-    found = _newest(log, store, None, Snapshot.read_leadership, lambda *_, **__: None)
-    return (Leadership(), 0) if found is None else (found[1], found[0].offset + 1)
+    """As `known_to_clients`, without the configuration."""
+    leadership, _, start = known_to_clients(log, store)
+    return leadership, start
+
+
+def known_to_clients(log: EventLog, store: SnapshotStore) -> tuple[Leadership, Mapping[str, str], int]:
+    """Who leads and the cluster's configuration, as the newest fit snapshot has them, and the offset from which the
+    log tells the rest; from the start where there is none. Clients are not told of snapshots that are not fit.
+    Raises as `restore`."""
+
+    def read(snapshot: Snapshot) -> tuple[Leadership, Mapping[str, str]]:
+        return snapshot.read_leadership(), snapshot.read_configuration()
+
+    found = _newest(log, store, None, read, lambda *_, **__: None)
+    return (Leadership(), {}, 0) if found is None else (*found[1], found[0].offset + 1)
 
 
 def _newest(

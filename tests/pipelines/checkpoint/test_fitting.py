@@ -69,6 +69,7 @@ def test_operators_may_be_chained_otherwise_renamed_and_joined_by_others() -> No
         (100, 4, None, 256),
         (80, 200, None, 512),  # more subtasks than there are key groups
         (80, 100, 300, 300),
+        (80, 100, 256, 256),  # what it would be as well if the program said none
     ],
 )
 def test_a_program_that_says_no_maximum_parallelism_has_that_of_the_checkpoint(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -107,9 +108,10 @@ def test_what_can_not_be_shipped_is_told_before_anything_is_asked_for(
 
 
 class Recorder:
-    """A client that keeps what it is to submit, and reaches no cluster."""
+    """A client that keeps what it is to submit, and reaches no cluster; `configuration` is what that would go by."""
 
-    def __init__(self) -> None:
+    def __init__(self, configuration: Mapping[str, str]) -> None:
+        self.configuration = configuration
         self.graphs: list[JobGraph] = []
 
     def conversation(self) -> Recorder:
@@ -122,19 +124,31 @@ class Recorder:
         raise JobRejectedError("j", "nobody is there")
 
 
-@pytest.mark.parametrize("given", [True, False])
-def test_a_graph_has_the_key_groups_of_the_savepoint_given_or_configured(given: bool, tmp_path: Path) -> None:
-    saved = str(tmp_path / "saved")
-    write_metadata(metadata_of(pipeline(), {}, saved))
-    configuration = {} if given else {"execution.state-recovery.path": saved}
-    graph = replace(pipeline(parallelism=100, max_parallelism=256), configuration=configuration)
-    client = Recorder()
+@pytest.mark.parametrize(
+    ("given", "programs", "clusters", "expected"),
+    [
+        ("saved", "gone", "gone", 128),
+        (None, "saved", "gone", 128),
+        (None, None, "saved", 128),
+        (None, "gone", "saved", 256),
+        (None, None, None, 256),
+    ],
+)
+def test_a_graph_has_the_key_groups_of_the_savepoint_given_or_configured(
+    given: str | None, programs: str | None, clusters: str | None, expected: int, tmp_path: Path
+) -> None:
+    def configured(name: str | None) -> dict[str, str]:
+        return {} if name is None else {"execution.state-recovery.path": str(tmp_path / name)}
+
+    write_metadata(metadata_of(pipeline(), {}, str(tmp_path / "saved")))
+    graph = replace(pipeline(parallelism=100, max_parallelism=256), configuration=configured(programs))
+    client = Recorder(configured(clusters))
     executor = ClusterExecutor(
         client,  # type: ignore[arg-type]
         Screen(detached=False, output=Format.TEXT),
         detached=False,
-        savepoint_path=saved if given else None,
+        savepoint_path=None if given is None else str(tmp_path / given),
     )
     with pytest.raises(ProgramError, match="nobody is there"):
         executor.execute(graph)
-    assert [each.vertices[1].max_parallelism for each in client.graphs] == [128]
+    assert [each.vertices[1].max_parallelism for each in client.graphs] == [expected]

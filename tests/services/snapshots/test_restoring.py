@@ -11,15 +11,17 @@ from structlog.testing import capture_logs
 
 from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas.event import Event
+from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.history import Fold
 from tailrace.services.history.views import jobs
 from tailrace.services.leadership import Leadership
 from tailrace.services.log import Codec, LogTruncated
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.replica import Replica
+from tailrace.services.roles import DISPATCHER
 from tailrace.services.snapshots import fingerprint, store
 from tailrace.services.snapshots.hashing import StateHasher, whole
-from tailrace.services.snapshots.restoring import known_leadership, restore
+from tailrace.services.snapshots.restoring import known_leadership, known_to_clients, restore
 from tailrace.services.snapshots.store import SnapshotStore
 from tailrace.services.snapshots.taking import take
 
@@ -249,6 +251,10 @@ def test_who_leads_is_known_from_a_snapshot_and_what_follows(
     for record in history(LONG)[: LAST - 5]:
         replica.apply(record)
     assert known_leadership(log, snapshots) == (replica.leadership, LAST - 5)
+    dispatcher = replica.states[DISPATCHER]
+    assert isinstance(dispatcher, DispatcherState)
+    assert dispatcher.configuration
+    assert known_to_clients(log, snapshots) == (replica.leadership, dispatcher.configuration, LAST - 5)
     path(snapshots, LAST - 6).write_bytes(b"x")
     with capture_logs() as said:
         assert known_leadership(log, snapshots) == (Leadership(), 0)
