@@ -32,7 +32,8 @@ class ThreadFailed(Exception):
     def __init__(self, name: str, error: BaseException) -> None:
         super().__init__(
             f"the thread {name!r} of process {os.getpid()} has ended by {type(error).__name__}: "
-            f"{' '.join(str(error).split())} ({_place(error)}); this is a mistake of tailrace: report it"
+            f"{' '.join(str(error).split())} ({_place(error)}); the process ends, since it lacks a part; this is a "
+            "mistake of tailrace: report it"
         )
 
 

@@ -71,8 +71,10 @@ class ProcessPool:
 
     def fill(self) -> None:
         """Has processes forked until enough are warm."""
-        while len(self._warm) < self._size:
-            self._warm.append(self._fork())
+        with contextlib.suppress(ConnectionError):
+            # That the zygote died is seen at `ends`.
+            while len(self._warm) < self._size:
+                self._warm.append(self._fork())
 
     def take(self) -> TaskProcess:
         """A process for one attempt; it may be on its way still, its sockets are there."""

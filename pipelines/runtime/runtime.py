@@ -7,7 +7,8 @@ when its StreamTask is open and the query's tasks are connected, then one end.
 A query is shared by the subtasks of one deployment. It is stopped when the last of them has ended, and only
 then is that end reported: after it nothing of the deployment runs. A query that dies takes the subtasks that
 still run with it; a StreamTask that dies takes nobody. Without the zygote nothing can be started or killed
-any more: all attempts fail, and the owner is told.
+any more: all attempts fail, and the owner is told. What the loop itself does not handle ends the process:
+an attempt whose end is reported to nobody would keep its job waiting for ever.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import selectors
 import shutil
 import socket
 import tempfile
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -228,10 +228,10 @@ class TaskRuntime:
         """Ends everything that runs, unreported, then Spark. Safe to call twice."""
         if self._closed:
             return
-        done = threading.Event()
-        self._post(lambda: self._shut_down(done))
-        done.wait(10)
-        self._loop.join(5)
+        self._post(self._shut_down)
+        self._loop.join(15)
+        # The loop has done it, unless it has ended by an error or hangs.
+        self._shut_down()
         for deployment in self._deployments.values():
             self._queries.close(deployment)
         if self._spark is not None:
@@ -266,18 +266,23 @@ class TaskRuntime:
         self._register(self._pool.ends, lambda: self._process_ended(ends))
         self._post(self._pool.fill)
         while not self._closed:
-            for key, _ in self._selector.select(self._next_deadline()):
-                _guarded(key.data)
-            _guarded(self._kill_overdue)
-            _guarded(self._kill_silent)
+            self._turn()
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._next_deadline()):
+            # What was told before the end may have closed the sockets.
+            if not self._closed:
+                key.data()
+        self._kill_overdue()
+        self._kill_silent()
 
     def _register(self, source: socket.socket, handle: Callable[[], Any]) -> None:
         self._selector.register(source, selectors.EVENT_READ, handle)
 
     def _take_posted(self) -> None:
         self._wake_in.recv(4096)
-        while not self._posted.empty():
-            _guarded(self._posted.get_nowait())
+        while not self._closed and not self._posted.empty():
+            self._posted.get_nowait()()
 
     def _next_deadline(self) -> float | None:
         looks = self._beats.due_s()
@@ -310,11 +315,10 @@ class TaskRuntime:
                 " and was killed: it was stopped, or native code in it held Python's lock",
             )
 
-    def _shut_down(self, done: threading.Event) -> None:
+    def _shut_down(self) -> None:
         self._closed = True
         for execution in self._executions.values():
             execution.process.control.close()
-        done.set()
 
     # Deploying.
 
@@ -339,6 +343,7 @@ class TaskRuntime:
             reason = shortened(str(error)) if expected else describe(error)
             for subtask in waiting:
                 self._deploying.pop(subtask.execution_attempt_id, None)
+                self._remember(subtask.execution_attempt_id)
                 self._report(subtask.execution_attempt_id, ExecutionState.FAILED, reason, {}, False)
         if self._broken is None:
             self._pool.fill()
@@ -392,8 +397,16 @@ class TaskRuntime:
             reader.socket.close()
 
     def _hear(self, execution: Execution) -> None:
-        for data in execution.process.notices.receive():
-            self._notice(execution, msgspec.msgpack.decode(data, type=Notice))
+        try:
+            for data in execution.process.notices.receive():
+                self._notice(execution, msgspec.msgpack.decode(data, type=Notice))
+        except Exception as error:
+            # It would wait for an answer for ever. Other jobs have nothing to do with it.
+            log.exception(
+                "what a StreamTask of vertex %s told could not be handled",
+                execution.deployment.spec.vertex_id,
+            )
+            self._fail_all(execution.deployment, describe(error))
         if execution.process.notices.ended:
             self._selector.unregister(execution.process.control)
             execution.process.control.close()
@@ -518,27 +531,23 @@ class TaskRuntime:
     def _drop(self, deployment: Deployment) -> None:
         self._deployments.pop(deployment.number, None)
 
+    def _remember(self, execution_id: str) -> None:
+        """That its end is reported."""
+        self._ended[execution_id] = None
+        if len(self._ended) > REMEMBERED:
+            del self._ended[next(iter(self._ended))]
+
     def _forget(self, execution: Execution) -> None:
         """Reports the end, once: a cancellation that comes after it has nothing to cancel."""
         assert execution.end is not None
         self._executions.pop(execution.id, None)
-        self._ended[execution.id] = None
-        if len(self._ended) > REMEMBERED:
-            del self._ended[next(iter(self._ended))]
+        self._remember(execution.id)
         state, reason = execution.end
         deployment = execution.deployment
         self._user_files.leave(deployment.python_path)
         self._report(execution.id, state, reason, execution.accumulators, execution.progress_lost)
         if not deployment.live and deployment.run is None:
             self._queries.drop(deployment)
-
-
-def _guarded(handle: Callable[[], object]) -> None:
-    """Calls; what goes wrong with one event must not keep the loop from the others."""
-    try:
-        handle()
-    except Exception:
-        log.exception("the task runtime could not handle an event")
 
 
 def _end_jvm(gateway: Any) -> None:

@@ -179,13 +179,16 @@ class SubmittedJob:
             if self._outcome.over and not self._told:
                 self._tell()
             elif not self._outcome.over and not self._told and not self._detached:
-                verb = "was asked to end" if self._outcome.cancelled else "runs on"
-                self._listener.said(
-                    f"job {self.job_id} {verb}, and the program does not wait for it: `tailrace output -f "
-                    f"{self.job_id}` shows what it prints, `tailrace cancel {self.job_id}` ends it"
-                )
+                self._say_that_it_runs_on()
             self._disconnect()
         self._waiting.release()
+
+    def _say_that_it_runs_on(self) -> None:
+        verb = "was asked to end" if self._outcome.cancelled else "runs on"
+        self._listener.said(
+            f"job {self.job_id} {verb}, and the program does not wait for it: `tailrace output -f "
+            f"{self.job_id}` shows what it prints, `tailrace cancel {self.job_id}` ends it"
+        )
 
     def _result(self) -> JobExecutionResult:
         known = self._outcome
@@ -217,6 +220,8 @@ class SubmittedJob:
         if printing.failure is not None:
             # Inside the program this would look like the program's own mistake.
             self._told = True
+            if not self._outcome.over:
+                self._say_that_it_runs_on()
             self._give_up(printing.failure)
             raise printing.failure
         self._tell()
@@ -315,3 +320,6 @@ class _Printing:
                 self._listener.printed(record)
         except Exception as error:
             self.failure = error
+        except BaseException as error:
+            # Nobody else would see it: `run` would wait for the job's end, and show nothing of it.
+            self.failure = threads.ThreadFailed(self._thread.name, error)

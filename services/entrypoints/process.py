@@ -29,6 +29,8 @@ VOICE_S = 0.5
 """So long a process that ends waits for its last words to get into the log."""
 END_S = 20.0
 """So long it waits for all else that it has begun."""
+FAILED_END_S = 5.0
+"""So long a process takes to end at most, once a thread of it has failed."""
 KAFKA_PATIENCE_S = 120.0
 """How long a process waits for a Kafka that is gone before it ends: longer than a broker takes to come back."""
 
@@ -62,11 +64,15 @@ def stop_on_signals() -> threading.Event:
 
 
 def ended_by_its_threads(host: Host) -> contextlib.AbstractContextManager[None]:
-    """Within it, what a thread of the process does not handle ends `host.run`, by ThreadFailed."""
+    """Within it, what a thread of the process does not handle ends `host.run`, by ThreadFailed.
+
+    Whoever waits for what that thread was to do waits for ever, so the process ends soon in any case.
+    """
 
     def on_failure(name: str, error: BaseException) -> None:
         _log.exception("a thread has failed: the process ends", thread=name)
         host.fail(threads.ThreadFailed(name, error))
+        threads.Timer(FAILED_END_S, threads.end_process, [name, error], name="end").start()
 
     return threads.handled_by(on_failure)
 

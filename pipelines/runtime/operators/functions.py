@@ -29,7 +29,8 @@ def user_code(config: OperatorConfig, records: InOrder | None = None) -> Iterato
         yield
     except (UserCodeError, StateTypeError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # A function that calls sys.exit() ends its task with a reason, too.
         raise UserCodeError(
             config.name, config.location, None if records is None else records.index
         ) from error

@@ -67,13 +67,6 @@ class InputThread(threads.Thread):
         self.open_arrived = threading.Event()
         mailbox.on_drained(self._wake)
 
-    def run(self) -> None:
-        # Without this thread the task would wait for ever: its end must be the process's.
-        try:
-            self._read()
-        except BaseException as error:
-            threads.end_process(self.name, error)
-
     def _read(self) -> None:
         own: dict[socket.socket, Callable[[], object]] = {
             self._control.socket: self._obey,

@@ -163,7 +163,7 @@ class _Hash:
             return self._targets(list(map(self._select, batch.values)))
         except UserCodeError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserCodeError("key_by", None) from error
 
     def _targets(self, keys: Sequence[Any]) -> list[int]:
@@ -198,7 +198,7 @@ class _Custom:
     def __call__(self, batch: Batch) -> Parts:
         try:
             places = [self._place(self._select(value)) for value in batch.values]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserCodeError("partition_custom", None) from error
         yield from _split(batch, places, self._record_type)
 

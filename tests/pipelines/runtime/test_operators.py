@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.functions import FlatMapFunction, MapFunction, RuntimeContext, ValueStateDescriptor
 from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.failures import UserCodeError
+from tailrace.pipelines.runtime.failures import UserCodeError, describe
 from tailrace.pipelines.runtime.operators.build import build_operator, build_prefix
 from tailrace.pipelines.runtime.operators.context import TaskContext
 from tailrace.pipelines.runtime.operators.operator import Setup
@@ -79,6 +80,12 @@ def test_after_an_error_nothing_of_the_batch_is_left() -> None:
     with pytest.raises(UserCodeError):
         line.process(Batch([1, 1], [1, 2]))
     assert line.process(Batch([3], [3])) == Batch([3], [3])
+
+
+def test_a_function_that_calls_exit_fails_with_its_operator() -> None:
+    with pytest.raises(UserCodeError) as raised:
+        build_prefix([config("map", lambda _: sys.exit(3))]).process(Batch([1], [1]))
+    assert describe(raised.value).startswith("SystemExit: 3 at ")
 
 
 class Rich(MapFunction[int, str]):

@@ -12,8 +12,11 @@ import psutil
 import pytest
 from waiting import PATIENCE_S, eventually
 
+from tailrace.infra import threads
 from tailrace.pipelines.api import StreamExecutionEnvironment
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
+from tailrace.pipelines.runtime.beats import BeatMonitor
+from tailrace.pipelines.runtime.deployed import Execution
 from tailrace.pipelines.runtime.runtime import TaskRuntime
 from tailrace.schemas.types import ExecutionState
 
@@ -155,11 +158,39 @@ def test_what_was_not_started_when_something_went_wrong_is_reported(runtime: Tas
     told.wait_for("a", ExecutionState.CANCELED)
 
 
-def test_an_action_that_raises_keeps_no_other_from_being_done(runtime: TaskRuntime, told: Told) -> None:
-    told.refuse = {f"refused-{i}" for i in range(5)}
-    for attempt in sorted(told.refuse):
-        runtime.cancel(attempt)
-    handled(runtime, told, "after them")
+def test_an_action_that_the_loop_cannot_do_goes_to_the_handler_of_the_process(
+    runtime: TaskRuntime, told: Told
+) -> None:
+    told.refuse = {"refused"}
+    with threads.handled_by(lambda name, error: told.fail(RuntimeError(f"{name}: {error}"))):
+        runtime.cancel("refused")
+        told.wait(lambda: [str(each) for each in told.failures] == ["task-runtime: refused is not wanted"])
+
+
+def test_an_attempt_whose_notice_cannot_be_handled_fails_and_no_other(
+    runtime: TaskRuntime, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def on_beat(_: object, of: Execution) -> None:
+        if of.id == "odd":
+            raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(BeatMonitor, "on_beat", on_beat)
+    # Its process may take longer to start than the timeout is.
+    monkeypatch.setattr(BeatMonitor, "silent", lambda _: [])
+    runtime.deploy(deployment(SubtaskDeployment("odd", 0, 0)))
+    runtime.deploy(deployment(SubtaskDeployment("other", 1, 0)))
+    told.wait_for("odd", ExecutionState.FAILED)
+    assert (told.reason("odd") or "").startswith("ZeroDivisionError: planted")
+    handled(runtime, told, "after that")
+    assert told.reason("other") is None
+
+
+def test_an_attempt_that_could_not_be_deployed_ends_once(runtime: TaskRuntime, told: Told) -> None:
+    runtime.deploy(deployment(SubtaskDeployment("a", 0, 0), configuration={"execution.mode": "batch"}))
+    told.wait_for("a", ExecutionState.FAILED)
+    runtime.cancel("a")
+    handled(runtime, told, "after that")
+    assert [each for each, *_ in told.reports] == ["a", "after that"]
 
 
 @pytest.mark.parametrize(

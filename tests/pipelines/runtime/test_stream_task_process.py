@@ -1,0 +1,81 @@
+"""The process of a StreamTask, without a TaskExecutor: whatever ends it is told, on stderr and to the TaskExecutor."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from waiting import PATIENCE_S
+
+from tailrace.infra import threads
+from tailrace.pipelines.api import StreamExecutionEnvironment
+from tailrace.pipelines.runtime import VertexDeployment
+from tailrace.pipelines.runtime.frames import FrameReader, frame
+from tailrace.pipelines.runtime.protocol import Cancel, Command, Failed, Notice, Open
+
+PROCESS = """
+import socket, sys
+from tailrace.infra import threads
+from tailrace.pipelines.runtime.stream_task import process
+
+control, listener, planted = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+
+class Planted(BaseException):
+    pass
+
+def fails(*_):
+    raise Planted("by a test")
+
+def planted_in(kind):
+    run = kind.run
+    def run_or_fail(thread):
+        if thread.name == planted:
+            thread._target = thread.function = fails
+        run(thread)
+    kind.run = run_or_fail
+
+planted_in(threads.Thread)
+planted_in(threads.Timer)
+if planted == "main":
+    process.StreamTask.invoke = fails
+process.run(socket.socket(fileno=control), socket.socket(fileno=listener))
+"""
+
+
+def opening() -> Open:
+    env = StreamExecutionEnvironment()
+    env.from_collection([1]).print()
+    graph = env.get_job_graph("job")
+    deployment = VertexDeployment("cluster", "job", graph, graph.vertices[0].vertex_id, ())
+    return Open(deployment, 0, 0, "127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("name", "commands"), [("input", []), ("last resort", [opening(), Cancel()]), ("main", [opening()])]
+)
+def test_a_thread_that_fails_is_named_on_stderr_and_to_the_task_executor(
+    name: str, commands: list[Command]
+) -> None:
+    ours, control = socket.socketpair()
+    with ours, control, socket.create_server(("127.0.0.1", 0)) as listener:
+        arguments = [str(control.fileno()), str(listener.fileno()), name]
+        with subprocess.Popen(
+            [sys.executable, "-c", PROCESS, *arguments],
+            pass_fds=[control.fileno(), listener.fileno()],
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            control.close()
+            for command in commands:
+                ours.sendall(frame(msgspec.msgpack.encode(command)))
+            _, stderr = process.communicate(timeout=PATIENCE_S)
+        reader = FrameReader(ours)
+        (last,) = [msgspec.msgpack.decode(each, type=Notice) for each in reader.receive()][-1:]
+    assert process.returncode == threads.EXIT_CODE
+    assert isinstance(last, Failed)
+    for said in (stderr, last.reason):
+        assert f"the thread {name!r}" in said
+        assert "Planted: by a test" in said
