@@ -91,7 +91,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         mandates=mandates,
         endpoints=blobs.endpoints,
         clock=clock,
-        on_unreadable=lambda unreadable: letters.write(unreadable, clock()),
+        on_unreadable=lambda unreadable: letters.post(unreadable, clock()),
         abandons_election=configuration.get(ABANDON_ELECTION),
     )
     codec = codec_of(configuration, submissions_topic(cluster))

@@ -20,7 +20,7 @@ from ..host import Host, wall_clock
 from ..log import LogUnavailable
 from ..log.creation import create_cluster_topics
 from ..log.topic_watch import TopicWatch
-from ..log.topics import heartbeats_topic, log_topic, submissions_topic
+from ..log.topics import dead_letters_topic, heartbeats_topic, log_topic, submissions_topic
 from ..roles import Clock
 
 _log = logger(__name__)
@@ -103,7 +103,7 @@ def ends_within(seconds: float, error: BaseException | None) -> Iterator[None]:
 def topics_watched(configuration: Configuration, host: Host) -> TopicWatch:
     """Notices that the cluster's topics are lost, once it is started: without its log the process ends."""
     cluster = configuration.cluster_id
-    others = [submissions_topic(cluster), heartbeats_topic(cluster)]
+    others = [submissions_topic(cluster), heartbeats_topic(cluster), dead_letters_topic(cluster)]
     return TopicWatch(admin(configuration), log_topic(cluster), others, host.fail)
 
 

@@ -17,7 +17,13 @@ from ...pipelines.graph.physical_plan import temporary_topics, topics
 from ...schemas import job_master
 from ..begun import Begun
 from ..diagnostics import logger
-from ..log.topics import KEEP_FOR_EVER, KafkaUnreachable, create_topics, delete_topics
+from ..log.topics import (
+    KEEP_FOR_EVER,
+    KafkaUnreachable,
+    add_partitions,
+    create_topics,
+    delete_topics,
+)
 from ..roles import Instruction, Owed, Say
 from .checkpoints.shell import CheckpointShell
 from .instructions import (
@@ -121,10 +127,13 @@ class JobMasterShell:
         while body is None:
             try:
                 wanted = topics(self._cluster, job_id, instruction.job_graph)
-                create_topics(
+                created = create_topics(
                     self._admin,
                     [NewTopic(name, count, -1, config=_CONFIG) for name, count in wanted.items()],
                 )
+                # Somebody may have deleted one of them and made it anew, with fewer.
+                there = {name: count for name, count in wanted.items() if name not in created}
+                add_partitions(self._admin, there)
                 body = job_master.ChannelsCreated(job_id=job_id)
             except KafkaUnreachable as error:
                 _log.warning("can't create channels; tries again", job=job_id, error=str(error))

@@ -2,12 +2,16 @@
 
 Written before the refusal is recorded, so that nothing is refused without a letter. A record is known by its source
 (topic, partition, offset): met again, after a crash or in a replay, it gets no second letter.
+
+Letters are for people. Where their topic was deleted, a line in the log takes their place, and the cluster goes on.
 """
 
 from __future__ import annotations
 
 import io
+import queue
 import threading
+import time as clock
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +19,8 @@ import fastavro
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from ...infra import threads
+from ...infra.kafka_waits import ABSENT
 from ...schemas import avro, released
 from ...schemas.dead_letters import DeadLetter
 from ...schemas.types import Origin
@@ -26,6 +32,13 @@ from .topics import dead_letters_topic
 
 _log = logger(__name__)
 _LONGEST_KEY = 1 << 16
+_MOST_WAITING = 64
+"""Letters that wait for Kafka, each of which may have 16 MiB."""
+_PAUSE_S = 1.0
+
+
+class NoSuchTopic(LogUnavailable):
+    """The topic of dead letters was deleted."""
 
 
 def encode(letter: DeadLetter) -> bytes:
@@ -67,12 +80,44 @@ class DeadLetters:
         self._written: set[tuple[str, int, int]] | None = None
         self._writing = threading.Lock()
         self._producer = Producer(writer(bootstrap_servers))
+        self._waiting: queue.Queue[tuple[Unreadable, int]] = queue.Queue(_MOST_WAITING)
+        self._thread = threads.Thread(target=self._write_posted, name="dead letters")
+
+    def post(self, unreadable: Unreadable, time: int) -> None:
+        """As `write`, and does not wait: a thread writes it, again and again until Kafka takes it. Where many wait, a
+        line in the log takes the letter's place. To be called by one thread."""
+        if self._thread.ident is None:
+            self._thread.start()
+        try:
+            self._waiting.put_nowait((unreadable, time))
+        except queue.Full:
+            _tell(unreadable, f"{_MOST_WAITING} letters wait for Kafka already")
+
+    def _write_posted(self) -> None:
+        while True:
+            unreadable, time = self._waiting.get()
+            while not self._is_written(unreadable, time):
+                clock.sleep(_PAUSE_S)
+
+    def _is_written(self, unreadable: Unreadable, time: int) -> bool:
+        try:
+            self.write(unreadable, time)
+        except LogUnavailable as error:
+            _log.warning("a dead letter waits", offset=unreadable.offset, error=str(error))
+            return False
+        return True
 
     def write(self, unreadable: Unreadable, time: int) -> None:
         """Writes one letter and waits until it is durable; a record that has a letter already gets no other.
 
         `time` in microseconds. Raises LogUnavailable.
         """
+        try:
+            self._write(unreadable, time)
+        except NoSuchTopic as error:
+            _tell(unreadable, str(error))
+
+    def _write(self, unreadable: Unreadable, time: int) -> None:
         letter = DeadLetter(
             source=Origin(topic=unreadable.topic, partition=unreadable.partition, offset=unreadable.offset),
             reason=unreadable.reason,
@@ -100,10 +145,24 @@ class DeadLetters:
                 raise LogUnavailable(f"{self._topic} takes no letters: {error.args[0].str()}") from error
             left = self._producer.flush(self._timeout)
             if failures or left:
+                # Perhaps the topic is gone: that is found when it is read, and what was not taken is not sent later.
+                self._written = None
+                self._producer.purge()
                 raise LogUnavailable(
                     f"{self._topic} takes no letters: {failures[0].str() if failures else 'timed out'}"
                 )
             self._written.add(where)
+
+
+def _tell(unreadable: Unreadable, why: str) -> None:
+    _log.warning(
+        "a record that can't be read gets no dead letter",
+        topic=unreadable.topic,
+        partition=unreadable.partition,
+        offset=unreadable.offset,
+        reason=unreadable.reason,
+        why=why,
+    )
 
 
 def _where(letter: DeadLetter) -> tuple[str, int, int]:
@@ -113,7 +172,7 @@ def _where(letter: DeadLetter) -> tuple[str, int, int]:
 def read(bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> Iterator[DeadLetter]:
     """All letters there are now, oldest first; what is no letter of this release is passed over.
 
-    Raises LogUnavailable.
+    Raises LogUnavailable, NoSuchTopic.
     """
     topic = dead_letters_topic(cluster)
     consumer = Consumer(reader(bootstrap_servers, enable_partition_eof=True))
@@ -137,6 +196,8 @@ def read(bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> Iter
                 continue
             yield letter
     except KafkaException as error:
+        if error.args[0].code() in ABSENT:
+            raise NoSuchTopic(f"{topic} was deleted: `tailrace cluster start` creates it") from error
         raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
     finally:
         consumer.close()

@@ -7,7 +7,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+)
 
 from .clients import LARGEST_MESSAGE
 from .event_log import LARGEST_EVENT, LogUnavailable
@@ -142,6 +146,24 @@ def create_topics(admin: AdminClient, topics: list[NewTopic], timeout: float = 3
         topics, operation_timeout=timeout, request_timeout=timeout
     )
     return _wait(futures, KafkaError.TOPIC_ALREADY_EXISTS, "create", timeout)
+
+
+def add_partitions(admin: AdminClient, wanted: Mapping[str, int], timeout: float = 30.0) -> None:
+    """Gives topics that exist as many partitions as they are to have; one that has more is fine. Raises as
+    `create_topics`."""
+    if not wanted:
+        return
+    described = describe_topics(admin, wanted, timeout)
+    few = [
+        NewPartitions(name, wanted[name])
+        for name, topic in described.items()
+        if topic is not None and topic.partitions < wanted[name]
+    ]
+    if few:
+        futures: Mapping[str, object] = admin.create_partitions(
+            few, operation_timeout=timeout, request_timeout=timeout
+        )
+        _wait(futures, KafkaError.INVALID_PARTITIONS, "add partitions to", timeout)
 
 
 def delete_topics(admin: AdminClient, names: list[str], timeout: float = 30.0) -> None:

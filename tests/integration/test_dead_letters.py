@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
+
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from waiting import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.services.log import Unreadable
+from tailrace.services.log import LogUnavailable, Unreadable, dead_letters
 from tailrace.services.log.dead_letters import DeadLetters, read
-from tailrace.services.log.topics import dead_letters_topic, ensure_cluster_topics
+from tailrace.services.log.topics import dead_letters_topic, delete_topics, ensure_cluster_topics
+
+numbers = itertools.count(100)
 
 
 def unreadable(offset: int) -> Unreadable:
     return Unreadable("c.submissions", 0, offset, "not an Avro event", b"key", b"garbage")
+
+
+def is_refused(letters: DeadLetters) -> bool:
+    try:
+        letters.write(unreadable(next(numbers)), 1_000)
+    except LogUnavailable:
+        return True
+    return False
 
 
 def test_a_letter_says_where_why_and_what(kafka: EmbeddedKafka, cluster_id: str) -> None:
@@ -35,6 +49,50 @@ def test_a_record_that_is_met_again_gets_no_second_letter(kafka: EmbeddedKafka, 
         for offset in (3, 3, 5):
             letters.write(unreadable(offset), 1_000)
     assert [letter.source.offset for letter in read(kafka.bootstrap_servers, cluster_id)] == [3, 5]
+
+
+def test_who_posts_a_letter_does_not_wait(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    letters = DeadLetters(kafka.bootstrap_servers, cluster_id)
+    with letters._writing:
+        for offset in range(3):
+            letters.post(unreadable(offset), 1_000)
+        ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
+    eventually(lambda: len(list(read(kafka.bootstrap_servers, cluster_id))) == 3)
+
+
+def test_letters_wait_for_a_kafka_that_is_away_and_many_are_dropped(
+    cluster_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "_MOST_WAITING", 2)
+    letters = DeadLetters("127.0.0.1:1", cluster_id, timeout=60.0)
+    told: list[int] = []
+    monkeypatch.setattr(dead_letters, "_tell", lambda unreadable, _: told.append(unreadable.offset))
+    for offset in range(9):
+        letters.post(unreadable(offset), 1_000)
+    # The thread may have taken one.
+    assert told[-1] == 8
+    assert len(told) in (6, 7)
+
+
+@pytest.mark.parametrize("had_letters", [False, True])
+def test_a_topic_of_letters_that_was_deleted_keeps_nobody_waiting(
+    kafka: EmbeddedKafka, cluster_id: str, had_letters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    letters = DeadLetters(kafka.bootstrap_servers, cluster_id, timeout=2.0)
+    if had_letters:
+        ensure_cluster_topics(admin, cluster_id)
+        letters.write(unreadable(1), 1_000)
+        delete_topics(admin, [dead_letters_topic(cluster_id)])
+        # Kafka may take a letter or two until the deletion is done.
+        eventually(lambda: is_refused(letters))
+    told: list[str] = []
+    monkeypatch.setattr(dead_letters, "_tell", lambda _, why: told.append(why))
+    letters.write(unreadable(3), 1_000)
+    assert told == [f"{dead_letters_topic(cluster_id)} was deleted: `tailrace cluster start` creates it"]
+    ensure_cluster_topics(admin, cluster_id)
+    letters.write(unreadable(4), 1_000)
+    assert [each.source.offset for each in read(kafka.bootstrap_servers, cluster_id)] == [4]
 
 
 def test_letters_of_another_release_are_passed_over(kafka: EmbeddedKafka, cluster_id: str) -> None:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import queue
+
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from waiting import eventually
+from graphs import edge, job_graph, source, vertex
+from waiting import PATIENCE_S, eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.pipelines.graph.physical_plan import changelog_topic, channel_topic, output_topic
+from tailrace.pipelines.graph.physical_plan import changelog_topic, channel_topic, output_topic, topics
+from tailrace.schemas.job_master import ChannelsCreated
 from tailrace.services.dispatcher.job_topics import JobTopicCleaner
 from tailrace.services.dispatcher.state import DispatcherState, Job, Phase
-from tailrace.services.log.topics import create_topics
+from tailrace.services.job_master.instructions import CreateChannels
+from tailrace.services.job_master.shell import JobMasterShell
+from tailrace.services.log.topics import create_topics, describe_topics
+from tailrace.services.roles import Owed
 
 RETENTION_US = 100_000_000
 GRACE_US = 60_000_000
@@ -36,7 +43,7 @@ def test_only_topics_of_jobs_that_have_ended_go(kafka: EmbeddedKafka, cluster_id
         name: {channel_topic(cluster_id, name, "v1-v2"), changelog_topic(cluster_id, name, "v1")}
         for name in names
     }
-    there = {*outputs.values(), *(each for topics in others.values() for each in topics)}
+    there = {*outputs.values(), *(each for of_job in others.values() for each in of_job)}
     create_topics(admin, [NewTopic(name, 1, -1) for name in there])
 
     known: list[DispatcherState | None] = [None]
@@ -60,3 +67,28 @@ def test_only_topics_of_jobs_that_have_ended_go(kafka: EmbeddedKafka, cluster_id
         )
     )
     assert cleaner.clean_up() == []
+
+
+def test_a_job_s_topic_that_somebody_made_anew_gets_its_partitions(
+    kafka: EmbeddedKafka, cluster_id: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    graph = job_graph(source(parallelism=3), vertex("map", parallelism=2), edge("source", "map"))
+    wanted = topics(cluster_id, "j", graph)
+    few = next(name for name, count in wanted.items() if count == 3)
+    many = next(name for name, count in wanted.items() if count == 2)
+    create_topics(admin, [NewTopic(few, 1, -1), NewTopic(many, 5, -1)])
+    said: queue.Queue[Owed] = queue.Queue()
+    shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id)
+    try:
+        shell.obey("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
+        assert said.get(timeout=PATIENCE_S).body == ChannelsCreated(job_id="j")
+    finally:
+        shell.close()
+    expected = {**wanted, many: 5}
+
+    def has_all_partitions() -> bool:
+        described = describe_topics(admin, wanted)
+        return {name: each.partitions for name, each in described.items() if each is not None} == expected
+
+    eventually(has_all_partitions)

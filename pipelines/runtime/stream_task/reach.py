@@ -26,9 +26,10 @@ def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int
     return int(low), int(high)
 
 
-def topic_gone(topic: str) -> str:
-    """What is said of a channel or changelog that does not exist any more."""
-    return f"the topic {topic} is gone: the job has to go back to a checkpoint"
+def topic_gone(topic: str, partition: int | None = None) -> str:
+    """What is said of a channel or changelog, or of its partition, that does not exist any more."""
+    what = f"the topic {topic}" if partition is None else f"{topic}-{partition}"
+    return f"{what} is gone: the job has to go back to a checkpoint"
 
 
 def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
@@ -41,7 +42,7 @@ def bounds(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
     except KafkaException as error:
         reason = error.args[0]
         if reason.code() in ABSENT:
-            raise ProgressLost(topic_gone(topic)) from error
+            raise ProgressLost(topic_gone(topic, partition)) from error
         raise TaskError(
             f"{topic}-{partition} could not be looked at: {reason.str()}; is Kafka up?"
         ) from error
