@@ -10,7 +10,7 @@ import typer
 
 from ...schemas.states import JOB_ENDS
 from .errors import ExitCode, Failure
-from .jobs import JobId, find_job
+from .jobs import JobId, find_job, why
 from .locations import optional_location
 from .options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
 from .show import clock, lasted, result, size, table, tell
@@ -313,6 +313,7 @@ class _Asking:
                 self._told = time.monotonic()
                 tell(
                     f"a {self._what} of job {self.job.job_id} begins when all its tasks run, and others are complete"
+                    f"{not_running(self.job)}"
                 )
         elif not self._subtasks:
             self._subtasks = progress.subtasks
@@ -328,14 +329,19 @@ class _Asking:
             names = [self._fold.task_of(each) for each in progress.waiting_for]
             come = progress.subtasks - len(names)
             tell(f"{come} of {progress.subtasks} subtasks have acknowledged, but not {some(names)}")
-        self._offer_force()
+        self._offer_force(is_triggered=progress is not None)
 
-    def _offer_force(self) -> None:
+    def _offer_force(self, *, is_triggered: bool) -> None:
         if self._offers_force and time.monotonic() - self._began > _HANGS_AFTER_S:
             self._offers_force = False
+            job_id = self.job.job_id
+            state = (
+                "is not complete after {:g} s: a task may hang"
+                if is_triggered
+                else f"has not begun after {{:g}} s: `tailrace show {job_id}` says what the job waits for"
+            ).format(_HANGS_AFTER_S)
             tell(
-                f"the savepoint is not complete after {_HANGS_AFTER_S:g} s: a task may hang. `tailrace stop --force "
-                f"{self.job.job_id}` cancels the job and keeps its last checkpoint"
+                f"the savepoint {state}. `tailrace stop --force {job_id}` cancels the job and keeps its last checkpoint"
             )
 
     def _end(self, status: JobStatus | None, done: CompletedCheckpoint) -> None:
@@ -353,6 +359,16 @@ class _Asking:
                 f"its savepoint is complete: `tailrace run -s {done.uri}` goes on from there",
             )
         tell(f"job {job_id} is {status.value}")
+
+
+def not_running(job: JobView) -> str:
+    """Which tasks did not run when the request was made; nothing where all did."""
+    waiting = {state: count for state, count in job.tasks.items() if state not in ("RUNNING", "FINISHED")}
+    if not waiting:
+        return ""
+    counts = ", ".join(f"{count} {state}" for state, count in waiting.items())
+    reason = why(job, longest=None)
+    return f"; now {counts}{f': {reason}' if reason else ''}"
 
 
 def _look(configuration: Configuration, job: str) -> tuple[Fold, JobView]:

@@ -119,7 +119,7 @@ def _counted(
 
 def described(job: JobView, waits: Sequence[str] = ()) -> list[str]:
     """A job in some lines."""
-    told_why = why(job)
+    told_why = why(job, longest=None)
     lines = [
         f"job {job.job_id} ({job.name}) is {job.status.value}{f': {told_why}' if told_why else ''}",
         f"  submitted    {clock(job.submitted)}",

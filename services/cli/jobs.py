@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..configuration import Configuration
     from ..history.views import JobView
 
-_LONGEST_REASON = 120
+_LONGEST_REASON = 240
 
 JobId = Annotated[
     str,
@@ -84,8 +84,9 @@ def _statuses(given: Sequence[str]) -> set[str]:
     return found
 
 
-def why(job: JobView) -> str:
-    """Why a job restarts, waits, or is in its state, where there is anything to say; in one line."""
+def why(job: JobView, longest: int | None = _LONGEST_REASON) -> str:
+    """Why a job restarts, waits, or is in its state, where there is anything to say; in one line of at most `longest`
+    characters. A stack is left out."""
     text = job.reason or ""
     if job.restarting is not None:
         text = f"restarting, attempt {job.restarting.attempt_number + 1}: {job.restarting.reason}"
@@ -95,8 +96,8 @@ def why(job: JobView) -> str:
         from .building_queue import place
 
         text = place(job.programs_before)
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST_REASON else f"{text[: _LONGEST_REASON - 3]}..."
+    text = " ".join(text.partition("\n")[0].split())
+    return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def cancel(

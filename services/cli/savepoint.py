@@ -84,7 +84,8 @@ def inspect(
             "\n".join(faults[1:]),
         )
     if verify:
-        tell(f"all {found.files} files are there and hold what was written")
+        many = "1 file is" if found.files == 1 else f"{found.files} files are"
+        tell(f"{many} there, and nothing is missing or changed")
     return ExitCode.OK
 
 

@@ -160,7 +160,7 @@ def end(page: Page, story: Story) -> None:
         Segment(story.outcome, _BAD if story.failed else _GOOD if story.over else _TITLE),
     )
     if story.root_cause is not None:
-        label = "recovered   " if story.recovered else "root cause  "
+        label = "recovered   " if story.recovered else "root cause  " if story.failed else "was failing "
         page.line(
             Segment(label, _QUIET),
             Segment(_moment(story.root_cause, longest=_LONGEST_CAUSE), "" if story.recovered else _BAD),

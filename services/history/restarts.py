@@ -14,6 +14,7 @@ from ...schemas.event import Record
 from ...schemas.job_master import ResumeJob
 from ...schemas.types import ExecutionState
 from ..job_master import job_status
+from ..job_master.exceptions import MOST
 from ..job_master.restart_strategies import FailureHistory
 from ..job_master.state import JobMasterState
 from ..repetition import repetition
@@ -89,7 +90,10 @@ class Failures:
         if not any(again):
             return None
         last = state.exceptions[-1].task if state.exceptions else None
-        repeated = repetition([each.text for each in state.exceptions if each.task == last])
+        repeated = repetition(
+            [each.text for each in state.exceptions if each.task == last],
+            are_all=len(state.exceptions) < MOST,
+        )
         return RestartView(f"{repeated}: {reason}" if repeated else reason, max(again), at)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec.structs import replace
 
@@ -69,6 +71,12 @@ def jobs(fold: Fold) -> list[JobView]:
 def programs_before(state: DispatcherState) -> dict[str, int]:
     """Job id -> how many programs are before its own, of all jobs whose programs are not built yet."""
     return {job_id: place for place, job_id in enumerate(state.building)}
+
+
+def live_jobs(states: Mapping[str, object]) -> frozenset[str]:
+    """The ids of the jobs that have not ended, in the states of all roles."""
+    state = states.get(DISPATCHER)
+    return frozenset((*state.live, *state.suspended)) if isinstance(state, DispatcherState) else frozenset()
 
 
 def job_view(fold: Fold, job: Job) -> JobView:

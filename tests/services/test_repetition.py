@@ -26,6 +26,11 @@ def test_the_last_failure_is_counted_with_those_before_it(failures: list[str], s
     assert repetition(failures) == said
 
 
+def test_of_failures_that_are_not_all_the_count_is_a_lower_bound() -> None:
+    assert repetition(["a"] * 4, are_all=False) == "fails again with the same error for at least the 4th time"
+    assert repetition(["b", *["a"] * 3], are_all=False) == "fails again with the same error for the 3rd time"
+
+
 @given(st.lists(st.sampled_from(["a", "b\nc", "b"]), max_size=8))
 def test_only_equal_failures_in_a_row_count(failures: list[str]) -> None:
     lines = [each[0] for each in failures]

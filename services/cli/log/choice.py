@@ -41,8 +41,10 @@ def check_types(types: Iterable[str]) -> None:
 
 
 def job_id(source: Source, wanted: str) -> str:
-    """The job whose id is, or alone begins with, what was asked for; rejected jobs have events too. Raises Failure."""
+    """The job whose id or name is, or whose id alone begins with, what was asked for; of several the only one that has
+    not ended. Rejected jobs have events too. Raises Failure."""
     from ...history import Fold
+    from ...history.views import jobs, live_jobs
 
     fold, known = Fold(), set()
     with Progress(f"looks for {wanted!r} in {source.log.topic}", source.log.end()) as progress:
@@ -50,11 +52,16 @@ def job_id(source: Source, wanted: str) -> str:
             progress(entry.record.offset)
             if entry.job is not None:
                 known.add(entry.job)
-    found = [wanted] if wanted in known else sorted(each for each in known if each.startswith(wanted))
+    named = {job.job_id for job in jobs(fold) if job.name == wanted}
+    named |= {each for each in known if each.startswith(wanted)}
+    live = named & live_jobs(fold.replica.states)
+    found = [wanted] if wanted in known else sorted(live if len(live) == 1 else named)
     if len(found) == 1:
         return found[0]
     if found:
         raise Failure(
-            ExitCode.USAGE, f"{wanted!r} is the beginning of {len(found)} job ids ({', '.join(found[:5])})"
+            ExitCode.USAGE,
+            f"{wanted!r} is the name, or the beginning of the id, of {len(found)} jobs ({', '.join(found[:5])}): "
+            "give more of the id",
         )
     raise Failure(ExitCode.NOT_FOUND, f"the log has no job {wanted!r}: `tailrace list` shows those there are")

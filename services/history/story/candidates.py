@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..views import live_jobs
 from .entities import Entity, Life
 from .finding import Wanted
 from .teller import Teller, Told
@@ -40,7 +41,8 @@ class Candidates:
     def chosen(self) -> tuple[Entity, Timeline | None]:
         """Who is meant, as far as the log was told, and its story; None where that was not collected from its beginning
         on: it was one of too many, or has got its name late. Raises Unknown, Ambiguous."""
-        found = self._wanted.find(self._teller.entities.lives)
+        live = live_jobs(self._teller.fold.replica.states)
+        found = self._wanted.find(self._teller.entities.lives, live)
         return found, self._timelines.get(found)
 
     def _met(self, entity: Entity, life: Life) -> None:

@@ -1,6 +1,7 @@
 """Which entity somebody means: by id, by an unambiguous prefix of an id, or by name.
 
-What is meant by KIND:ID is of that kind. An id counts before a name, and the whole of either before a prefix of it. A
+What is meant by KIND:ID is of that kind. An id counts before a name, and the whole of either before a prefix of it. Of
+several jobs with a name, the only one that has not ended is meant. A
 task is known by its name ('Source: x (1/4)', which --job makes unambiguous), by JOB/NAME, and by the id of any attempt
 to run it; what belongs to a job may be named with a prefix of the job's id: j1/3 is checkpoint 3.
 """
@@ -8,7 +9,7 @@ to run it; what belongs to a job may be named with a prefix of the job's id: j1/
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ...roles import CLIENT, JOB_MASTER, TASK_EXECUTOR
 from .entities import Entity, Kind, Life
@@ -66,21 +67,21 @@ class Wanted:
             return True
         return self._kind is not None and Wanted(self.text, self.job, plain=True).fits(entity, life)
 
-    def find(self, lives: Mapping[Entity, Life]) -> Entity:
-        """The one that is meant. Raises Unknown, Ambiguous."""
+    def find(self, lives: Mapping[Entity, Life], live_jobs: Collection[str] = ()) -> Entity:
+        """The one that is meant; `live_jobs` are the ids of those that have not ended. Raises Unknown, Ambiguous."""
         try:
-            return self._find(lives)
+            return self._find(lives, live_jobs)
         except Unknown:
             if self._kind is None:
                 raise
             # A vertex may be called as a kind is: 'Slot: x (1/2)'.
             try:
-                return Wanted(self.text, self.job, plain=True)._find(lives)
+                return Wanted(self.text, self.job, plain=True)._find(lives, live_jobs)
             except Unknown:
                 pass
             raise
 
-    def _find(self, lives: Mapping[Entity, Life]) -> Entity:
+    def _find(self, lives: Mapping[Entity, Life], live_jobs: Collection[str]) -> Entity:
         tiers: list[list[Entity]] = [[], [], [], []]
         for entity, life in lives.items():
             tier = self._tier(entity, life)
@@ -89,6 +90,7 @@ class Wanted:
         for tier_no, found in enumerate(tiers):
             if len(found) > 1:
                 found = _best(found) if tier_no < 2 else found
+                found = _live(found, live_jobs)
             if len(found) == 1:
                 return found[0]
             if found:
@@ -173,6 +175,12 @@ def _best(found: list[Entity]) -> list[Entity]:
     """A job is what people mean where a client is called as it is."""
     others = [each for each in found if each.kind is not Kind.CLIENT]
     return others if len(others) == 1 else found
+
+
+def _live(found: list[Entity], live_jobs: Collection[str]) -> list[Entity]:
+    """Of several jobs the only one that has not ended, as in all commands."""
+    live = [each for each in found if each.kind is Kind.JOB and each.id in live_jobs]
+    return live if len(live) == 1 and all(each.kind is Kind.JOB for each in found) else found
 
 
 def _shown(entity: Entity, life: Life) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from ....schemas import job_master
 from ....schemas.everyone import TaskExecutorLost
+from ....schemas.types import ExecutionState, JobStatus
 from .entities import Entity, Kind
 from .failures import Trouble
 from .grouping import Group, likeness
@@ -95,7 +96,7 @@ class Story(msgspec.Struct, frozen=True):
     root_cause: Moment | None = None
     """Of an outcome that is a failure; or what the last failure on the way began with."""
     recovered: bool = False
-    """Whether that failure was got over."""
+    """Whether tasks ran again after that failure, or the entity came to a good end; false while it starts again."""
     events: int = 0
     details: int = 0
     """How many events are left out because they are details."""
@@ -134,6 +135,8 @@ class Timeline:
         self._ended: Told | None = None
         self._failure: int | None = None
         """The last failure, or the one that the outcome is."""
+        self._runs_again = False
+        """Whether a task of a job came to RUNNING after that failure."""
         self._roots: set[int] = set()
         """Failures that befell others, and that are told of here."""
         self._events = self._details = self._outside = 0
@@ -188,7 +191,7 @@ class Timeline:
             ended_because=None if ended_because == because else ended_because,
             last=self._moment(self._last),
             root_cause=self._root(),
-            recovered=self._failure is not None and not self._outcome.failed,
+            recovered=self._failure is not None and self._has_recovered(),
             events=self._events,
             details=self._details,
             outside=self._outside,
@@ -240,6 +243,18 @@ class Timeline:
                 self._failure = told.root
         elif told.root is not None and not self._outcome.failed and self._strikes(told):
             self._failure = told.root
+            self._runs_again = False
+        if isinstance(told.body, job_master.UpdateTaskExecutionState):
+            self._runs_again |= told.body.execution_state is ExecutionState.RUNNING
+
+    def _has_recovered(self) -> bool:
+        if self._outcome.failed:
+            return False
+        return (
+            self.entity.kind is not Kind.JOB
+            or self._runs_again
+            or self._outcome.text == JobStatus.FINISHED.value
+        )
 
     def _strikes(self, told: Told) -> bool:
         """Whether it is a failure that a job has to get over."""

@@ -11,7 +11,7 @@ import pytest
 
 from tailrace.schemas.types import CheckpointMetrics, JobStatus, SnapshotType
 from tailrace.services.cli import main
-from tailrace.services.cli.checkpoints import as_data, in_short, restored_from, row, some
+from tailrace.services.cli.checkpoints import as_data, in_short, not_running, restored_from, row, some
 from tailrace.services.cli.errors import ExitCode, explained
 from tailrace.services.cli.job import described, told
 from tailrace.services.cli.show import lasted, size
@@ -147,6 +147,12 @@ def test_a_job_is_shown_with_its_checkpoints_and_the_stacks_of_its_failures() ->
     assert failures[2:] == ['      File "count.py", line 6', "        raise"]
     assert described(JOB)[0] == lines[0]
     assert told(()) == []
+
+
+def test_a_request_names_the_tasks_that_do_not_run() -> None:
+    assert not_running(msgspec.structs.replace(JOB, status=JobStatus.RUNNING)) == ""
+    waiting = msgspec.structs.replace(JOB, tasks={"RUNNING": 2, "SCHEDULED": 1}, reason="slots are missing")
+    assert not_running(waiting) == "; now 1 SCHEDULED: slots are missing"
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,12 @@ def test_what_can_not_be_told_is_said_in_a_line(
     assert why in err
 
 
+def test_a_job_is_meant_by_its_name_too(whole: Path, run: Run) -> None:
+    by_name = run("log", "--file", whole, "--job", "WindowWordCount")
+    assert by_name[:2] == run("log", "--file", whole, "--job", "j2")[:2]
+    assert by_name[1]
+
+
 def test_options_of_a_subcommand_follow_its_name(whole: Path, tmp_path: Path, run: Run) -> None:
     err = refused(run, 2, "log", "--file", whole, "export", tmp_path / "a.avro")
     assert "--file stands before 'export'" in err

@@ -98,6 +98,15 @@ def test_a_checkpoint_is_named_with_the_beginning_of_its_job() -> None:
     assert str(Wanted("2", "j1").find(teller.entities.lives)) == "checkpoint:j1/2"
 
 
+@pytest.mark.parametrize("live", ["j1", "j2"])
+def test_of_jobs_with_one_name_the_only_live_one_is_meant(lives: dict[Entity, Life], live: str) -> None:
+    (name,) = {life.names[0] for each, life in lives.items() if each.kind is Kind.JOB}
+    assert Wanted(name).find(lives, {live}) == Entity(Kind.JOB, live)
+    for several in (set(), {"j1", "j2"}):
+        with pytest.raises(Ambiguous):
+            Wanted(name).find(lives, several)
+
+
 def test_a_vertex_may_be_called_as_a_kind_is() -> None:
     entity = Entity(Kind.TASK, "j/v/0")
     lives = {entity: Life(0, 0, names=("Client: x (1/2)", "a"))}

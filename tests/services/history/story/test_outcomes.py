@@ -74,5 +74,7 @@ def test_what_was_got_over_is_named_as_such() -> None:
     teller, all_told = told(history("one_task_fails_and_is_restarted_alone"))
     found = story(teller, all_told, job("j1"))
     assert (found.outcome, found.recovered) == ("FINISHED", True)
+    teller, all_told = told(history("one_task_fails_and_is_restarted_alone")[:40])
+    assert not story(teller, all_told, job("j1")).recovered, "its task does not run again yet"
     assert found.root_cause is not None
     assert found.root_cause.offset == 39
