@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from queue import SimpleQueue
 
-import msgspec
-
 from ...infra import threads
 from ...pipelines.checkpoint.fitting import with_key_groups_at
 from ...pipelines.graph.build_server import BuildServer
@@ -22,14 +20,14 @@ from ...schemas.types import JobGraph
 from ..begun import Begun
 from ..blobs.depot import BlobDepot
 from ..blobs.errors import BlobError
-from ..blobs.offloading import file_keys, offloaded, parse
-from ..configuration.options.blob import BLOB_OFFLOAD_MINSIZE
+from ..blobs.offloading import file_keys, parse
 from ..configuration.role_options import job_configuration
 from ..diagnostics import logger
 from ..feature_level import FEATURE_LEVEL
 from ..log.topics import LARGEST_SUBMISSION
 from ..roles import DISPATCHER, Instruction, Owed, Say
 from .checkpoints import DisposeSavepoint
+from .inlining import GraphTooLarge, InlineLimit
 from .jobs import PARALLEL_BUILDS
 from .role import BuildJobGraph, RaiseFeatureLevel
 from .savepoints import Disposed, dispose
@@ -51,17 +49,19 @@ class DispatcherShell:
         blobs: BlobDepot | None = None,
         elected: int | None = None,
         dispose: Callable[[str], Disposed] = dispose,
+        inline: InlineLimit | None = None,
     ) -> None:
         """`configuration` is what the cluster is to go by, as ConfigurationChanged has it; None: what the log says.
 
-        `blobs`: where programs' files are had from, and what is large of their graphs is put. `elected`: the offset of
-        the claim that began the term. `dispose` deletes the savepoint of a directory.
+        `blobs`: where programs' files are had from. `inline`: what of a graph becomes a blob, and how much of it may be
+        left. `elected`: the offset of the claim that began the term. `dispose` deletes the savepoint of a directory.
         """
         self._say = say
         self._configuration = configuration
         self._configured = False
         self._elected = elected
         self._blobs = blobs
+        self._inline = inline or InlineLimit(blobs, LARGEST_SUBMISSION, LARGEST_SUBMISSION)
         self._delete = dispose
         self._submissions = submissions
         self._admitting = False
@@ -146,13 +146,10 @@ class DispatcherShell:
                 blobs=self._files(instruction),
                 server=server,
             )
-            graph = self._offloaded(_fitted(graph, instruction), instruction.job_id)
-            size = len(msgspec.msgpack.encode(graph))
-            if size > LARGEST_SUBMISSION:
-                raise ProgramError(
-                    f"{entry_point.target} built a graph of {size:,} bytes, but at most {LARGEST_SUBMISSION:,} are "
-                    "taken: let its functions load what they need instead of carrying it with them, and ship less"
-                )
+            try:
+                graph = self._inline.shrunk(_fitted(graph, instruction), instruction.job_id)
+            except GraphTooLarge as error:
+                raise ProgramError(f"{entry_point.target}: {error}") from error
             body = dispatcher.JobGraphBuilt(job_id=instruction.job_id, job_graph=graph)
         except (ProgramError, BlobError) as error:
             body = dispatcher.JobGraphFailed(job_id=instruction.job_id, reason=str(error))
@@ -179,18 +176,6 @@ class DispatcherShell:
             for text in keys
             if self._blobs is not None
         }
-
-    def _offloaded(self, graph: JobGraph, job_id: str) -> JobGraph:
-        """The graph without its large parts, which are blobs then, if they can be."""
-        blobs = self._blobs
-        if blobs is None:
-            return graph
-        minsize = BLOB_OFFLOAD_MINSIZE.of(self._configuration or {})
-        try:
-            return offloaded(graph, minsize, lambda content: blobs.put(content, job_id))
-        except BlobError as error:
-            _log.warning("a graph keeps its large parts", job=job_id, error=str(error))
-            return graph
 
     def _dispose(self, instruction: DisposeSavepoint) -> None:
         try:

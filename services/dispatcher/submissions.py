@@ -5,7 +5,7 @@ consumer group is needed, and a new leader goes on exactly behind the last one. 
 of a client, becomes a dead letter and a SubmissionRefused.
 
 The topic is looked at every few seconds: one that was deleted and created again is admitted from its start
-(submissions_topic.py), and partitions that were added are read.
+(submissions_topic.py), and partitions that were added are read. What is large of a graph becomes blobs (inlining.py).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ..log import Codec, EventLog, LogUnavailable, Undecodable, Unreadable
 from ..log.clients import ENDS_READING, client, patiently, reader
 from ..log.topics import LARGEST_SUBMISSION, TopicDescription, describe_topics, submissions_topic
 from ..roles import CLIENT, DISPATCHER, Clock, Owed, Say
+from .inlining import GraphTooLarge, InlineLimit
 from .submissions_topic import Admitted, SubmissionsTopic, change
 from .unreadable import sender_of
 
@@ -73,8 +74,10 @@ class SubmissionsReader:
         clock: Clock,
         on_failure: Callable[[Exception], None],
         stamps: bool = False,
+        inline: InlineLimit | None = None,
     ) -> None:
-        """`stamps`: what is admitted has the time of the clock here, not that of the client's."""
+        """`inline`: what may stay in a graph; None: all of it. `stamps`: what is admitted has the time of the clock
+        here, not that of the client's."""
         self._servers = bootstrap_servers
         self._topic = submissions_topic(cluster)
         self._codec = codec
@@ -83,6 +86,7 @@ class SubmissionsReader:
         self._write_dead_letter = write_dead_letter
         self._clock = clock
         self._stamps = stamps
+        self._inline = inline or InlineLimit(None, LARGEST_SUBMISSION, LARGEST_SUBMISSION)
         self._on_failure = on_failure
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -236,7 +240,8 @@ class SubmissionsReader:
             if event is None:
                 return
             check_allowed(event)
-        except Undecodable as reason:
+            body = self._inline.admitted(event.body)
+        except (Undecodable, GraphTooLarge) as reason:
             self._refuse(message, origin, str(reason))
             return
         header = replace(
@@ -249,7 +254,7 @@ class SubmissionsReader:
             cause=None,
             origin=origin,
         )
-        self._log.append([Event(header, event.body)])
+        self._log.append([Event(header, body)])
 
     def _decode(self, value: bytes | None) -> Event | None:
         """The event; None where the reader is stopped while the registry is away. Raises Undecodable."""

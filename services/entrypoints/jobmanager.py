@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from ..afresh import Afresh
 from ..configuration import Configuration
+from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX, BLOB_OFFLOAD_MINSIZE
 from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.simulation import SIMULATED
@@ -22,6 +23,7 @@ from ..connections import admin, event_log
 from ..connections import codec as codec_of
 from ..diagnostics import logger
 from ..dispatcher import Dispatcher
+from ..dispatcher.inlining import InlineLimit
 from ..dispatcher.job_topics import JobTopicCleaner
 from ..dispatcher.savepoints import Disposed, dispose
 from ..dispatcher.shell import DispatcherShell
@@ -98,6 +100,9 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     beating, of_workers, of_jobs = liveness.of_masters(configuration, host)
 
     def dispatcher_shell(say: Say, _settled: Callable[[], None]) -> DispatcherShell:
+        inline = InlineLimit(
+            blobs.depot, configuration.get(BLOB_OFFLOAD_MINSIZE), configuration.get(BLOB_INLINE_SIZE_MAX)
+        )
         submissions = SubmissionsReader(
             bootstrap_servers=configuration.bootstrap_servers,
             cluster=cluster,
@@ -107,13 +112,16 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
             write_dead_letter=letters.write,
             clock=clock,
             stamps=simulated,
+            inline=inline,
             on_failure=host.fail,
         )
         claim = replica.leadership.leader(DISPATCHER)
         elected = None if claim is None else claim.offset
         # What a simulated cluster's log tells of may be another cluster's to keep.
         disposing = (lambda _: Disposed()) if simulated else dispose
-        return DispatcherShell(say, submissions, configuration.as_map(), blobs.depot, elected, disposing)
+        return DispatcherShell(
+            say, submissions, configuration.as_map(), blobs.depot, elected, disposing, inline
+        )
 
     def resource_manager_shell(say: Say, settled: Callable[[], None]) -> ResourceManagerShell:
         return ResourceManagerShell(

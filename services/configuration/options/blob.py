@@ -87,6 +87,16 @@ BLOB_OFFLOAD_MINSIZE = ConfigOption(
     doc="Shipped files and functions of this size and more travel as blobs, beside the log.",
     scopes=(Scope.CLIENT, Scope.JOBMANAGER),
 )
+BLOB_INLINE_SIZE_MAX = ConfigOption(
+    key="blob.inline.size.max",
+    type=MEMORY,
+    default=2 << 20,
+    at_least=64 << 10,
+    doc="A job is refused whose graph is larger than that when its large functions and files are blobs: the log has it "
+    "once for each TaskExecutor of the job.",
+    scopes=MASTER,
+    ours=True,
+)
 BLOB_SIZE_MAX = ConfigOption(
     key="blob.size.max",
     type=MEMORY,
@@ -141,6 +151,7 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
     BLOB_FETCH_BACKLOG,
     BLOB_FETCH_RETRIES,
     BLOB_OFFLOAD_MINSIZE,
+    BLOB_INLINE_SIZE_MAX,
     BLOB_SIZE_MAX,
     BLOB_CACHE_SIZE_MAX,
     BLOB_CLEANUP_INTERVAL,
