@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from ....schemas.types import OperatorConfig
 from ...graph.chain import output_type
@@ -77,12 +77,5 @@ def build_prefix(configs: Sequence[OperatorConfig], input_type: RecordType = PIC
     return Line(operators, configs[-1] if configs else None)
 
 
-def _nothing_to_send(
-    topic: str,
-    value: bytes,
-    *,
-    key: bytes | None = None,
-    partition: int | None = None,
-    timestamp_ms: int = 0,
-) -> None:
+def _nothing_to_send(topic: str, *_: Any, **__: Any) -> None:
     raise TypeError(f"a stateless operator cannot send to {topic}")

@@ -27,7 +27,7 @@ from .context import TaskContext
 
 
 class Send(Protocol):
-    """Adds a message to the task's transaction, for sinks. `partition` None: by key, or any."""
+    """Adds a message to the task's transaction. `partition` None: by key, or any. `delivered` is told its offset."""
 
     def __call__(
         self,
@@ -37,6 +37,7 @@ class Send(Protocol):
         key: bytes | None = None,
         partition: int | None = None,
         timestamp_ms: int = 0,
+        delivered: Callable[[int], None] | None = None,
     ) -> None: ...
 
 

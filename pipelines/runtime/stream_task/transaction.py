@@ -6,8 +6,9 @@ It is open from the first `send` to the end of `commit`, and no user function ru
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
+
+from ..operators.operator import Send
 
 
 class Transaction(Protocol):
@@ -17,17 +18,9 @@ class Transaction(Protocol):
     def active(self) -> bool:
         """Whether something has been sent and not committed."""
 
-    def send(
-        self,
-        topic: str,
-        value: bytes,
-        *,
-        key: bytes | None = None,
-        partition: int | None = None,
-        timestamp_ms: int = 0,
-        delivered: Callable[[int], None] | None = None,
-    ) -> None:
-        """Adds a message; `partition` None: by key, or any. `delivered` is told its offset before `commit` returns."""
+    @property
+    def send(self) -> Send:
+        """Adds a message; `delivered` is told its offset before `commit` returns."""
 
     def require_topic(self, topic: str) -> None:
         """Raises TaskError where there is no topic of that name, and the broker makes none."""

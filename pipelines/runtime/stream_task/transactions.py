@@ -74,7 +74,6 @@ class Transactions:
         self._active = False
         self._began_at = 0.0
         self._failure: KafkaError | None = None
-        self._failed_topic = ""
         self._topics: set[str] = set()
         """Those that the transaction has messages for."""
         self._job_topics = frozenset(job_topics)
@@ -123,8 +122,6 @@ class Transactions:
             except BufferError:
                 self._producer.poll(0.05)
             except KafkaException as error:
-                if error.args[0].code() in ABSENT:
-                    raise self._topic_gone(topic) from error
                 raise self._explained(f"producing to {topic}", error) from error
             else:
                 return
@@ -162,8 +159,8 @@ class Transactions:
             # The commit has delivered everything; what is left is to hear of it.
             self._producer.flush(_REPORTS_S)
         if self._failure is not None:
-            if self._failure.code() in ABSENT:
-                raise self._topic_gone(self._failed_topic)
+            if self._failure.code() in ABSENT and (missing := self._missing_topic()) is not None:
+                raise self._topic_gone(missing)
             raise TaskError(f"a message of {self._id} was not delivered: {self._failure.str()}")
         self._end()
 
@@ -200,8 +197,7 @@ class Transactions:
         self._exit_lock.release()
 
     def _delivered(self, error: KafkaError | None, message: Any) -> None:
-        if error is not None and self._failure is None:
-            self._failure, self._failed_topic = error, message.topic()
+        self._failure = self._failure or error
 
     def _telling(self, delivered: Callable[[int], None]) -> Callable[[KafkaError | None, Any], None]:
         self._awaited += 1
