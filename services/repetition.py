@@ -1,7 +1,8 @@
-"""Whether a task fails again and again for the same reason: at the same record, where its place is known.
+"""Whether a task fails again and again for the same reason: at the same position, where one is known.
 
-The first line of a failure says what was raised and, of a record of a topic, where it was read. A record that a
-function can't process fails every attempt with the same line.
+The first line of a failure says what was raised and where: at which record of a topic, file or source, timer or window.
+A record that a function can't process fails every attempt there. The message may differ, as where it has the address
+of an object in it. A failure that names no position is compared by its first line.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-_PLACE: Final = re.compile(r"topic \S+ \[\d+\] offset \d+|offset \d+ of \S+, partition \d+")
+_POSITION: Final = re.compile(
+    r", in operator (?:'[^']*'|\"[^\"]*\"), at (?P<place>.+)$"
+    r"|(?P<topic>topic \S+ \[\d+\] offset \d+.*)$"
+    r"|(?P<message>offset \d+ of \S+, partition \d+)"
+)
 _ENDINGS: Final = {1: "st", 2: "nd", 3: "rd"}
 
 
@@ -20,13 +25,22 @@ def repetition(failures: Sequence[str], *, are_all: bool = True) -> str:
     `are_all`: whether the task has had no failure before those given; else more of them may have been the same.
     """
     lines = [each.partition("\n")[0] for each in failures]
-    count = next((i for i, line in enumerate(reversed(lines)) if line != lines[-1]), len(lines))
+    positions = list(map(_position, lines))
+    same = [
+        position == positions[-1] if position else line == lines[-1]
+        for line, position in zip(lines, positions, strict=True)
+    ]
+    count = next((i for i, each in enumerate(reversed(same)) if not each), len(same))
     if count < 2:
         return ""
-    place = _PLACE.search(lines[-1])
-    where = f"at the same record, {place.group()}," if place else "with the same error"
+    where = f"at the same position, {positions[-1]}," if positions[-1] else "with the same error"
     at_least = "" if are_all or count < len(lines) else "at least "
     return f"fails again {where} for {at_least}the {_ordinal(count)} time"
+
+
+def _position(line: str) -> str | None:
+    found = _POSITION.search(line)
+    return None if found is None else next(filter(None, found.groups()))
 
 
 def _ordinal(number: int) -> str:

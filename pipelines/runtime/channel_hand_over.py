@@ -14,7 +14,7 @@ import msgspec
 from ..types import RecordType
 from . import task_logging
 from .buffers import BufferCodec, BufferError, is_opaque, without_records
-from .failures import describe
+from .failures import RecordError, describe, record_of
 from .hand_over import Connections, Place, Prefix, Targets
 from .operators.build import build_prefix
 from .operators.chain import Line
@@ -82,7 +82,7 @@ class ChannelWorker:
         task_logging.serve(target.subtask_index, target.attempt_number)
         place = Place(target.input_index, partition, offset, offset + 1)
         try:
-            content = self._transformed(target.input_index, value)
+            content = self._transformed(topic, place, value)
         except BufferError:
             self._connections.send(target.socket_path, BUFFER, place, without_records(value))
         except Exception as error:
@@ -90,10 +90,14 @@ class ChannelWorker:
         else:
             self._connections.send(target.socket_path, BUFFER, place, content)
 
-    def _transformed(self, index: int, value: bytes) -> bytes:
+    def _transformed(self, topic: str, place: Place, value: bytes) -> bytes:
         if self._output_codec is None or is_opaque(value):
             return value
-        header, batch = self._input_codecs[index].decode(value)
-        made = self._prefix.process(batch)
-        with self._prefix.typed():
-            return self._output_codec.encode(header, made)
+        header, batch = self._input_codecs[place.input_index].decode(value)
+        try:
+            made = self._prefix.process(batch)
+            with self._prefix.typed():
+                return self._output_codec.encode(header, made)
+        except RecordError as error:
+            error.place = record_of(topic, place.partition, place.first, error.index, len(batch))
+            raise

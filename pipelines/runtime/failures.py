@@ -22,19 +22,39 @@ LONGEST: Final = 8_000
 """Characters of a reason."""
 _LONGEST_MESSAGE: Final = 2_000
 _LONGEST_REASON: Final = 300
+_LONGEST_KEY: Final = 120
 
 
-class UserCodeError(Exception):
+class RecordError(Exception):
+    """Something is wrong with a record. Whoever knows where the record was read says so on the way up."""
+
+    index: int | None = None
+    """Of the record in the batch of the operator that is asked; None: not known."""
+    place: str | None = None
+    """Where that record was read, or which timer or window it is about."""
+
+
+class UserCodeError(RecordError):
     """A user's function raised; `__cause__` is what it raised, `operator` whose function it was."""
 
-    def __init__(self, operator: str, location: str | None, index: int | None = None) -> None:
+    def __init__(
+        self, operator: str, location: str | None, index: int | None = None, key: str | None = None
+    ) -> None:
+        """`key`: of the record, for people; None: it has none, or none is known."""
         super().__init__(f"in operator {operator!r}")
         self.operator = operator
         self.location = location
         self.index = index
-        """The record that it was about, by its place in the batch of the operator that is asked; None: not known."""
-        self.place: str | None = None
-        """Where that record was read."""
+        self.key = key
+
+
+def key_text(key: object) -> str:
+    """A key for people: short, and on one line."""
+    try:
+        text = " ".join(repr(key).split())
+    except Exception:
+        text = f"of type {type(key).__name__}, which cannot be shown"
+    return shortened(text, _LONGEST_KEY)
 
 
 def offsets_of(topic: str, partition: int, first: int, last: int | None = None) -> str:
@@ -43,12 +63,26 @@ def offsets_of(topic: str, partition: int, first: int, last: int | None = None) 
     return f"topic {topic} [{partition}] {which}"
 
 
+def record_of(
+    topic: str, partition: int, offset: int, index: int | None, count: int, behind: str = ""
+) -> str:
+    """The place of a record in a buffer that holds so many; `behind`: which operator they have passed already."""
+    place = offsets_of(topic, partition, offset)
+    if count <= 1:
+        return place
+    return f"{place}, {'one' if index is None else f'record {index + 1}'} of {count}{behind}"
+
+
 class TaskError(Exception):
     """A task cannot go on, for a reason that is not the user's code; the text says which and what to do."""
 
 
 class StateTypeError(TaskError):
     """State or records of a checkpoint were written as a type that cannot be read as the declared one."""
+
+
+class RecordRefused(RecordError, TaskError):
+    """A record that an operator cannot take."""
 
 
 class ProgressLost(TaskError):
@@ -79,6 +113,8 @@ def one_line(error: BaseException) -> str:
 
 
 def _describe(error: BaseException) -> str:
+    if isinstance(error, RecordRefused):
+        return f"{error}{_place(error)}"
     if isinstance(error, TaskError):
         return str(error)
     if not isinstance(error, UserCodeError) or error.__cause__ is None:
@@ -86,8 +122,13 @@ def _describe(error: BaseException) -> str:
     cause = error.__cause__
     where = _user_line(cause.__traceback__) or error.location
     at = f" at {where}" if where else ""
-    record = f", at {error.place}" if error.place else ""
-    return f"{_summary(cause)}{at}, in operator {error.operator!r}{record}\n{_short_traceback(cause)}"
+    key = f", key {error.key}" if error.key else ""
+    first = f"{_summary(cause)}{at}, in operator {error.operator!r}{_place(error)}{key}"
+    return f"{first}\n{_short_traceback(cause)}"
+
+
+def _place(error: RecordError) -> str:
+    return f", at {error.place}" if error.place else ""
 
 
 def _summary(error: BaseException) -> str:

@@ -26,7 +26,7 @@ from ..types import RecordType
 from . import task_logging
 from .batch import Batch, all_of
 from .buffers import BufferCodec
-from .failures import TaskError, UserCodeError, describe, offsets_of
+from .failures import RecordError, TaskError, describe, offsets_of
 from .formats import BadValue, Format, Reader, read_good, reader_of
 from .hand_over import Connections, Place, Prefix, Target, Targets
 from .kafka_source import OnBadRecord
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("partition", "offset", "timestamp", "value")
 """The columns of the rows that come in, and the topic, where there are several. A negative offset is no message."""
 TOPIC: Final = "topic"
-_ONE_BY_ONE: Final = frozenset(
-    {OperatorKind.MAP, OperatorKind.FLAT_MAP, OperatorKind.FILTER, OperatorKind.WATERMARKS}
-)
 KEPT_MESSAGES: Final = 500_000
 KEPT_S: Final = 0.5
 """What is kept is handed over when it stands for so many messages, or after so long."""
@@ -80,8 +77,6 @@ class RecordWorker:
         self._reader: Reader | None = None
         self._codec: BufferCodec | None = None
         self._kept: Kept | None = None
-        self._one_by_one = False
-        """Whether each record of the prefix follows from one message."""
 
     def open(self) -> None:
         """Loads and opens format and prefix. Raises TaskError, UserCodeError, ValueError."""
@@ -91,7 +86,6 @@ class RecordWorker:
         if prefix is None:
             self._codec = BufferCodec(record_type)
             return
-        self._one_by_one = all(each.kind in _ONE_BY_ONE for each in prefix.operators)
         output_type = RecordType.from_json(prefix.output_type)
         self._prefix = build_prefix(prefix.operators, record_type)
         self._prefix.open()
@@ -186,10 +180,10 @@ class RecordWorker:
         """An error of the prefix says which message it was about, or between which offsets that was."""
         try:
             yield
-        except UserCodeError as error:
+        except RecordError as error:
             offsets = [offset for i, offset in enumerate(rows.column("offset").to_pylist()) if i not in bad]
             first, last = offsets[0], offsets[-1]
-            if error.index is not None and self._one_by_one:
+            if error.index is not None:
                 first = last = offsets[error.index]
             error.place = offsets_of(topic, partition, first, last)
             raise

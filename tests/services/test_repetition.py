@@ -17,8 +17,28 @@ AT = "ValueError: no at p.py:3, in operator 'Map', at topic t [0] offset 17"
         ([], ""),
         ([AT], ""),
         ([AT, AT.replace("17", "18")], ""),
-        ([AT + "\nTraceback", AT], "fails again at the same record, topic t [0] offset 17, for the 2nd time"),
-        (["other", *[AT] * 3], "fails again at the same record, topic t [0] offset 17, for the 3rd time"),
+        (
+            [AT + "\nTraceback", AT],
+            "fails again at the same position, topic t [0] offset 17, for the 2nd time",
+        ),
+        (["other", *[AT] * 3], "fails again at the same position, topic t [0] offset 17, for the 3rd time"),
+        (
+            [AT.replace("no", "at 0x1"), AT.replace("no", "at 0x2")],
+            "fails again at the same position, topic t [0] offset 17, for the 2nd time",
+        ),
+        ([AT + ", record 3 of 9, key 'a'", AT + ", record 4 of 9, key 'a'"], ""),
+        (
+            ["no, in operator \"it's\", at the window [0, 10), key 'a'"] * 2,
+            "fails again at the same position, the window [0, 10), key 'a', for the 2nd time",
+        ),
+        (
+            ["operator 'S' cannot write 1 to o as json: no, at topic t [0] offset 17, record 2 of 3"] * 2,
+            "fails again at the same position, topic t [0] offset 17, record 2 of 3, for the 2nd time",
+        ),
+        (
+            ["the message at offset 7 of t, partition 0, cannot be read: no"] * 2,
+            "fails again at the same position, offset 7 of t, partition 0, for the 2nd time",
+        ),
         (["no such file"] * 11, "fails again with the same error for the 11th time"),
     ],
 )

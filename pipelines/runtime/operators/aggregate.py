@@ -46,7 +46,7 @@ class Aggregate(Running):
             super()._gather(batch)
             return
         keys = self._keys.of_columns(groups.columns)
-        self._fold(keys, self._record_type.from_columns(groups.columns), groups.timestamps.to_pylist())
+        self._fold(keys, groups.timestamps.to_pylist(), self._record_type.from_columns(groups.columns))
 
     def _run(self, batch: Batch) -> None:
         if not (self._sums and self._columns is not None and batch.columnar and len(batch) >= _FEW):

@@ -26,7 +26,7 @@ from ..state.backend import KeyedStateBackend
 from ..state.broadcast_table import BroadcastTable
 from ..state.handles import KeyedStates, NoKey, TableBroadcastState, TableReadOnlyBroadcastState
 from .contexts import Clocks, FunctionContext, LocalTimes
-from .functions import close_function, load, open_function, user_code
+from .functions import InOrder, close_function, load, open_function, user_code
 from .gathering import Gathering
 from .keyed import KeyedOperator
 from .keyed_process import TimedProcess
@@ -133,8 +133,9 @@ class BroadcastProcess(KeyedOperator):
             if input_index
             else (function.process_element, self._reading)
         )
-        with user_code(self._config):
-            for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
+        records = InOrder(batch)
+        with user_code(self._config, records):
+            for timestamp, value in zip(batch.timestamps, records, strict=True):
                 context.timestamp = timestamp
                 gathering.add(timestamp, call(value, context))
         gathering.send(self.output)
@@ -157,8 +158,9 @@ class KeyedBroadcastProcess(TimedProcess):
             return
         context, gathering = self._changing, self._gathering
         self.backend.current_key = NoKey()
-        with user_code(self._config):
-            for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
+        records = InOrder(batch)
+        with user_code(self._config, records):
+            for timestamp, value in zip(batch.timestamps, records, strict=True):
                 context.timestamp = timestamp
                 gathering.add(timestamp, self._function.process_broadcast_element(value, context))
         gathering.send(self.output)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..batch import Batch
-from .functions import close_function, load, open_function, user_code
+from .functions import InOrder, close_function, load, open_function, user_code
 from .gathering import Gathering
 from .operator import Operator, Setup
 
@@ -31,8 +31,9 @@ class CoMap(_OfTwo):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         call = (self._function.map1, self._function.map2)[input_index]
-        with user_code(self._config):
-            values: list[Any] = list(map(call, batch.values))
+        records = InOrder(batch)
+        with user_code(self._config, records):
+            values: list[Any] = list(map(call, records))
         self.output.emit(batch.with_values(values))
 
 
@@ -41,9 +42,9 @@ class CoFlatMap(_OfTwo):
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         call = (self._function.flat_map1, self._function.flat_map2)[input_index]
-        gathering = Gathering()
-        with user_code(self._config):
-            for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
+        gathering, records = Gathering(), InOrder(batch)
+        with user_code(self._config, records):
+            for timestamp, value in zip(batch.timestamps, records, strict=True):
                 given: Iterable[Any] | None = call(value)
                 gathering.add(timestamp, given)
         gathering.send(self.output)

@@ -7,7 +7,7 @@ are processed instead. So what it does should be idempotent; exactly once, as fi
 from __future__ import annotations
 
 from ..batch import Batch
-from .functions import close_function, load, method_of, open_function, user_code
+from .functions import InOrder, close_function, load, method_of, open_function, user_code
 from .operator import Operator, Setup
 
 
@@ -24,9 +24,9 @@ class Foreach(Operator):
             open_function(self._function, self._setup.context)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        invoke = self._invoke
-        with user_code(self._setup.config):
-            for value in batch.values:
+        invoke, records = self._invoke, InOrder(batch)
+        with user_code(self._setup.config, records):
+            for value in records:
                 invoke(value)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..batch import Batch
+from .functions import came_from
 from .operator import Output
 
 MANY: Final = 10_000
@@ -50,8 +51,10 @@ class Gathering:
         if self._values:
             batch = Batch(self._timestamps, self._values)
             self._timestamps, self._values = [], []
-            output.emit(batch)
+            with came_from():
+                output.emit(batch)
         if self._sides:
             sides, self._sides = self._sides, {}
             for tag, (timestamps, values) in sides.items():
-                output.emit_side(tag, Batch(timestamps, values))
+                with came_from():
+                    output.emit_side(tag, Batch(timestamps, values))

@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..batch import Batch
-from ..failures import TaskError
+from ..failures import RecordRefused, TaskError
 from ..formats import Format, Writer, writer_of
-from .functions import close_function, load, open_function, user_code
+from .functions import InOrder, close_function, load, open_function, user_code
 from .operator import Operator, Setup
 
 AHEAD_MS: Final = 300_000
@@ -64,31 +64,35 @@ class KafkaSink(Operator):
         except Exception as error:
             raise self._refusal(batch, error) from error
 
-    def _refusal(self, batch: Batch, error: Exception) -> TaskError:
+    def _refusal(self, batch: Batch, error: Exception) -> RecordRefused:
         """Names the record."""
         assert self._writer is not None
+        refused = None
         for index in range(len(batch)):
             one = batch.slice(index, index + 1)
             try:
                 self._writer.write(one)
             except Exception as own:
-                error = own
+                error, refused = own, index
                 shown = f" the record {one.values[0]!r:.200}"
                 break
         else:
             shown = " a record"
         config = self._setup.config
         at = f" ({config.location})" if config.location else ""
-        return TaskError(
+        refusal = RecordRefused(
             f"operator {config.name!r}{at} cannot write{shown} to {self._topic} as {self._format.kind}:"
             f" {type(error).__name__}: {' '.join(str(error).split())[:300]}"
         )
+        refusal.index = refused
+        return refusal
 
     def _keys(self, batch: Batch) -> list[bytes | None]:
         if self._key is None:
             return [None] * len(batch)
-        with user_code(self._setup.config):
-            return [_as_bytes(key) for key in map(self._key, batch.values)]
+        records = InOrder(batch)
+        with user_code(self._setup.config, records):
+            return [_as_bytes(key) for key in map(self._key, records)]
 
 
 def _as_bytes(key: Any) -> bytes | None:

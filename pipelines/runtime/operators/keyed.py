@@ -11,9 +11,9 @@ from typing import Any
 
 from ...graph.key_groups import key_groups_of_subtask
 from ...types import ClassOf, RecordType, TupleOf
-from ..batch import Batch
 from ..state.backend import KeyedStateBackend
 from ..state.stateful import Origin
+from .functions import InOrder
 from .operator import Operator, Setup
 
 
@@ -57,13 +57,10 @@ class Keys:
         if self.column is not None:
             self._select = getter(record_type, names[self.column]) or selector
 
-    def of(self, batch: Batch) -> Sequence[Any]:
-        """The key of each record. Raises what the selector raises."""
-        return list(map(self._select, batch.values))
-
-    def of_record(self, record: Any) -> Any:
-        """Of one record. Raises what the selector raises."""
-        return self._select(record)
+    def of(self, records: InOrder) -> Sequence[Any]:
+        """The key of each record, which the records know from then on. Raises what the selector raises."""
+        records.keys = keys = list(map(self._select, records))
+        return keys
 
     def of_columns(self, columns: Sequence[Any]) -> list[Any]:
         """Of records that are laid out in these columns, where the key is one of them."""

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from ..batch import Batch
 from ..buffers import END_OF_TIME
-from ..failures import TaskError
+from ..failures import TaskError, key_text
 from ..state.handles import KeyedStates
 from ..state.timers import TimerTable
 from .contexts import FunctionContext, Timers
-from .functions import close_function, load, open_function, user_code
+from .functions import InOrder, close_function, load, open_function, user_code
 from .gathering import Gathering
 from .keyed import KeyedOperator, Keys
 from .operator import Setup
@@ -61,9 +61,10 @@ class TimedProcess(KeyedOperator):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         call = self._calls[input_index]
         context, gathering, backend = self._context, self._gathering, self.backend
-        with user_code(self._config):
-            keys = self._keys[input_index].of(batch)
-            for key, timestamp, value in zip(keys, batch.timestamps, batch.values, strict=True):
+        records = InOrder(batch)
+        with user_code(self._config, records):
+            keys = self._keys[input_index].of(records)
+            for key, timestamp, value in zip(keys, batch.timestamps, records, strict=True):
                 backend.current_key = context.current_key = key
                 context.timestamp = timestamp
                 gathering.add(timestamp, call(value, context))
@@ -93,7 +94,7 @@ class TimedProcess(KeyedOperator):
             backend.current_key = context.current_key = key
             context.timestamp = timestamp
             context.time_domain = domain
-            with user_code(self._config):
+            with user_code(self._config, place=self._timer_place):
                 gathering.add(timestamp, self._function.on_timer(timestamp, context))
             if gathering.much:
                 gathering.send(self.output)
@@ -104,6 +105,11 @@ class TimedProcess(KeyedOperator):
                     " ended: register none when current_watermark() is the end of time (2^63 - 1)"
                 )
         gathering.send(self.output)
+
+    def _timer_place(self) -> str:
+        """Of the timer that fires."""
+        context = self._context
+        return f"the {context.time_domain} timer {context.timestamp}, key {key_text(context.current_key)}"
 
 
 class KeyedProcess(TimedProcess):

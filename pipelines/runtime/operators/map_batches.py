@@ -22,7 +22,7 @@ from ..batch import Batch
 from ..buffers import TIMESTAMP_COLUMN
 from ..failures import TaskError
 from .conform import conform
-from .functions import close_function, load, open_function, user_code
+from .functions import came_from, close_function, load, open_function, user_code
 from .operator import Operator, Setup
 
 
@@ -57,7 +57,8 @@ class MapBatches(Operator):
                 for pieces in zip(*(conform(part, self._output_type) for part in results), strict=True)
             ]
         if parts:
-            self.output.emit(Batch.of_columns(timestamps, columns, self._output_type))
+            with came_from():
+                self.output.emit(Batch.of_columns(timestamps, columns, self._output_type))
 
     def close(self) -> None:
         with user_code(self._setup.config):

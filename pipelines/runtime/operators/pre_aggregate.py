@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..batch import Batch
 from .column_folding import ColumnFolding
 from .folding import field_reduce
-from .functions import load, user_code
+from .functions import InOrder, came_from, load, user_code
 from .keyed import Keys
 from .operator import Operator, Setup
 
@@ -29,18 +29,20 @@ class PreAggregate(Operator):
     def process(self, batch: Batch, input_index: int = 0) -> None:
         groups = self._columns.fold(batch) if self._columns is not None and batch.columnar else None
         if groups is None:
-            self.output.emit(self._by_rows(batch))
+            given = self._by_rows(batch)
         else:
-            self.output.emit(Batch.of_columns(groups.timestamps, groups.columns, self._record_type))
+            given = Batch.of_columns(groups.timestamps, groups.columns, self._record_type)
+        with came_from():
+            self.output.emit(given)
 
     def _by_rows(self, batch: Batch) -> Batch:
         reduce = self._reduce
         folded: dict[object, object] = {}
         latest: dict[object, int] = {}
-        with user_code(self._config):
-            for key, timestamp, value in zip(
-                self._keys.of(batch), batch.timestamps, batch.values, strict=True
-            ):
+        records = InOrder(batch)
+        with user_code(self._config, records):
+            keys = self._keys.of(records)
+            for key, timestamp, value in zip(keys, batch.timestamps, records, strict=True):
                 if key in folded:
                     folded[key] = reduce(folded[key], value)
                     latest[key] = max(latest[key], timestamp)

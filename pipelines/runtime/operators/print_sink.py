@@ -12,7 +12,7 @@ import msgspec
 
 from ...graph.physical_plan import output_topic
 from ..batch import Batch
-from .functions import user_code
+from .functions import InOrder, user_code
 from .operator import Operator, Setup
 
 
@@ -27,12 +27,13 @@ class PrintSink(Operator):
         self._topic = output_topic(setup.cluster, setup.job_id)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
-            self._send(self._topic, self._message(timestamp, value), partition=0)
+        records = InOrder(batch)
+        with user_code(self._config, records):
+            texts = list(map(str, records))
+        for timestamp, value, text in zip(batch.timestamps, batch.values, texts, strict=True):
+            self._send(self._topic, self._message(timestamp, value, text), partition=0)
 
-    def _message(self, timestamp: int, value: Any) -> bytes:
-        with user_code(self._config):
-            text = str(value)
+    def _message(self, timestamp: int, value: Any, text: str) -> bytes:
         said = {
             "subtask": self._subtask,
             "identifier": self._identifier,

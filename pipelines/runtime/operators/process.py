@@ -7,7 +7,7 @@ from typing import Any
 
 from ..batch import Batch
 from .contexts import Clocks, FunctionContext, LocalTimes
-from .functions import close_function, load, open_function, user_code
+from .functions import InOrder, close_function, load, open_function, user_code
 from .gathering import Gathering
 from .operator import Operator, Setup
 
@@ -43,8 +43,9 @@ class UnkeyedProcess(Operator):
 
     def _call_each(self, call: Call, batch: Batch) -> None:
         context, gathering = self._context, self._gathering
-        with user_code(self._config):
-            for timestamp, value in zip(batch.timestamps, batch.values, strict=True):
+        records = InOrder(batch)
+        with user_code(self._config, records):
+            for timestamp, value in zip(batch.timestamps, records, strict=True):
                 context.timestamp = timestamp
                 gathering.add(timestamp, call(value, context))
         gathering.send(self.output)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ..batch import Batch
 from ..copies import copier_of
-from .functions import close_function, load, method_of, open_function, user_code
+from .functions import InOrder, came_from, close_function, load, method_of, open_function, user_code
 from .keyed import KeyedOperator, Keys
 from .operator import Setup
 
@@ -53,9 +53,10 @@ class Running(KeyedOperator):
         reduced = self._table.space()
         reduce, copy = self._reduce, self._copy
         given: list[Any] = []
-        with user_code(self._config):
-            keys = self._keys.of(batch)
-            for key, value in zip(keys, batch.values, strict=True):
+        records = InOrder(batch)
+        with user_code(self._config, records):
+            keys = self._keys.of(records)
+            for key, value in zip(keys, records, strict=True):
                 held = reduced.get(key, _MISSING)
                 if held is not _MISSING:
                     value = reduce(held, value)
@@ -65,13 +66,14 @@ class Running(KeyedOperator):
         self.output.emit(batch.with_values(given))
 
     def _gather(self, batch: Batch) -> None:
-        with user_code(self._config):
-            self._fold(self._keys.of(batch), batch.values, batch.timestamps)
+        records = InOrder(batch)
+        with user_code(self._config, records):
+            self._fold(self._keys.of(records), batch.timestamps, records)
 
-    def _fold(self, keys: Iterable[Any], values: Iterable[Any], timestamps: Iterable[int]) -> None:
+    def _fold(self, keys: Iterable[Any], timestamps: Iterable[int], values: Iterable[Any]) -> None:
         reduced = self._table.space()
         held_back, reduce = self._held, self._reduce
-        for key, value, timestamp in zip(keys, values, timestamps, strict=True):
+        for key, timestamp, value in zip(keys, timestamps, values, strict=True):
             held = reduced.get(key, _MISSING)
             reduced[key] = value if held is _MISSING else reduce(held, value)
             if held_back.get(key, timestamp) <= timestamp:
@@ -86,7 +88,8 @@ class Running(KeyedOperator):
             if self._copy is not None:
                 with user_code(self._config):
                     values = list(map(self._copy, values))
-            self.output.emit(Batch(list(held.values()), values))
+            with came_from():
+                self.output.emit(Batch(list(held.values()), values))
 
 
 class Reduce(Running):

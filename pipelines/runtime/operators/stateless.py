@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -11,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..batch import Batch
-from ..failures import UserCodeError
-from .functions import InOrder, close_function, load, method_of, open_function, user_code
+from .functions import InOrder, came_from, close_function, load, method_of, open_function, user_code
 from .operator import Operator, Setup
 
 
@@ -41,7 +38,7 @@ class Map(_WithFunction):
     method = "map"
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        records = InOrder(batch.values)
+        records = InOrder(batch)
         with user_code(self._config, records):
             values = list(map(self._call, records))
         self.output.emit(batch.with_values(values))
@@ -53,7 +50,7 @@ class FlatMap(_WithFunction):
     method = "flat_map"
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        records = InOrder(batch.values)
+        records = InOrder(batch)
         with user_code(self._config, records):
             given = [
                 each if type(each) is list or type(each) is tuple else list(each) if each is not None else ()
@@ -63,7 +60,7 @@ class FlatMap(_WithFunction):
         if values:
             counts = list(map(len, given))
             timestamps = np.repeat(batch.timestamp_column().to_numpy(), counts)
-            with _came_from(lambda index: int(np.searchsorted(np.cumsum(counts), index, side="right"))):
+            with came_from(lambda index: int(np.searchsorted(np.cumsum(counts), index, side="right"))):
                 self.output.emit(Batch.of_rows(pa.array(timestamps), values))
 
 
@@ -73,22 +70,11 @@ class Filter(_WithFunction):
     method = "filter"
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
-        records = InOrder(batch.values)
+        records = InOrder(batch)
         with user_code(self._config, records):
             kept = [i for i, value in enumerate(records) if self._call(value)]
         if len(kept) == len(batch):
             self.output.emit(batch)
         elif kept:
-            with _came_from(kept.__getitem__):
+            with came_from(kept.__getitem__):
                 self.output.emit(batch.take(kept))
-
-
-@contextmanager
-def _came_from(record_of: Callable[[int], int]) -> Iterator[None]:
-    """An operator behind this one names a record of its own batch: makes that the record of this one's."""
-    try:
-        yield
-    except UserCodeError as error:
-        if error.index is not None:
-            error.index = record_of(error.index)
-        raise

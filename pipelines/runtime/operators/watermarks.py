@@ -26,7 +26,7 @@ import pyarrow as pa
 from ...types import ClassOf, RecordType, RecordTypeError, TupleOf
 from ..batch import Batch
 from ..buffers import END_OF_TIME, NO_WATERMARK
-from .functions import close_function, load, open_function, user_code
+from .functions import InOrder, close_function, load, open_function, user_code
 from .operator import Operator, Setup
 
 _INT: Final = RecordType.of(int)
@@ -139,8 +139,10 @@ class Watermarks(Operator):
     def _assigned(self, batch: Batch) -> pa.Int64Array:
         if self._column is not None and batch.columnar:
             return batch.columns(self._record_type)[self._column]
-        with user_code(self._setup.config):
-            given = list(map(self._assign, batch.values))
+        records = InOrder(batch)
+        with user_code(self._setup.config, records):
+            given = list(map(self._assign, records))
+            records.end()
             try:
                 return _INT.encode(given)
             except RecordTypeError as error:

@@ -16,6 +16,7 @@ from ..copies import copier_of
 from ..state.backend import KeyedStateBackend
 from .column_folding import ColumnFolding
 from .folding import Folding
+from .functions import InOrder
 from .keyed import Keys
 from .window_assigner import FixedWindowAssigner, Ints
 
@@ -30,8 +31,8 @@ class Contents(ABC):
         """The windows that there are."""
 
     @abstractmethod
-    def add(self, batch: Batch, times: Ints) -> None:
-        """Puts records into all of their windows."""
+    def add(self, batch: Batch, records: InOrder, times: Ints) -> None:
+        """Puts records into all of their windows; `records` are those of the batch, one by one."""
 
     @abstractmethod
     def add_one(self, start: int, key: Any, value: Any) -> None:
@@ -63,6 +64,7 @@ class FoldedContents(Contents):
         columns: ColumnFolding | None,
         record_type: RecordType,
     ) -> None:
+        self._backend = backend
         self._table = backend.value_table("~windows", folded_type, namespaced=True)
         self._assigner = assigner
         self._keys = keys
@@ -74,10 +76,10 @@ class FoldedContents(Contents):
     def starts(self) -> Collection[int]:
         return self._table.spaces()
 
-    def add(self, batch: Batch, times: Ints) -> None:
+    def add(self, batch: Batch, records: InOrder, times: Ints) -> None:
         panes = self._assigner.panes(times)
         if not self._folding.mergeable:
-            self._add_each(batch, panes)
+            self._add_each(records, panes)
             return
         if self._columns is not None and batch.columnar:
             groups = self._columns.fold(batch, panes)
@@ -86,7 +88,9 @@ class FoldedContents(Contents):
                 values = self._record_type.from_columns(groups.columns)
                 self._merge(_by_pane(groups.windows, keys, values))
                 return
-        self._merge(self._fold_rows(batch, panes))
+        folded = self._fold_rows(records, panes)
+        records.end()
+        self._merge(folded)
 
     def add_one(self, start: int, key: Any, value: Any) -> None:
         space = self._table.space(start)
@@ -95,8 +99,14 @@ class FoldedContents(Contents):
         self._table.touch((key,), start)
 
     def of(self, start: int) -> Iterable[tuple[Any, Sequence[Any]]]:
-        result = self._folding.result
-        for key, folded in self._table.space(start).items():
+        space = self._table.space(start)
+        if self._folding.mergeable:
+            for key, folded in space.items():
+                yield key, (folded,)
+            return
+        result, backend = self._folding.result, self._backend
+        for key, folded in space.items():
+            backend.current_key = key
             yield key, (result(folded),)
 
     def of_key(self, start: int, key: Any) -> Sequence[Any]:
@@ -105,12 +115,12 @@ class FoldedContents(Contents):
     def drop(self, start: int) -> None:
         self._table.drop(start)
 
-    def _fold_rows(self, batch: Batch, panes: Ints) -> dict[int, dict[Any, Any]]:
+    def _fold_rows(self, records: InOrder, panes: Ints) -> dict[int, dict[Any, Any]]:
         reduce = self._folding.add
         partials: dict[int, dict[Any, Any]] = {}
         within = None  # most records are in the pane of the one before
         partial: dict[Any, Any] = {}
-        for pane, key, value in zip(panes.tolist(), self._keys.of(batch), batch.values, strict=True):
+        for pane, key, value in zip(panes.tolist(), self._keys.of(records), records, strict=True):
             if pane != within:
                 within = pane
                 partial = partials.setdefault(pane, {})
@@ -132,8 +142,8 @@ class FoldedContents(Contents):
                     space[key] = value if held is _MISSING else merge(held, value)
                 self._table.touch(partial, start)
 
-    def _add_each(self, batch: Batch, panes: Ints) -> None:
-        for pane, key, value in zip(panes.tolist(), self._keys.of(batch), batch.values, strict=True):
+    def _add_each(self, records: InOrder, panes: Ints) -> None:
+        for pane, key, value in zip(panes.tolist(), self._keys.of(records), records, strict=True):
             starts = self._assigner.starts(pane)
             for start in starts:
                 copy = self._copy if start != starts[-1] else None
@@ -158,11 +168,12 @@ class ListedContents(Contents):
     def starts(self) -> Collection[int]:
         return self._table.spaces()
 
-    def add(self, batch: Batch, times: Ints) -> None:
+    def add(self, batch: Batch, records: InOrder, times: Ints) -> None:
         panes = self._assigner.panes(times)
         by_pane: dict[int, dict[Any, list[Any]]] = {}
-        for pane, key, value in zip(panes.tolist(), self._keys.of(batch), batch.values, strict=True):
+        for pane, key, value in zip(panes.tolist(), self._keys.of(records), records, strict=True):
             by_pane.setdefault(pane, {}).setdefault(key, []).append(value)
+        records.end()
         for pane, by_key in by_pane.items():
             starts = self._assigner.starts(pane)
             for start in starts:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from ...functions.window import TimeWindow
 from ..batch import Batch
 from ..buffers import END_OF_TIME
 from ..copies import copier_of
 from .column_folding import ColumnFolding
 from .folding import FIELD_FUNCTIONS
-from .functions import user_code
+from .functions import InOrder, came_from, placed, user_code
 from .operator import Setup
 from .window_assigner import FixedWindowAssigner, Ints
 from .window_contents import Contents, FoldedContents, ListedContents
-from .windowing import Windowing
+from .windowing import Windowing, result_place
 
 
 class FixedWindows(Windowing):
@@ -49,30 +52,39 @@ class FixedWindows(Windowing):
         self._next_due = self._least_due(self._reached)
 
     def _take(self, batch: Batch, times: Ints) -> None:
-        with user_code(self._config):
-            first_end = self._assigner.first_end(int(times.min()))
-            if first_end - 1 > self._reached_by_any:
-                self._next_due = min(self._next_due, first_end - 1)
-                self._contents.add(batch, times)
-            elif self._assigner.tumbling:
-                self._take_some_late(batch, times)
-            else:
-                # Of a record, some windows may have fired and others not: one by one, in order.
-                for index in range(len(batch)):
-                    self._take_one(batch, index, int(times[index]))
+        first_end = self._assigner.first_end(int(times.min()))
+        if first_end - 1 > self._reached_by_any:
+            self._next_due = min(self._next_due, first_end - 1)
+            records = InOrder(batch)
+            with user_code(self._config, records):
+                self._contents.add(batch, records, times)
+        elif self._assigner.tumbling:
+            self._take_some_late(batch, times)
+        else:
+            # Of a record, some windows may have fired and others not: one by one, in order.
+            self._take_each(batch, times)
 
     def _take_some_late(self, batch: Batch, times: Ints) -> None:
         """Late records and others go to different windows, so that their order among each other does not matter."""
         fired = self._assigner.panes(times) + (self._assigner.size - 1) <= self._reached_by_any
         on_time = (~fired).nonzero()[0]
         if len(on_time):
-            self._take(batch.take(on_time), times[on_time])
-        for index in fired.nonzero()[0].tolist():
-            self._take_one(batch, index, int(times[index]))
+            with came_from(on_time.tolist().__getitem__):
+                self._take(batch.take(on_time), times[on_time])
+        late = fired.nonzero()[0]
+        with came_from(late.tolist().__getitem__):
+            self._take_each(batch.take(late), times[late])
 
-    def _take_one(self, batch: Batch, index: int, time: int) -> None:
-        value = batch.values[index]
-        key = self._keys.of_record(value)
+    def _take_each(self, batch: Batch, times: Ints) -> None:
+        records = InOrder(batch)
+        with user_code(self._config, records):
+            keys = self._keys.of(records)
+            for key, time, timestamp, value in zip(
+                keys, times.tolist(), batch.timestamps, records, strict=True
+            ):
+                self._take_one(key, time, timestamp, value)
+
+    def _take_one(self, key: Any, time: int, timestamp: int, value: Any) -> None:
         reached = self._reached_for(key)
         taken, copy = False, None if self._assigner.tumbling else copier_of(self._record_type)
         for start in self._assigner.starts(time):
@@ -88,7 +100,7 @@ class FixedWindows(Windowing):
             else:
                 self._next_due = min(self._next_due, window.max_timestamp)
         if not taken:
-            self._too_late(batch.timestamps[index], value, reached)
+            self._too_late(timestamp, value, reached)
 
     def _advance(self, before: int, reached: int) -> None:
         if reached < self._next_due:
@@ -97,9 +109,10 @@ class FixedWindows(Windowing):
             window = TimeWindow(start, start + self._assigner.size)
             last = window.max_timestamp
             if before < last <= reached:
-                with user_code(self._config):
+                with user_code(self._config, place=partial(self._window_place, window)):
                     self._fire(window)
-                self._gathering.send(self.output)
+                with placed(partial(result_place, window)):
+                    self._gathering.send(self.output)
             if last + self._lateness <= reached:
                 self._contents.drop(start)
         self._next_due = self._least_due(reached)

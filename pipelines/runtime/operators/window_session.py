@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -23,7 +24,8 @@ from ...functions.window import TimeWindow
 from ...graph.key_groups import key_bytes
 from ...types import Scalar, TupleOf
 from ..batch import Batch
-from .functions import user_code
+from ..failures import key_text
+from .functions import InOrder, user_code
 from .operator import Setup
 from .window_assigner import Ints, SessionAssigner
 from .windowing import Windowing
@@ -65,10 +67,11 @@ class SessionWindows(Windowing):
             self._number = count(max(numbers, default=-1) + 1)
 
     def _take(self, batch: Batch, times: Ints) -> None:
-        with user_code(self._config):
-            keys = self._keys.of(batch)
+        records = InOrder(batch)
+        with user_code(self._config, records):
+            keys = self._keys.of(records)
             for key, time, timestamp, value in zip(
-                keys, times.tolist(), batch.timestamps, batch.values, strict=True
+                keys, times.tolist(), batch.timestamps, records, strict=True
             ):
                 self._take_one(key, time, timestamp, value)
 
@@ -133,7 +136,7 @@ class SessionWindows(Windowing):
             time, _, _, key = heapq.heappop(due)
             if self._scheduled.get(key) == time:
                 del self._scheduled[key]
-                with user_code(self._config):
+                with user_code(self._config, place=partial(self._session_place, key, time)):
                     self._come_to(key, time, before)
                 self._schedule_next(key, time)
                 if self._gathering.much:
@@ -156,6 +159,10 @@ class SessionWindows(Windowing):
         del starts[:done]
         if not starts:
             del self._starts[key]
+
+    def _session_place(self, key: Any, time: int) -> str:
+        """Of the session that fires at this time."""
+        return f"the session that ends at {time + 1}, key {key_text(key)}"
 
     def _forget(self, key: Any, window: TimeWindow) -> None:
         if self._records is not None:

@@ -19,6 +19,7 @@ from ...functions.window import TimeWindow
 from ..batch import Batch
 from ..buffers import NO_WATERMARK
 from ..copies import copier_of
+from ..failures import key_text
 from ..state.handles import KeyedStates
 from .contexts import Clocks, FunctionContext, processing_time
 from .folding import Folding, folding_of
@@ -128,6 +129,13 @@ class Windowing(KeyedOperator):
         clock = self.backend.clock
         return times if clock == NO_WATERMARK else np.maximum(times, clock + 1)
 
+    def _window_place(self, window: TimeWindow) -> str:
+        """Of a window that fires, and of its key, where a function is called for each."""
+        place = f"the window {_interval(window)}"
+        folding = self._folding
+        for_each_key = self._call_function is not None or (folding is not None and not folding.mergeable)
+        return f"{place}, key {key_text(self.backend.current_key)}" if for_each_key else place
+
     def _too_late(self, timestamp: int, value: Any, reached: int) -> None:
         """For a record that none of its windows took. `reached`: how far the clock has come for its key."""
         if timestamp + self._lateness > reached:
@@ -153,3 +161,12 @@ class Windowing(KeyedOperator):
             context.timestamp = timestamp
             context.window = window
             gathering.add(timestamp, self._call_function(key, context, elements))
+
+
+def result_place(window: TimeWindow) -> str:
+    """Of what a window gave."""
+    return f"a result of the window {_interval(window)}"
+
+
+def _interval(window: TimeWindow) -> str:
+    return f"[{window.start}, {window.end})"

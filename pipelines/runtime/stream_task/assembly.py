@@ -31,6 +31,7 @@ from .part import Owner
 from .partitioning import partition_of
 from .positions import InputPositions
 from .progress import Progress, ProgressWriter
+from .record_places import RecordPlaces
 from .record_writer import ChannelWriter, RecordWriter
 from .sources.build import build_source
 from .sources.source import Source, SourceSetup
@@ -154,6 +155,7 @@ class Assembly:
                 parts.behind,
                 tuple(codec.record_type for codec in self.codecs(kafka)),
             ),
+            places=RecordPlaces(topics, self._subtask, parts.prefix),
             kafka_source=None if through_spark is None else through_spark.operator_id,
             reads_nothing=kafka is not None and not kafka.places,
             checkpoints_over=self._checkpoints_over,

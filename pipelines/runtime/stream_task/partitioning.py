@@ -20,7 +20,7 @@ from ...graph.key_groups import subtask_of
 from ...types import PICKLED, RecordType
 from ..batch import Batch
 from ..failures import UserCodeError
-from ..operators.functions import load_code
+from ..operators.functions import InOrder, load_code
 
 Parts = Iterator[tuple[int, Batch]]
 Partition = Callable[[Batch], Parts]
@@ -159,12 +159,13 @@ class _Hash:
         return found
 
     def _by_row(self, batch: Batch) -> list[int]:
+        records = InOrder(batch)
         try:
-            return self._targets(list(map(self._select, batch.values)))
-        except UserCodeError:
-            raise
+            keys = list(map(self._select, records))
+            records.end()
+            return self._targets(keys)
         except (Exception, SystemExit) as error:
-            raise UserCodeError("key_by", None) from error
+            raise UserCodeError("key_by", None, records.index) from error
 
     def _targets(self, keys: Sequence[Any]) -> list[int]:
         known = self._known
@@ -196,10 +197,11 @@ class _Custom:
         self._record_type = record_type
 
     def __call__(self, batch: Batch) -> Parts:
+        records = InOrder(batch)
         try:
-            places = [self._place(self._select(value)) for value in batch.values]
+            places = [self._place(self._select(value)) for value in records]
         except (Exception, SystemExit) as error:
-            raise UserCodeError("partition_custom", None) from error
+            raise UserCodeError("partition_custom", None, records.index) from error
         yield from _split(batch, places, self._record_type)
 
     def _place(self, key: Any) -> int:

@@ -33,6 +33,7 @@ from ..buffers import (
     read_barrier,
 )
 from ..clocks import ClockDemand
+from ..failures import RecordError
 from ..operators.chain import OperatorChain
 from ..protocol import NOTHING_SKIPPED, Skipped
 from .checkpointing import Held
@@ -46,6 +47,7 @@ from .output import Output
 from .part import Owner
 from .positions import InputPositions
 from .progress import ProgressWriter
+from .record_places import RecordPlaces
 from .record_writer import RecordWriter
 from .sources.source import UNTIL_WOKEN_S, Polled, Source, SourceSetup
 from .stop import Stop
@@ -84,6 +86,7 @@ class Subtask:
         ends: Mapping[tuple[int, int], int] | None,
         demand: ClockDemand,
         owner: Owner,
+        places: RecordPlaces,
         kafka_source: str | None = None,
         reads_nothing: bool = False,
         checkpoints_over: int = 0,
@@ -101,6 +104,7 @@ class Subtask:
         self._accumulators = accumulators
         self._subtask = subtask_index
         self._input_topics = input_topics
+        self._places = places
         self._codecs = codecs
         self._operator_inputs = operator_inputs
         self._positions = positions
@@ -166,8 +170,12 @@ class Subtask:
         for operator in self._chain.operators:
             operator.begin_time_anew()
         for input_index, batch in in_flight:
-            if len(batch):
-                self._process(batch, self._operator_inputs[input_index])
+            try:
+                if len(batch):
+                    self._process(batch, self._operator_inputs[input_index])
+            except RecordError as error:
+                self._places.add_in_flight(error, input_index)
+                raise
         if self._gate is not None:
             for i in range(len(self._input_topics)):
                 self._positions.advance(i, self._subtask, self._positions.get(i, self._subtask) or 0)
@@ -220,6 +228,7 @@ class Subtask:
         if not gate.admits(input_index, offset, header):
             return
         channel = input_index, header.sender
+        batch = EMPTY
         try:
             if header.fragment:
                 whole = self._fragments.take(channel, header, data)
@@ -227,12 +236,16 @@ class Subtask:
                     return
                 data = whole
             checkpoint = read_barrier(data) if header.barrier else None
-            batch = EMPTY if header.barrier else self._codecs[input_index].read_payload(data, HEADER_SIZE)
+            if not header.barrier:
+                batch = self._codecs[input_index].read_payload(data, HEADER_SIZE)
+            if len(batch):
+                self.cuts.capture(channel, data)
+                self._process(batch, self._operator_inputs[input_index])
         except BufferError as error:
             raise self.foreign.failure(input_index, offset, error) from error
-        if len(batch):
-            self.cuts.capture(channel, data)
-            self._process(batch, self._operator_inputs[input_index])
+        except RecordError as error:
+            self._places.add_buffer(error, input_index, offset, len(batch))
+            raise
         gate.conclude(input_index, header)
         self._follow_gate(gate)
         if checkpoint is not None:
@@ -267,7 +280,11 @@ class Subtask:
         self._positions.advance(input_index, partition, following)
         if len(batch):
             self._chain.begin_split((input_index, partition))
-            self._process(batch, 0)
+            try:
+                self._process(batch, 0)
+            except RecordError as error:
+                self._places.add_messages(error, input_index, partition, first, following, len(batch))
+                raise
         self._look_for_end((input_index, partition))
 
     def poll(self, limit: int) -> Polled:
@@ -275,9 +292,14 @@ class Subtask:
         assert self._source is not None
         if self._stop.savepoint is not None:
             return Polled(None, wait_s=UNTIL_WOKEN_S)
-        polled = self._source[1].poll(limit)
-        if polled.batch is not None:
-            self._process(polled.batch, 0)
+        source = self._source[1]
+        try:
+            polled = source.poll(limit)
+            if polled.batch is not None:
+                self._process(polled.batch, 0)
+        except RecordError as error:
+            error.place = error.place or source.place(error.index)
+            raise
         self._ended = polled.ended
         return polled
 

@@ -19,7 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.pipelines.graph.operators import OperatorKind
-from tailrace.pipelines.runtime.buffers import BufferCodec
+from tailrace.pipelines.runtime.batch import Batch
+from tailrace.pipelines.runtime.buffers import BufferCodec, Header
+from tailrace.pipelines.runtime.channel_hand_over import ChannelPlan
 from tailrace.pipelines.runtime.formats import Format
 from tailrace.pipelines.runtime.formats.format import FormatKind
 from tailrace.pipelines.runtime.frames import FrameReader
@@ -75,7 +77,7 @@ def stream_task() -> Iterator[tuple[str, list[Frame]]]:
         reading.join()
 
 
-def run(plan: RecordPlan, batches: list[pa.RecordBatch]) -> None:
+def run(plan: RecordPlan | ChannelPlan, batches: list[pa.RecordBatch]) -> None:
     """A worker's life."""
     connections = Connections(QUERY)
     worker = plan.worker(connections)
@@ -225,6 +227,22 @@ def test_a_function_that_raises_is_told_with_the_place_of_the_record(
     (reason,) = [frame.content.decode().splitlines()[0] for frame in frames if frame.kind == FAILURE]
     assert reason.startswith("ValueError: no such number at ")
     assert reason.endswith(f"in operator 'map', at topic numbers [3] offset {first}")
+
+
+@given(st.lists(st.integers(1, 99).filter(lambda n: n % 3), min_size=1, max_size=9), st.data())
+def test_a_function_that_raises_is_told_with_the_place_of_the_record_in_its_buffer(
+    numbers: list[int], data: st.DataObject
+) -> None:
+    bad = data.draw(st.sampled_from(numbers))
+    buffer = BufferCodec(INT).encode(Header(0, 0, 0), Batch([0] * len(numbers), list(numbers)))
+    columns = {"topic": ["edge"], "partition": [PARTITION], "offset": [17], "value": [buffer]}
+    with stream_task() as (path, frames):
+        targets = {"edge": {PARTITION: Target(path, 0)}}
+        plan = ChannelPlan(targets, (INT.to_json(),), fails_at(bad))
+        run(plan, [pa.RecordBatch.from_pydict(columns)])
+    (reason,) = [frame.content.decode().splitlines()[0] for frame in frames if frame.kind == FAILURE]
+    within = f", record {numbers.index(bad) + 1} of {len(numbers)}" if len(numbers) > 1 else ""
+    assert reason.endswith(f"in operator 'map', at topic edge [3] offset 17{within}")
 
 
 def test_rows_of_several_partitions_are_told_apart() -> None:

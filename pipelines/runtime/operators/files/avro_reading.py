@@ -19,7 +19,7 @@ from ....types import ClassOf, ListOf, OptionalOf, Pickled, RecordType, TupleOf
 from ...failures import TaskError, one_line
 from ...record_validation import validator_of
 from .parquet_reading import wanted_columns
-from .reading import SPLIT_BYTES, Piece, bounds, byte_splits, read_range, unreadable
+from .reading import SPLIT_BYTES, Piece, bounds, byte_splits, place_in_split, read_range, unreadable
 from .storage import FoundFile, open_file
 
 _ROWS: Final = 1_000
@@ -69,6 +69,9 @@ class AvroReader:
             except Exception:  # what a user's class raises, too
                 raise self._refusal(file.path, where, build, read, count - len(read)) from None
             yield Piece(rows=rows)
+
+    def place(self, split: int, record: int) -> str:
+        return place_in_split(split, "record", record)
 
     def _records(self, build: _Build | None, data: list[Any]) -> list[Any]:
         records = data if build is None else list(map(build, data))

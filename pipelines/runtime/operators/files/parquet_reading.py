@@ -40,6 +40,9 @@ class ParquetReader:
         except _ERRORS as error:
             raise unreadable(file.path, f"row group {split}", error) from error
 
+    def place(self, split: int, record: int) -> str:
+        return f"row {record + 1} of row group {split}"
+
     def _piece(self, path: str, batch: pa.RecordBatch) -> Piece:
         if isinstance(self._record_type, Pickled):
             return Piece(rows=batch.to_pylist())

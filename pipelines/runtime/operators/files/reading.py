@@ -60,6 +60,15 @@ class FileReader(Protocol):
     def read(self, file: FoundFile, split: int) -> Iterator[Piece]:
         """The records of a split in their order, never a piece without any. Raises TaskError, RecordTypeError."""
 
+    def place(self, split: int, record: int) -> str:
+        """Which one of the file's records that is, for people. `record`: its number in the split, from 0."""
+
+
+def place_in_split(split: int, unit: str, record: int) -> str:
+    """Of a file that is cut every SPLIT_BYTES. What lies before the split is not counted: that would be to read it."""
+    behind = f" behind byte {split * SPLIT_BYTES}" if split else ""
+    return f"{unit} {record + 1}{behind}"
+
 
 def unreadable(path: str, where: str, error: BaseException) -> TaskError:
     """What is said of a file that cannot be read."""
@@ -115,6 +124,7 @@ __all__ = [
     "bounds",
     "byte_splits",
     "open_file",
+    "place_in_split",
     "read_range",
     "unreadable",
 ]

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .reading import SPLIT_BYTES, Piece, bounds, byte_splits, read_range, unreadable
+from .reading import SPLIT_BYTES, Piece, bounds, byte_splits, place_in_split, read_range, unreadable
 from .storage import FoundFile, open_file
 
 _PIECE_BYTES: Final = 1 << 20
@@ -36,6 +36,9 @@ class TextReader:
         except OSError as error:
             where = "its beginning" if split == 0 else f"byte {split * SPLIT_BYTES}"
             raise unreadable(file.path, where, error) from error
+
+    def place(self, split: int, record: int) -> str:
+        return place_in_split(split, "line", record)
 
 
 def split_lines(data: bytes) -> pa.StringArray:

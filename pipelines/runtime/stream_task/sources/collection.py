@@ -21,7 +21,7 @@ class CollectionSource(Source):
         records: Any
         (records,) = load(config)
         self._records: list[Any] = records
-        self._given = self._said = 0
+        self._given = self._said = self._polled_from = 0
 
     def restore(self, message: bytes) -> None:
         self._given = self._said = msgspec.msgpack.decode(message, type=int)
@@ -30,12 +30,16 @@ class CollectionSource(Source):
         self._setup = setup
 
     def poll(self, limit: int) -> Polled:
+        self._polled_from = self._given
         values = self._records[self._given : self._given + limit]
         self._given += len(values)
         ended = self._given == len(self._records)
         if not values:
             return Polled(ended=ended)
         return Polled(Batch.of_rows(pa.repeat(self._setup.wall_clock(), len(values)), values), ended=ended)
+
+    def place(self, index: int | None) -> str | None:
+        return None if index is None else f"index {self._polled_from + index} of the collection"
 
     def take_changes(self) -> Iterable[bytes]:
         if self._given != self._said:

@@ -135,6 +135,7 @@ class FilesSource(Source):
         self._said_listed = False
         self._said_position = self._state.position
         self._piece = Piece(rows=[])
+        self._polled_from: _Position | None = None
         self._taken = 0
 
     def restore(self, message: bytes) -> None:
@@ -172,9 +173,16 @@ class FilesSource(Source):
         start, stop = self._taken, min(len(self._piece), self._taken + limit)
         batch = self._piece.batch(start, stop, self._setup.wall_clock(), self._record_type)
         self._taken = stop
-        at = self._state.position
+        at = self._polled_from = self._state.position
         self._state.position = msgspec.structs.replace(at, records=at.records + stop - start)
         return Polled(batch)
+
+    def place(self, index: int | None) -> str | None:
+        at = self._polled_from
+        if index is None or at is None:
+            return None
+        path = self._state.files[at.share][at.file].path
+        return f"{path}, {self._reader.place(at.split, at.records + index)}"
 
     def take_changes(self) -> Iterable[bytes]:
         state = self._state

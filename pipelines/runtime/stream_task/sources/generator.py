@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from .....schemas.types import OperatorConfig
 from ...batch import Batch
-from ...operators.functions import load, user_code
+from ...operators.functions import InOrder, load, user_code
 from ...state.stateful import Origin
 from .source import Polled, Source, SourceSetup
 
@@ -65,6 +65,7 @@ class GeneratorSource(Source):
         self._said: _Left = ()
         self._origin: Origin | None = None
         self._origins: dict[Origin, _Left] = {}
+        self._polled = range(0)
 
     def restore(self, message: bytes) -> None:
         left = _STRETCHES.decode(message)
@@ -101,12 +102,16 @@ class GeneratorSource(Source):
         count = min(left, due)
         if count == 0:
             return Polled(wait_s=wait_s)
-        indices = range(stretch.next, stretch.next + count * stretch.step, stretch.step)
-        with user_code(self._config):
-            values = [self._function(index) for index in indices]
+        indices = self._polled = range(stretch.next, stretch.next + count * stretch.step, stretch.step)
+        in_order = InOrder(indices)
+        with user_code(self._config, in_order):
+            values = [self._function(index) for index in in_order]
         following = _Stretch(indices[-1] + stretch.step, stretch.step, stretch.end)
         self._left = (following, *self._left[1:])
         return Polled(Batch.of_rows(pa.repeat(now, count), values), ended=self._current() is None)
+
+    def place(self, index: int | None) -> str | None:
+        return None if index is None else f"index {self._polled[index]} of the generator"
 
     def take_changes(self) -> Iterable[bytes]:
         if self._left != self._said:

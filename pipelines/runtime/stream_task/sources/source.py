@@ -64,6 +64,10 @@ class Source:
         """At most `limit` (at least 1) records, without waiting for any; not called any more once it has ended."""
         raise NotImplementedError
 
+    def place(self, index: int | None) -> str | None:
+        """Where a record of the last poll is in what is read, for people; None: not known. `index`: in its batch."""
+        return None
+
     def take_changes(self) -> Iterable[bytes]:
         """What has changed of the position since the last call, for the changelog."""
         return ()

@@ -419,7 +419,7 @@ def test_an_error_in_a_function_names_the_operator_and_the_line() -> None:
     first = describe(raised.value).splitlines()[0]
     assert first.startswith("ZeroDivisionError: no totals today at ")
     assert "test_windows.py:" in first
-    assert first.endswith(", in operator 'Subject'")
+    assert first.endswith(", in operator 'Subject', key 'a'")
 
 
 def test_a_window_function_has_no_timers() -> None:
