@@ -115,10 +115,10 @@ class LocalCluster:
         record = read_record(configuration.home)
         if record is None:
             return None
-        cluster = cls(
-            configuration.replace({"cluster.id": record.cluster_id, **_high_availability(record)}),
-            progress=progress,
-        )
+        # Whoever reads its log goes by what its start said.
+        said = {key: text for key, text in record.configuration.items() if not configuration.has(key)}
+        known = {**said, "cluster.id": record.cluster_id, **_high_availability(record)}
+        cluster = cls(configuration.replace(known), progress=progress)
         cluster._take_over(record)
         return cluster
 

@@ -27,14 +27,16 @@ def end_in_order(
 ) -> None:
     """Asks the cluster to end, and waits until what is alive has left; what goes wrong is told."""
     from ...client import Client
-    from ...log import LogUnavailable
+    from ...feature_level import UnknownFeatureLevel
+    from ...log import LogTruncated, LogUnavailable
 
     try:
         with Client(configuration, name="stop", timeout=10.0) as client:
             with client.conversation() as conversation:
                 client.shut_down(reason, suspend=suspend)
                 over = conversation.wait_for(_terminated, STOP_TIMEOUT_S)
-    except LogUnavailable as error:
+    except (LogUnavailable, LogTruncated, UnknownFeatureLevel) as error:
+        # Whatever the log holds: who wants the processes to end has a way.
         progress(f"the cluster can't be asked to end: {error}")
         return
     if over is None:

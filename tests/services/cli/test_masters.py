@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.services import client
 from tailrace.services.cli import main
 from tailrace.services.cli.cluster_view import leads
 from tailrace.services.cli.errors import ExitCode, Failure
 from tailrace.services.cli.local import ClusterRecord, LocalCluster, Options
+from tailrace.services.cli.local.ending import end_in_order
 from tailrace.services.cli.local.names import is_master, masters, taskexecutors
 from tailrace.services.cli.local.record import ProcessRecord, write_record
 from tailrace.services.cli.options import located
@@ -20,6 +22,8 @@ from tailrace.services.configuration.options.blob import BLOB_SECRET_FILE
 from tailrace.services.configuration.options.cluster import SKIPPED_OFFSETS
 from tailrace.services.configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from tailrace.services.configuration.options.zookeeper import ZOOKEEPER_QUORUM
+from tailrace.services.feature_level import UnknownFeatureLevel
+from tailrace.services.log import LogTruncated, LogUnavailable
 
 ZOOKEEPER = {"high-availability.type": "zookeeper"}
 
@@ -120,6 +124,33 @@ def test_who_talks_to_a_cluster_is_told_where_its_secret_is_and_what_it_passes_o
     assert not found.has("heartbeat.interval")
     own = located(Configuration({"home": str(tmp_path), "blob.secret-file": "/run/mine"}))
     assert own.get(BLOB_SECRET_FILE) == "/run/mine"
+
+
+def test_who_ends_a_cluster_goes_by_what_its_start_said(tmp_path: Path) -> None:
+    started = {"schema.registry.url": "http://r:1", "log.skipped-offsets": "17"}
+    record(tmp_path, configuration=started)
+    found = LocalCluster.of(Configuration({"home": str(tmp_path), "log.skipped-offsets": "17,18"}))
+    assert found is not None
+    assert found.configuration.schema_registry_url == "http://r:1"
+    assert found.configuration.get(SKIPPED_OFFSETS) == "17,18"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [LogUnavailable("away"), LogTruncated("c.log", 0, 7), UnknownFeatureLevel(3, 9)],
+    ids=["not there", "without its head", "of a later release"],
+)
+def test_a_cluster_whose_log_can_not_be_read_is_ended_by_force(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(client.Client, "conversation", refuse)
+    told: list[str] = []
+    reached = Configuration({"bootstrap.servers": "127.0.0.1:1", "cluster.id": "c"})
+    end_in_order(reached, [], "because", told.append, suspend=False)
+    assert told == [f"the cluster can't be asked to end: {error}"]
 
 
 @pytest.mark.parametrize(
