@@ -35,6 +35,7 @@ from .terms import Term, Terms
 from .voice import Voice
 
 _LONGEST_WAIT_S = 0.1
+_CURRENT_S = 2.0
 _log = logger(__name__)
 
 
@@ -194,6 +195,12 @@ class Host:
     def idle_s(self) -> float:
         """Seconds since the loop of `run` turned last: it stands still, or waits for Kafka. From any thread."""
         return time.monotonic() - self._turned_at
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what `leads` says can be relied on: the mandates are there, and the loop has turned lately. A process
+        that was stopped may have been deposed since. From any thread."""
+        return not self._mandates.suspended and self.idle_s < _CURRENT_S
 
     @property
     def bytes_read(self) -> int:

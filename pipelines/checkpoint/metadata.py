@@ -135,14 +135,18 @@ def write_metadata(metadata: CheckpointMetadata) -> int:
     return len(data)
 
 
+def directory_of(path: str) -> str:
+    """Of a checkpoint, as a person names it: by its directory or its `_metadata`."""
+    named = path.rstrip("/")
+    return posixpath.dirname(named) if posixpath.basename(named) == METADATA else path
+
+
 def read_metadata(directory: str) -> CheckpointMetadata:
     """Of a checkpoint's or savepoint's directory, or of its `_metadata`; its `uri` is where it is now.
 
     Raises NoCheckpoint, TornFile, StorageError.
     """
-    if posixpath.basename(directory.rstrip("/")) == METADATA:
-        directory = posixpath.dirname(directory.rstrip("/"))
-    storage = Storage.open(directory)
+    storage = Storage.open(directory_of(directory))
     path = metadata_path(storage.uri)
     try:
         data = storage.read(METADATA)

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import msgspec
 
 from ...pipelines.checkpoint import disposal
 from ...pipelines.checkpoint.errors import CheckpointError
-from ...pipelines.checkpoint.metadata import read_metadata
+from ...pipelines.checkpoint.metadata import directory_of, read_metadata
+from ...pipelines.checkpoint.storage import Storage
 from ...schemas.types import SnapshotType
 from ..text import printable
 
@@ -24,9 +27,18 @@ class Disposed(msgspec.Struct, frozen=True):
     """The first few of what else lies in its directory, which therefore stays."""
 
 
-def dispose(path: str) -> Disposed:
-    """Deletes the savepoint of a directory."""
+class Dispose(Protocol):
+    """`dispose`, or what takes its place."""
+
+    def __call__(self, path: str, *, may_be_gone: bool = False) -> Disposed: ...
+
+
+def dispose(path: str, *, may_be_gone: bool = False) -> Disposed:
+    """Deletes the savepoint of a directory. `may_be_gone`: an earlier leader may have deleted it for the same request,
+    so that nothing at its place is no failure."""
     try:
+        if may_be_gone and not Storage.open(directory_of(path)).exists(""):
+            return Disposed()
         metadata = read_metadata(path)
         directory = metadata.checkpoint.uri
         if metadata.checkpoint.snapshot_type is not SnapshotType.SAVEPOINT:

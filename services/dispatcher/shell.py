@@ -4,7 +4,7 @@ deletes savepoints."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 
 from ...infra import threads
@@ -30,7 +30,7 @@ from .checkpoints import DisposeSavepoint
 from .inlining import GraphTooLarge, InlineLimit
 from .jobs import PARALLEL_BUILDS
 from .role import BuildJobGraph, RaiseFeatureLevel
-from .savepoints import Disposed, dispose
+from .savepoints import Dispose, Disposed, dispose
 from .state import DispatcherState
 from .submissions import SubmissionsReader
 from .submissions_topic import Admitted
@@ -48,7 +48,7 @@ class DispatcherShell:
         configuration: Mapping[str, str] | None = None,
         blobs: BlobDepot | None = None,
         elected: int | None = None,
-        dispose: Callable[[str], Disposed] = dispose,
+        dispose: Dispose = dispose,
         inline: InlineLimit | None = None,
     ) -> None:
         """`configuration` is what the cluster is to go by, as ConfigurationChanged has it; None: what the log says.
@@ -179,7 +179,9 @@ class DispatcherShell:
 
     def _dispose(self, instruction: DisposeSavepoint) -> None:
         try:
-            done = self._delete(instruction.path)
+            # Asked for in an earlier term: its leader may have deleted it, and died before it could say so.
+            is_second = self._elected is not None and self._elected > instruction.request
+            done = self._delete(instruction.path, may_be_gone=is_second)
         except Exception as error:
             # As above.
             done = Disposed(f"{instruction.path} could not be deleted: {type(error).__name__}: {error}")

@@ -25,7 +25,7 @@ from ..diagnostics import logger
 from ..dispatcher import Dispatcher
 from ..dispatcher.inlining import InlineLimit
 from ..dispatcher.job_topics import JobTopicCleaner
-from ..dispatcher.savepoints import Disposed, dispose
+from ..dispatcher.savepoints import Dispose, Disposed, dispose
 from ..dispatcher.shell import DispatcherShell
 from ..dispatcher.state import DispatcherState
 from ..dispatcher.submissions import SubmissionsReader
@@ -118,7 +118,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         claim = replica.leadership.leader(DISPATCHER)
         elected = None if claim is None else claim.offset
         # What a simulated cluster's log tells of may be another cluster's to keep.
-        disposing = (lambda _: Disposed()) if simulated else dispose
+        disposing: Dispose = _dispose_of_nothing if simulated else dispose
         return DispatcherShell(
             say, submissions, configuration.as_map(), blobs.depot, elected, disposing, inline
         )
@@ -137,7 +137,9 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         RESOURCE_MANAGER: Afresh(host.say, resource_manager_shell, of_workers.retire),
         JOB_MASTER: JobMastersWithoutTopics(host.say, of_jobs.follow, of_jobs.retire)
         if simulated
-        else JobMasterShell(host.say, kafka_admin, cluster, of_jobs.follow, of_jobs.retire),
+        else JobMasterShell(
+            host.say, kafka_admin, cluster, of_jobs.follow, of_jobs.retire, lambda: host.is_current
+        ),
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
     snapshots: MasterSnapshots | None = None
@@ -171,6 +173,11 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
                     shell.close()
                 blobs.close()
                 log.close()
+
+
+def _dispose_of_nothing(path: str, *, may_be_gone: bool = False) -> Disposed:
+    del path, may_be_gone
+    return Disposed()
 
 
 def _led_dispatcher(host: Host) -> DispatcherState | None:

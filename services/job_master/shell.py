@@ -47,7 +47,7 @@ class JobMasterShell:
     """One for all JobMasters of a process.
 
     `follow` is told of each state of a job, on the host's thread: heartbeats take from it what they send and wait for.
-    `on_retire` is told of jobs that are not led here any more.
+    `on_retire` is told of jobs that are not led here any more. `is_current`: as CheckpointShell has it.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class JobMasterShell:
         cluster: str,
         follow: Callable[[str, JobMasterState], None] = lambda _address, _state: None,
         on_retire: Callable[[str], None] = lambda _address: None,
+        is_current: Callable[[], bool] = lambda: True,
     ) -> None:
         self._say = say
         self._follow = follow
@@ -68,7 +69,7 @@ class JobMasterShell:
         self._admin = admin
         self._cluster = cluster
         self._begun = Begun()
-        self._checkpoints = CheckpointShell(say)
+        self._checkpoints = CheckpointShell(say, is_current)
         self._closed = threading.Event()
         self._creators = threads.Pool(4, "create channels")
         # Deletions that can't succeed must not keep new jobs waiting.

@@ -483,3 +483,22 @@ def test_a_standby_tells_what_its_states_come_to_and_leads_nothing_by_it(
     for record in everything(log):
         replica.apply(record)
     assert [each.body for each in told] == [body]
+
+
+class Lease(Unopposed):
+    """Mandates that a test suspends."""
+
+    suspended = False
+
+
+def test_who_has_lost_its_lease_is_not_current(new_log: NewLog) -> None:
+    lease = Lease()
+    replica = Replica([ResourceManager()])
+    host = Host(new_log(), replica, cluster="c", leads=(), process_address="p", session="s", mandates=lease)
+    assert host.is_current
+    lease.suspended = True
+    assert not host.is_current
+    lease.suspended = False
+    host._turned_at -= 60
+    assert not host.is_current
+    host.close()

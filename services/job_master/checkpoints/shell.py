@@ -36,6 +36,7 @@ _TRIES_TO_WRITE: Final = 4
 _TRIES_TO_BEGIN: Final = 8
 _TRIES_TO_DELETE: Final = 8
 """Each pause is twice as long as the one before it: 8 tries take 25 s."""
+_LOOK_S: Final = 0.1
 _SEARCHES: Final = 64
 """At once; most of the time of one that takes long is spent waiting."""
 
@@ -49,8 +50,10 @@ class _Closed(Exception):
 class CheckpointShell:
     """One for all JobMasters of a process."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, say: Say, is_current: Callable[[], bool] = lambda: True) -> None:
+        """`is_current`: whether the process knows that it leads what it led last: it has not just stood still."""
         self._say = say
+        self._is_current = is_current
         self._store = CompletedCheckpointStore()
         self._closed = threading.Event()
         # A restore and the end of a checkpoint must not wait for deletions.
@@ -162,14 +165,14 @@ class CheckpointShell:
                 demand.directory,
                 demand.kept,
                 completed=demand.completed,
-                before_each=lambda: _unless(gone),
+                before_each=lambda: self._wait_until_current(gone),
             ),
         )
         return job_master.CheckpointDiscarded(job_id=demand.job_id, checkpoint_id=demand.checkpoint_id)
 
     def _remove(self, demand: RemoveCheckpoints, gone: threading.Event) -> Body:
         def remove() -> None:
-            _unless(gone)
+            self._wait_until_current(gone)
             self._store.remove(demand.directory, demand.retained)
 
         self._delete(demand.directory, demand.job_id, remove)
@@ -182,6 +185,16 @@ class CheckpointShell:
             raise
         except Exception as error:
             _log.warning("checkpoint is left in storage", job=job_id, directory=directory, error=_said(error))
+
+    def _wait_until_current(self, gone: threading.Event) -> None:
+        """Before each deletion. A process that was stopped, or has lost its lease, may be deposed and not know it: its
+        successor's checkpoints may need what was to be deleted. Raises _Closed where the job is not led here."""
+        while not gone.is_set():
+            if self._is_current() and not gone.is_set():
+                return
+            if self._closed.wait(_LOOK_S):
+                break
+        raise _Closed
 
     def _retried(self, tries: int, act: Callable[[], _T]) -> _T:
         """What `act` gives, tried again while storage can't be reached. Raises _Closed, and what `act` does."""
@@ -215,11 +228,6 @@ def _insisted(job_id: str, over: threading.Event, act: Callable[[], _T]) -> _T:
         over.wait(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
     raise _Closed
-
-
-def _unless(gone: threading.Event) -> None:
-    if gone.is_set():
-        raise _Closed
 
 
 def _said(error: Exception) -> str:

@@ -102,3 +102,23 @@ def test_the_shell_says_what_came_of_each_request_once(tmp_path: Path) -> None:
     assert isinstance(bodies[1], dispatcher.SavepointDisposed)
     assert bodies[1].failure == f"{tmp_path}/x is no checkpoint or savepoint: it is not there"
     assert [(owed.recipient, owed.cause) for _, owed in said] == [("dispatcher", 7), ("dispatcher", 8)]
+
+
+@pytest.mark.parametrize("elected", [6, 8])
+def test_one_that_an_earlier_leader_has_deleted_is_disposed_of(tmp_path: Path, elected: int) -> None:
+    """It died between the deletion and the word for it; a request of this term names what never was."""
+    heard: queue.Queue[Owed] = queue.Queue()
+    submissions: Any = Submissions()
+    shell = DispatcherShell(lambda _, owed: heard.put(owed), submissions, elected=elected)
+    try:
+        shell.obey("dispatcher", [DisposeSavepoint(f"file://{tmp_path}/s/_metadata", 7)], DispatcherState())
+        body = heard.get(timeout=30).body
+    finally:
+        shell.close()
+    assert isinstance(body, dispatcher.SavepointDisposed)
+    assert (body.failure is None) == (elected > 7)
+
+
+def test_what_is_no_savepoint_is_refused_also_when_it_may_be_gone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    assert "it has no _metadata" in (dispose(str(tmp_path), may_be_gone=True).failure or "")

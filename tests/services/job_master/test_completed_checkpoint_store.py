@@ -338,6 +338,45 @@ def test_who_leads_a_job_no_more_deletes_nothing_more_of_it_and_says_nothing(
     assert Path(job, "chk-1").exists()
 
 
+@pytest.mark.parametrize("is_deposed", [True, False])
+def test_who_has_stood_still_deletes_nothing_before_it_knows_that_it_leads(
+    said: queue.Queue[Owed], job: str, monkeypatch: pytest.MonkeyPatch, is_deposed: bool
+) -> None:
+    gone, asked, current = threading.Event(), threading.Event(), [True]
+    deleted = local_files.LocalFiles.delete
+
+    def stopped_behind_the_first(files: local_files.LocalFiles, path: str) -> None:
+        deleted(files, path)
+        current[0] = False
+        monkeypatch.setattr(local_files.LocalFiles, "delete", deleted)
+
+    def is_current() -> bool:
+        if not current[0]:
+            asked.set()
+        return current[0]
+
+    shell = CheckpointShell(lambda _, owed: said.put(owed), is_current)
+    try:
+        for number, names in ((1, "abc"), (2, "d")):
+            answer(shell, said, WriteMetadata("job", GRAPH, acknowledged(job, number, *names), 7))
+        monkeypatch.setattr(local_files.LocalFiles, "delete", stopped_behind_the_first)
+        shell.obey(
+            "job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (f"{job}/chk-2",), 7), gone
+        )
+        assert asked.wait(PATIENCE_S)
+        assert Storage.open(job).sizes("shared").keys() == {"b", "c", "d"}
+        if is_deposed:
+            gone.set()
+        current[0] = True
+        if not is_deposed:
+            assert isinstance(said.get(timeout=PATIENCE_S).body, job_master.CheckpointDiscarded)
+    finally:
+        shell.close()
+    assert said.empty()
+    left = {"b", "c", "d"} if is_deposed else {"d"}
+    assert Storage.open(job).sizes("shared").keys() == left
+
+
 def test_what_can_not_be_written_aborts_the_checkpoint(
     shell: CheckpointShell, said: queue.Queue[Owed], job: str
 ) -> None:
