@@ -133,7 +133,7 @@ class _Drawing:
             self._in_event_time, self._running, self._keyed, self._in_event_time, self._joined, self._late,
             self._by_the_clock, self._in_event_time, self._keyed, self._running, self._connected, self._union,
             self._ruled, self._timed, self._partitioned, self._side, self._timestamp, self._batches, self._stateless,
-            self._shared,
+            self._shared, self._shared,
         ]  # fmt: skip
         kind: Callable[[], object] = self._draw(st.sampled_from(kinds))
         kind()
@@ -249,7 +249,7 @@ class _Drawing:
             "max",
             "min_by",
         )
-        arguments = (how, self._one_of("none", *KEYS), self._windows(), self._one_of(0, 20))
+        arguments = (how, self._one_of("none", *KEYS), self._windows(), self._one_of(0, 20, UNKNOWN))
         self._add("window", (i,), arguments, p, facts.mixed(p))
 
     def _late(self) -> None:

@@ -12,7 +12,7 @@ import os
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,18 +66,10 @@ def check(program: Program, seed: int, crashes: int, rollbacks: int) -> int:
         version, parallelism = Version(), _any_parallelism(program, rng)
         graph, meaning = _graph(program, Path(folder), version, parallelism)
         for number in range(rng.randint(2, 4)):
-            if restored is not None:
-                version = version.next(rng) if program.is_typed and rng.random() < 0.7 else version
-                for other in _parallelisms(program, restored, parallelism, rng):
-                    graph, same = _graph(program, Path(folder), version, other)
-                    assert same == meaning, f"{version} at {other} means something else"
-                    if not misfits(restored.metadata, graph):
-                        break
-                parallelism = other
             plan = Plan(
                 rate=rng.choice([0.02, 0.1, 0.3]),
-                savepoints=rng.choice([0.0, 0.3, 1.0]),
-                stop_at=rng.choice([None, None, rng.randrange(200)]),
+                savepoints=rng.choice([0.0, 0.0, 0.3, 1.0]),
+                stop_at=rng.choice([None, None, None, rng.randrange(200)]),
             )
             job = MemoryCluster(
                 graph,
@@ -88,16 +80,27 @@ def check(program: Program, seed: int, crashes: int, rollbacks: int) -> int:
                 plan=plan,
                 restored=restored,
             )
-            job.run(crashes, rollbacks=rollbacks)
+            job.run(crashes, crash_rate=rng.choice([0.1, 0.03, 0.01]), rollbacks=rollbacks)
             where = f"seed {seed}, job {number} of {version} at {parallelism}"
-            if job.taken and job.taken[-1].stops:
-                restored = job.taken[-1]
-                assert _printed(job.given) == _printed(restored.before), where
-                continue
-            assert _printed(job.given) == meaning, where
             if not job.taken:
+                assert _printed(job.given) == meaning, where
                 return number
-            restored = rng.choice(job.taken)
+            taken = job.taken
+            if taken[-1].stops:
+                taken = taken[-1:]
+                assert _printed(job.given) == _printed(taken[-1].before), where
+            else:
+                assert _printed(job.given) == meaning, where
+            if program.is_typed and rng.random() < 0.7:
+                version = version.next(rng)
+            for other in _parallelisms(program, parallelism, rng):
+                graph, same = _graph(program, Path(folder), version, other)
+                assert same == meaning, f"{version} at {other} means something else"
+                fitting = [each for each in taken if _fits(each, graph)]
+                if fitting:
+                    parallelism = other
+                    restored = max(rng.choices(fitting, k=5), key=_in_flight)
+                    break
     return number
 
 
@@ -106,18 +109,29 @@ def _any_parallelism(program: Program, rng: random.Random) -> Parallelism:
     return {1: 1, **{each: rng.randint(1, most) for each in (2, 3, 4)}}
 
 
-def _parallelisms(
-    program: Program, restored: Taken, now: Parallelism, rng: random.Random
-) -> Iterator[Parallelism]:
-    """Those that may fit the checkpoint; the last one does."""
-    if restored.completed.snapshot_type is SnapshotType.SAVEPOINT:
-        yield _any_parallelism(program, rng)
-    # One to one, so that the same operators are chained: records in flight go to the operators they were sent to.
+def _parallelisms(program: Program, now: Parallelism, rng: random.Random) -> list[Parallelism]:
+    """Those that checkpoints of the job may fit; the last one is its own, and they do."""
     most = min(MOST_PARALLEL, program.max_parallelism or MOST_PARALLEL)
     others = range(2, most + 1)
+    # One to one, so that the same operators are chained.
     changed = {1: 1, **dict(zip(others, rng.sample(others, len(others)), strict=True))}
-    yield {each: changed[parallelism] for each, parallelism in now.items()}
-    yield now
+    one_to_one = {each: changed[parallelism] for each, parallelism in now.items()}
+    any_parallelism = _any_parallelism(program, rng)
+    return [*rng.sample([one_to_one, any_parallelism], 2), now]
+
+
+def _fits(taken: Taken, graph: JobGraph) -> bool:
+    """Records may be in flight only to vertices that are still there, with the same operators."""
+    is_savepoint = taken.completed.snapshot_type is SnapshotType.SAVEPOINT
+    chains = [{each.operator_id for each in vertex.operators} for vertex in graph.vertices]
+    before = [{each.operator_id for each in vertex.operators} for vertex in taken.metadata.vertices]
+    same_chains = all(each in before for each in chains)
+    return (is_savepoint or same_chains) and not misfits(taken.metadata, graph)
+
+
+def _in_flight(taken: Taken) -> int:
+    """In how many channels there were records in flight."""
+    return sum(len(subtask.state.in_flight) for subtask in taken.metadata.subtasks)
 
 
 def _graph(
