@@ -16,6 +16,7 @@ TOOLS = {
     "kafka-console-consumer": f"{_PACKAGE}.consumer.ConsoleConsumer",
     "kafka-consumer-groups": f"{_PACKAGE}.consumer.group.ConsumerGroupCommand",
     "kafka-get-offsets": f"{_PACKAGE}.GetOffsetShell",
+    "kafka-transactions": f"{_PACKAGE}.TransactionsCommand",
     "kafka-delete-records": f"{_PACKAGE}.DeleteRecordsCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-acls": f"{_PACKAGE}.AclCommand",

@@ -29,6 +29,7 @@ from ..log.clients import ENDS_READING, client, patiently, reader
 from ..log.topics import LARGEST_SUBMISSION, TopicDescription, describe_topics, submissions_topic
 from ..roles import CLIENT, DISPATCHER, Clock, Owed, Say
 from .inlining import GraphTooLarge, InlineLimit
+from .open_transactions import OpenTransactions
 from .submissions_topic import Admitted, SubmissionsTopic, change
 from .unreadable import sender_of
 
@@ -136,6 +137,7 @@ class SubmissionsReader:
                 return
             self._assign(consumer, found)
             looked = time.monotonic()
+            transactions = OpenTransactions(admin, self._topic, time.monotonic)
             while not self._stop.is_set():
                 message = consumer.poll(0.1)
                 if message is not None:
@@ -144,6 +146,7 @@ class SubmissionsReader:
                     looked = time.monotonic()
                     if self._describe(admin) not in (None, described):
                         return
+                    transactions.look(described.partitions)
         except (_TopicChanged, LogUnavailable) as error:
             self._warn("submissions wait", reason=str(error))
             self._stop.wait(_LOOK_S)

@@ -1,0 +1,85 @@
+"""Notices a transaction on the topic of submissions that stays open.
+
+Submissions are read as far as no transaction is open: one producer that begins a transaction and hangs holds up those
+of all others, until Kafka aborts it by its own timeout, which may be 15 minutes. People are told where, and what ends
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import TimeoutError
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from ..diagnostics import logger
+
+_log = logger(__name__)
+_TIMEOUT_S = 2.0
+_OPEN_S = 10.0
+_TOLD_EVERY_S = 60.0
+
+
+class OpenTransactions:
+    """Of one topic. `clock` is in seconds, and never goes back."""
+
+    def __init__(self, admin: AdminClient, topic: str, clock: Callable[[], float]) -> None:
+        self._admin = admin
+        self._topic = topic
+        self._clock = clock
+        self._since: dict[int, tuple[int, float]] = {}
+        """Partition -> the offset behind which a transaction is open, and since when that is so."""
+        self._told: dict[int, float] = {}
+
+    def look(self, partitions: int) -> list[tuple[int, int]]:
+        """(partition, offset) of transactions that have been open for long; tells people now and then. Nothing where
+        Kafka does not answer."""
+        try:
+            stable = self._ends(partitions, IsolationLevel.READ_COMMITTED)
+            ends = self._ends(partitions, IsolationLevel.READ_UNCOMMITTED)
+        except (KafkaException, TimeoutError):
+            # Whoever reads the topic says so.
+            return []
+        now, found = self._clock(), []
+        for partition, offset in stable.items():
+            if ends[partition] <= offset:
+                self._since.pop(partition, None)
+                continue
+            first, since = self._since.get(partition, (-1, now))
+            if first != offset:
+                since = now
+            self._since[partition] = offset, since
+            if now - since >= _OPEN_S:
+                found.append((partition, offset))
+                self._tell(partition, offset, ends[partition], now - since)
+        return found
+
+    def _ends(self, partitions: int, isolation: IsolationLevel) -> Mapping[int, int]:
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(self._topic, each): latest for each in range(partitions)}
+        answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_TIMEOUT_S)
+        return {each.partition: answer.result(_TIMEOUT_S).offset for each, answer in answers.items()}
+
+    def _tell(self, partition: int, offset: int, end: int, open_s: float) -> None:
+        now = self._clock()
+        if now - self._told.get(partition, -_TOLD_EVERY_S) < _TOLD_EVERY_S:
+            return
+        self._told[partition] = now
+        _log.warning(
+            "submissions wait: somebody's transaction on their topic is open",
+            topic=self._topic,
+            partition=partition,
+            offset=offset,
+            waiting=end - offset,
+            open_s=round(open_s),
+            to_end_it=abort_command(self._topic, partition, offset),
+        )
+
+
+def abort_command(topic: str, partition: int, offset: int) -> str:
+    """What a person runs to abort the transaction that begins there."""
+    return (
+        f"tailrace kafka-tools kafka-transactions abort --topic {topic} --partition {partition} "
+        f"--start-offset {offset}"
+    )

@@ -1,0 +1,61 @@
+"""A transaction that stays open on the topic of submissions is found, and the command that people are told ends it."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from waiting import eventually
+
+from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.services.cli import main
+from tailrace.services.dispatcher.open_transactions import OpenTransactions, abort_command
+from tailrace.services.log.topics import ensure_cluster_topics, submissions_topic
+
+
+def test_a_transaction_that_hangs_is_found_and_can_be_ended(
+    kafka: EmbeddedKafka, cluster_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers, topic, now = kafka.bootstrap_servers, submissions_topic(cluster_id), [0.0]
+    admin = AdminClient({"bootstrap.servers": servers})
+    ensure_cluster_topics(admin, cluster_id)
+    plain = Producer({"bootstrap.servers": servers})
+    plain.produce(topic, b"before")
+    plain.flush()
+    hanging = Producer({"bootstrap.servers": servers, "transactional.id": f"{cluster_id}-hangs"})
+    hanging.init_transactions()
+    hanging.begin_transaction()
+    hanging.produce(topic, b"open")
+    hanging.flush()
+    plain.produce(topic, b"behind it")
+    plain.flush()
+
+    transactions = OpenTransactions(admin, topic, lambda: now[0])
+    assert transactions.look(1) == []
+    now[0] = 9.9
+    assert transactions.look(1) == []
+    now[0] = 10.0
+    assert transactions.look(1) == [(0, 1)]
+
+    monkeypatch.setenv("TAILRACE_BOOTSTRAP_SERVERS", servers)
+    monkeypatch.setenv("TAILRACE_CLUSTER_ID", cluster_id)
+    assert main(shlex.split(abort_command(topic, 0, 1))[1:]) == 0
+    eventually(lambda: transactions.look(1) == [], "the transaction is aborted")
+
+
+def test_a_producer_that_commits_again_and_again_is_none(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    servers, topic, now = kafka.bootstrap_servers, submissions_topic(cluster_id), [0.0]
+    admin = AdminClient({"bootstrap.servers": servers})
+    ensure_cluster_topics(admin, cluster_id)
+    busy = Producer({"bootstrap.servers": servers, "transactional.id": f"{cluster_id}-busy"})
+    busy.init_transactions()
+    transactions = OpenTransactions(admin, topic, lambda: now[0])
+    for _ in range(3):
+        busy.begin_transaction()
+        busy.produce(topic, b"any")
+        busy.flush()
+        now[0] += 9
+        assert transactions.look(1) == []
+        busy.commit_transaction()
