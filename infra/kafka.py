@@ -26,6 +26,7 @@ import msgspec
 import psutil
 
 from .class_archives import kafka_archive, reading
+from .disk_space import shortage
 from .jars import kafka_classpath
 from .prerequisites import find_java
 from .processes import OwnedProcess, ProcessIdentity, end_process
@@ -195,7 +196,7 @@ class EmbeddedKafka:
                     wanted = 0
                     continue
                 raise KafkaUnavailable(
-                    f"{error}; its log, {self.log_path}, ends with:\n{_tail(text)}"
+                    f"{error}{shortage(self.data_dir)}; its log, {self.log_path}, ends with:\n{_tail(text)}"
                 ) from None
             except BaseException:
                 self.kill()

@@ -47,8 +47,10 @@ def main() -> None:
 
     from . import channel_hand_over, record_hand_over  # noqa: F401
     from .preload import preload
+    from .task_logging import make_output_lossy
 
     preload()
+    make_output_lossy()
     daemon.worker = _quiet(daemon.worker)
     daemon.manager()
 

@@ -3,20 +3,21 @@
 A StreamTask is one subtask; a Python worker of Spark serves several in turn, and says by `serve` whose records it
 works on. Lines go to stderr, which is the TaskExecutor's log, or to a file of the job: all of the job's processes on a
 machine append to it, and who finds it full renames it. Secrets are left out. Nothing here raises: a line that can't be
-written is lost.
+written is lost, and so is what a function prints. A full disk is no reason for a task to fail.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import io
 import logging
 import logging.handlers
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TextIO
 
 import msgspec
 
@@ -76,6 +77,26 @@ class TaskLogging(msgspec.Struct, frozen=True):
                 name = "".join(each if each.isalnum() or each in "-_" else "_" for each in self.job_id)
                 return SharedFileHandler(Path(self.directory) / f"{name}.log")
         return logging.StreamHandler(sys.stderr)
+
+
+class LossyFile(io.FileIO):
+    """A file of which nobody is told that it cannot be written to."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
+def make_output_lossy() -> None:
+    """From here on what this process prints, and cannot write, is lost. Lines are written whole."""
+    sys.stdout, sys.stderr = _lossy(sys.stdout), _lossy(sys.stderr)
+
+
+def _lossy(stream: TextIO) -> TextIO:
+    file = io.BufferedWriter(LossyFile(stream.fileno(), "w", closefd=False))
+    return io.TextIOWrapper(file, stream.encoding, errors="backslashreplace", line_buffering=True)
 
 
 _current: TaskLogging | None = None

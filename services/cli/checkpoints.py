@@ -129,7 +129,8 @@ def _cancel_and_keep(configuration: Configuration, job: str, output: Format) -> 
         raise Failure(
             ExitCode.SAVEPOINT,
             f"job {found.job_id} has no complete checkpoint that could be kept: `tailrace cancel {found.job_id}` ends "
-            "it without",
+            "it, and a later `run` begins anew, but for a KafkaSource with a group_id and StartingOffsets.committed(); "
+            "`execution.checkpointing.interval` has checkpoints taken",
         )
     status = cancel_and_wait(configuration, found.job_id, keep_checkpoints=True)
     tell(f"job {found.job_id} is {status.value}")

@@ -123,10 +123,13 @@ def status(
     local = LocalCluster.of(found)
     running = processes(local) if local is not None else []
     if local is not None and local.kafka is None and local.embedded:
+        from ...infra.disk_space import shortage
+
         show_processes(output, running)
         raise Failure(
             ExitCode.UNREACHABLE,
-            f"the Kafka of the cluster in {found.home} does not run: `tailrace cluster start` starts what is missing",
+            f"the Kafka of the cluster in {found.home} does not run: `tailrace cluster start` starts what is missing"
+            f"{shortage(found.home / 'kafka')}",
         )
     reachable = find_cluster(home, bootstrap_servers, cluster_id)
     from .orphans import look

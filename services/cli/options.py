@@ -223,6 +223,7 @@ def located(found: Configuration) -> Configuration:
 
 
 def _check_kafka(home: Path) -> None:
+    from ...infra.disk_space import shortage
     from ...infra.kafka import EmbeddedKafka, KafkaUnavailable
 
     try:
@@ -230,5 +231,6 @@ def _check_kafka(home: Path) -> None:
     except KafkaUnavailable:
         raise Failure(
             ExitCode.UNREACHABLE,
-            f"the Kafka of the cluster in {home} does not run: `tailrace cluster start` starts what is missing",
+            f"the Kafka of the cluster in {home} does not run: `tailrace cluster start` starts what is missing"
+            f"{shortage(home / 'kafka')}",
         ) from None

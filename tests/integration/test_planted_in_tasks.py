@@ -23,7 +23,7 @@ from tailrace.services.resource_manager.drivers.local_process import worker_reco
 from .test_broker_restart import Feed
 from .test_cluster import Cluster, alive
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 PLANTING = Path(__file__).parents[1] / "planting"
 PROGRAM = """

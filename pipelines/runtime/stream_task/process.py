@@ -41,6 +41,7 @@ def run(control: socket.socket, listener: socket.socket) -> None:
         _end(Failed(str(threads.ThreadFailed(name, error))), control, speaking)
         threads.end_process(name, error)
 
+    task_logging.make_output_lossy()
     threads.handle(on_failure)
     try:
         _run_task(control, listener, mailbox, notify, exit_lock)

@@ -175,6 +175,13 @@ class LocalCluster:
             except BaseException:
                 self._undo(started)
                 raise
+            ended = [name for name in wanted if not self._processes[name].is_running()]
+        if ended:
+            raise Failure(
+                ExitCode.PROCESS,
+                f"{', '.join(ended)} ended while the rest was started, as after a long time without Kafka: "
+                f"`tailrace cluster start` starts it again; why is at the end of {self.home / 'log'}/{ended[0]}.log",
+            )
         return True
 
     def adopt(self, record: ClusterRecord) -> None:

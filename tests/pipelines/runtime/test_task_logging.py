@@ -27,6 +27,17 @@ for number in range(200):
 """
 
 
+PRINTS = """
+import sys
+from tailrace.pipelines.runtime import task_logging
+sys.stderr = open("/dev/full", "w")
+task_logging.make_output_lossy()
+for number in range(20_000):
+    print("printed", number)
+    print("printed", number, file=sys.stderr, flush=True)
+"""
+
+
 @pytest.fixture(autouse=True)
 def _root_as_before() -> object:
     root = logging.getLogger()
@@ -102,3 +113,30 @@ def test_only_so_many_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     handler.close()
     assert len(list(tmp_path.glob("job.log*"))) == 1 + task_logging.FILES + 1  # and the lock
     assert "39 " in (tmp_path / "job.log").read_text()
+
+
+def test_what_a_function_prints_is_lost_where_it_cannot_be_written() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", PRINTS], stdout=full, check=False)
+    assert done.returncode == 0
+
+
+def test_what_a_function_prints_is_written_line_by_line(tmp_path: Path) -> None:
+    """Also what comes after a time in which nothing could be written."""
+    program = """
+import resource, signal
+from tailrace.pipelines.runtime import task_logging
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+task_logging.make_output_lossy()
+print("before")
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (len("before\\n"), hard))
+print("lost")
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+print("after")
+"""
+    path = tmp_path / "log"
+    with path.open("ab") as log:
+        done = subprocess.run([sys.executable, "-c", program], stdout=log, check=False)
+    assert done.returncode == 0
+    assert path.read_text() == "before\nafter\n"

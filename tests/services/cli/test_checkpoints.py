@@ -10,12 +10,15 @@ import msgspec
 import pytest
 
 from tailrace.schemas.types import CheckpointMetrics, JobStatus, SnapshotType
+from tailrace.services.cli import checkpoints as commands
 from tailrace.services.cli import main
 from tailrace.services.cli.checkpoints import as_data, in_short, not_running, restored_from, row, some
-from tailrace.services.cli.errors import ExitCode, explained
+from tailrace.services.cli.errors import ExitCode, Failure, explained
 from tailrace.services.cli.job import described, told
+from tailrace.services.cli.options import Format
 from tailrace.services.cli.show import lasted, size
 from tailrace.services.client import CheckpointFailedError, SavepointKeptError
+from tailrace.services.configuration import Configuration
 from tailrace.services.history.checkpoints import (
     CheckpointsSummary,
     CheckpointStatus,
@@ -203,3 +206,12 @@ def test_what_can_not_be_asked_for_is_told_before_anything_is(
     assert err.startswith("tailrace: ")
     assert says in err
     assert err.count("\n") == 1
+
+
+def test_a_job_without_a_checkpoint_is_not_cancelled_to_keep_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = JobView("j", "job", JobStatus.RUNNING, None, S, None, {}, 1, 0, {}, None)
+    monkeypatch.setattr(commands, "_look", lambda *_: (None, job))
+    with pytest.raises(Failure) as raised:
+        commands._cancel_and_keep(Configuration({}), "j", Format.TEXT)
+    assert raised.value.code is ExitCode.SAVEPOINT
+    assert "`tailrace cancel j` ends it, and a later `run` begins anew" in str(raised.value)
