@@ -166,7 +166,9 @@ class Scalar(RecordType):
             values = [self._plain(value) for value in values]
         try:
             return pa.array(values, self.arrow_type())
-        except (pa.ArrowException, OverflowError, UnicodeError) as error:
+        except OverflowError as error:
+            raise RecordTypeError(f"a value does not fit in {self}: it has more than 64 bits") from error
+        except (pa.ArrowException, UnicodeError) as error:
             raise RecordTypeError(f"a value does not fit in {self}: {error}") from error
 
     def decode(self, array: pa.Array) -> list[Any]:

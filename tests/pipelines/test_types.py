@@ -221,6 +221,12 @@ def test_a_value_of_another_type_is_refused(hint: object, value: object) -> None
         RecordType.of(hint).to_columns([value])
 
 
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**30])
+def test_an_integer_that_is_too_large_is_named_as_that(value: int) -> None:
+    with pytest.raises(RecordTypeError, match="a value does not fit in int: it has more than 64 bits"):
+        RecordType.of(int).to_columns([value])
+
+
 def test_what_is_a_value_of_the_type_by_the_typing_rules_is_taken() -> None:
     class Text(str):
         __slots__ = ()
