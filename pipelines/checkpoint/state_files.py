@@ -44,24 +44,29 @@ class Section(msgspec.Struct, frozen=True):
 class Sections:
     """Writes a file of sections at once: a full snapshot, what was in flight, or one cut where files can't grow.
 
-    The StateFiles that it gives hold from `close` on. Use it as a context manager.
+    The StateFiles that it gives hold from `close` on. Without a section there is no file: nothing would name it, and
+    nobody would delete it. Use it as a context manager.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
-        """Creates the file. Raises StorageError."""
+        self._storage = storage
+        self._place = path
         self._path = storage.relative(path)
-        self._file = storage.create(path)
+        self._file: NewFile | None = None
 
     @property
     def length(self) -> int:
         """Bytes written."""
-        return self._file.length
+        return 0 if self._file is None else self._file.length
 
     def add(
         self, key: str, messages: Iterable[bytes], first_key_group: int = ANY, last_key_group: int = ANY
     ) -> StateFile:
-        """Writes a section; messages may come from an iterator. Raises StorageError."""
-        offset = self._file.length
+        """Writes a section; the first creates the file. Messages may come from an iterator. Raises StorageError."""
+        if self._file is None:
+            self._file = self._storage.create(self._place)
+        file = self._file
+        offset = file.length
         crc = 0
         waiting = [_head_of(key, first_key_group, last_key_group)]
         size = len(waiting[0])
@@ -69,13 +74,13 @@ class Sections:
             waiting += (_LENGTH.pack(len(message)), message)
             size += _LENGTH.size + len(message)
             if size >= _CHUNK:
-                crc = self._write(waiting, crc)
+                crc = _written(file, waiting, crc)
                 size = 0
-        crc = self._write(waiting, crc)
+        crc = _written(file, waiting, crc)
         return StateFile(
             path=self._path,
             offset=offset,
-            length=self._file.length - offset,
+            length=file.length - offset,
             crc=crc,
             first_key_group=first_key_group,
             last_key_group=last_key_group,
@@ -83,20 +88,23 @@ class Sections:
 
     def close(self) -> None:
         """Ends the file. Raises StorageError."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     def __enter__(self) -> Sections:
-        self._file.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._file.__exit__(*error)  # type: ignore[arg-type]
+        if self._file is not None:
+            self._file.__exit__(*error)  # type: ignore[arg-type]
 
-    def _write(self, waiting: list[bytes], crc: int) -> int:
-        data = b"".join(waiting)
-        waiting.clear()
-        self._file.write(data)
-        return zlib.crc32(data, crc)
+
+def _written(file: NewFile, waiting: list[bytes], crc: int) -> int:
+    """Writes what waits; the checksum with it."""
+    data = b"".join(waiting)
+    waiting.clear()
+    file.write(data)
+    return zlib.crc32(data, crc)
 
 
 class GrowingFile:

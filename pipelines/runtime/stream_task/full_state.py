@@ -105,7 +105,7 @@ class FullFile:
     def _written(self, written: Future[bytes]) -> None:
         try:
             files = msgspec.msgpack.decode(written.result(), type=dict[str, tuple[StateFile, ...]])
-            if self._scratch is not None:
+            if self._scratch is not None and files:
                 self._upload(Path(self._scratch, posixpath.basename(self._path)))
                 name = self._storage.relative(self._path)
                 files = {
