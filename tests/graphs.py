@@ -67,7 +67,6 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
         "late_tag": None,
         "aggregation": "reduce",
         "accumulator_type": None,
-        "ingestion_time": True,
         "output_type": "str",
     },
     OperatorKind.CO_MAP: {"output_type": "str"},

@@ -75,8 +75,6 @@ class _Upstream:
 class _Times:
     """What is known of the timestamps of an operator's output."""
 
-    ingestion: bool
-    """They are those of reading."""
     strategy: str | None
     """A watermark strategy before it, with its line; None: there is none on any path."""
     held_by: str | None
@@ -158,7 +156,7 @@ class _Generator:
         node = self._node(
             own,
             [each.node for each in upstreams],
-            Surroundings(times.ingestion, self._defaults.mini_batch, times.event_time_held_by),
+            Surroundings(self._defaults.mini_batch, times.event_time_held_by),
         )
         self._times[own.id] = _times_behind(own, times)
         self.nodes[own.id] = node
@@ -193,7 +191,6 @@ class _Generator:
     def _times_before(self, own: Physical, upstreams: list[_Upstream]) -> _Times:
         before = [self._times[each.node.node_id] for each in upstreams]
         times = _Times(
-            ingestion=all(each.ingestion for each in before),
             strategy=next((each.strategy for each in before if each.strategy is not None), None),
             held_by=next((each.held_by for each in before if each.held_by is not None), None),
         )
@@ -271,11 +268,11 @@ def _times_behind(own: Physical, before: _Times) -> _Times:
     place = f"{own.name} ({own.location})"
     match own:
         case ReadKafka():
-            return _Times(ingestion=False, strategy=None, held_by=None if own.source.bounded else place)
+            return _Times(strategy=None, held_by=None if own.source.bounded else place)
         case Generate(count=None) | SocketTextStream():
-            return _Times(ingestion=before.ingestion, strategy=None, held_by=place)
+            return _Times(strategy=None, held_by=place)
         case Physical(KIND=OperatorKind.WATERMARKS):
-            return _Times(ingestion=False, strategy=place, held_by=None)
+            return _Times(strategy=place, held_by=None)
         case _:
             return before
 

@@ -266,7 +266,7 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "field": _field,
             **_KEYED,
             "accumulator_type": _optional(_record_type),
-            "ingestion_time": _flag,
+            "ingestion_time": _optional(_flag),  # of graphs of 0.1.0; nothing goes by it
         },
         OperatorKind.CO_MAP: {},
         OperatorKind.CO_FLAT_MAP: {},

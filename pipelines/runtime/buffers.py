@@ -3,7 +3,7 @@
 A buffer is a fixed header and, unless it is a control buffer, one Arrow record batch: a column of
 timestamps and the columns of the channel's record type; a few rows are MessagePack instead. The schema is
 not in it: both ends have the job graph. The header says who sent it (subtask and attempt), its place in what
-that attempt sent on this channel (sequence number, from 0), how far both clocks have come after its records,
+that attempt sent on this channel (sequence number, from 0), how far event time has come after its records,
 whether the sender is idle, and whether its output ends with it; and of which generation of the job it is. Spark hands
 buffers on unread, or with other records under the same header.
 
@@ -31,7 +31,7 @@ from .deployment import Checkpoint
 from .small_batches import FEW, FEW_OF_COLUMNS, SmallBatches
 
 NO_WATERMARK: Final = -(1 << 63)
-"""Of a clock that nobody has told yet."""
+"""Of a watermark, or a clock, that nobody has told yet."""
 LARGEST_RECORD: Final = 32 << 20
 """Bytes of a record on a channel at most."""
 END_OF_TIME: Final = (1 << 63) - 1
@@ -40,7 +40,7 @@ END_OF_TIME: Final = (1 << 63) - 1
 TIMESTAMP_COLUMN: Final = "~timestamp"
 
 _FORMAT: Final = 3
-_HEADER: Final = struct.Struct("<BBHIIQqq")
+_HEADER: Final = struct.Struct("<BBHIIQq8x")
 HEADER_SIZE: Final = _HEADER.size
 """Bytes before the payload."""
 _ENDS: Final = 1
@@ -76,8 +76,6 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     sequence: int
     watermark: int = NO_WATERMARK
     """Event time."""
-    clock: int = NO_WATERMARK
-    """Processing time."""
     ends: bool = False
     idle: bool = False
     """Whether the receiver is to go on without this sender's watermark."""
@@ -112,7 +110,6 @@ class Header(msgspec.Struct, frozen=True, gc=False):
             self.generation,
             self.sequence,
             self.watermark,
-            self.clock,
         )
 
 
@@ -141,7 +138,7 @@ class BufferCodec:
     def encode_within(self, limit: int, header: Header, batch: Batch) -> list[bytes]:
         """Buffers of at most `limit` bytes that together hold the batch, with ascending sequence numbers.
 
-        The first has the header's sequence number, the last one its clocks, idleness and end; those before it
+        The first has the header's sequence number, the last one its watermark, idleness and end; those before it
         promise none. A single record that is larger than `limit` is cut into fragments. Raises RecordTypeError, and
         RecordTooLarge for one that is larger than LARGEST_RECORD.
         """
@@ -194,13 +191,12 @@ def header_of(data: bytes) -> Header:
     """The header of a buffer. Raises BufferError."""
     if len(data) < _HEADER.size or data[0] != _FORMAT:
         raise BufferError(f"{len(data)} bytes that begin {data[:8].hex()} are no buffer of format {_FORMAT}")
-    _, flags, sender, attempt, generation, sequence, watermark, clock = _HEADER.unpack_from(data)
+    _, flags, sender, attempt, generation, sequence, watermark = _HEADER.unpack_from(data)
     return Header(
         sender,
         attempt,
         sequence,
         watermark,
-        clock,
         flags & _ENDS != 0,
         flags & _IDLE != 0,
         flags & _TICK != 0,

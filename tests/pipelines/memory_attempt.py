@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from tailrace.pipelines.graph.chain import edge_type, output_type
 from tailrace.pipelines.runtime.buffers import (
-    END_OF_TIME,
     BufferCodec,
     BufferError,
     header_of,
@@ -154,7 +153,7 @@ class MemoryAttempt:
     def _end_again(self) -> None:
         """The subtask had finished in the checkpoint: all that is left is to say so."""
         self.finished = True
-        for each in self.assembly.writer().flush(END_OF_TIME, ends=True, tell_all=True):
+        for each in self.assembly.writer().flush(ends=True, tell_all=True):
             self._transaction.send(each.topic, each.data, partition=each.partition)
         self._transaction.commit()
 
@@ -306,8 +305,7 @@ class MemoryAttempt:
     def step(self, rng: random.Random | None) -> bool:
         """Does something; whether there was anything to do but to wait."""
         moved = self.poll(rng) if self.polls else self._hand_over(rng)
-        if self.assembly.parts.source is not None:
-            self.task.advance_clock(self._cluster.wall_clock() - 1)
+        self.task.advance_clock(self._cluster.wall_clock() - 1)
         self._keep_up(rng)
         if self.task.ended:
             self.task.finish()

@@ -17,8 +17,6 @@ from ..signatures import has_timers, is_rich
 class Surroundings:
     """What an operator's parameters depend on that only the whole program says."""
 
-    ingestion_time: bool
-    """Records still have the timestamps that sources gave them, those of reading."""
     mini_batch: bool
     """`execution.mini-batch`."""
     event_time_held_by: str | None = None

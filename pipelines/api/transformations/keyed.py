@@ -115,5 +115,4 @@ class Window(Keyed):
             "field": self.field,
             **self.key.parameters(),
             "accumulator_type": self.accumulator_type.to_json(),
-            "ingestion_time": surroundings.ingestion_time,
         }

@@ -2,8 +2,8 @@
 
 The output of an operator leads to the operators chained behind it and to the channels of edges; so does each of its
 side outputs. Records go where their output leads, as copies where several operators could change them; watermarks and
-idleness go to all outputs of an operator. The clock
-is told to each operator in the tree's order, after all that lies before it.
+idleness go to all outputs of an operator. The clock is told to each operator that waits for it, in the tree's order,
+after all that lies before it.
 
 When the input ends, each operator is brought to its end, on both clocks, and finished, before those behind it learn of
 it: what it emits then still finds them open (`Outlet` holds END_OF_TIME back).
@@ -198,10 +198,16 @@ class OperatorChain:
         """Event time has come so far, short of its end."""
         self._inlet.emit_watermark(watermark)
 
+    @property
+    def next_clock(self) -> int:
+        """The processing time at which something is due (ms); END_OF_TIME where nothing waits for a time."""
+        return min((operator.next_clock for operator in self.operators), default=END_OF_TIME)
+
     def advance_clock(self, clock: int) -> None:
-        """Processing time has come so far, short of its end."""
+        """Processing time has come so far, short of its end: tells the operators where something is due."""
         for operator in self.operators:
-            operator.advance_clock(clock)
+            if operator.next_clock <= clock:
+                operator.advance_clock(clock)
 
     def set_idle(self, idle: bool) -> None:
         """Whether all inputs are idle."""

@@ -32,8 +32,8 @@ class LocalTimes:
 
 
 def processing_time(setup: Setup, times: Times) -> int:
-    """The clock; wall-clock time until it has been told."""
-    return setup.wall_clock() if times.clock == NO_WATERMARK else times.clock
+    """The wall clock, but no earlier than what has fired already; END_OF_TIME at the end of the input."""
+    return max(setup.wall_clock(), times.clock)
 
 
 class Clocks(TimerService):

@@ -5,7 +5,7 @@ and the file is written from there once it is closed and that is committed. A cr
 next attempt, with its first commit; an attempt that has a successor shows nothing more (files/publishing.py). The
 price: records travel through Kafka once more, and wait in memory until their file is closed.
 
-A file is closed when it has `roll_records` records, at the first tick or commit `roll_ms` after its first record, at
+A file is closed when it has `roll_records` records, `roll_ms` after its first record by the wall clock, at
 the commit at which it has come to ROLL_BYTES, and at the end. Its name says the sink (from job and operator), the
 subtask and the file's number in it: `<prefix>-<sink>-<subtask>-<number>.<suffix>`. So a later job writes beside the
 files of an earlier one, never over them.
@@ -23,6 +23,7 @@ from typing import Final
 import msgspec
 
 from ..batch import Batch, all_of
+from ..buffers import END_OF_TIME
 from ..failures import TaskError
 from ..state.stateful import Origin
 from .files.pending import PendingFiles
@@ -105,6 +106,13 @@ class FileSink(Operator):
                 self._close()
             start = stop
 
+    @property
+    def next_clock(self) -> int:
+        file = self._files.open_file
+        if self._parameters.roll_ms is None or (file is None and not self._gathered):
+            return END_OF_TIME
+        return (self._opened_at if file is None else file.opened_at) + self._parameters.roll_ms - 1
+
     def advance_clock(self, clock: int) -> None:
         if self._is_old():
             self._close()
@@ -155,11 +163,7 @@ class FileSink(Operator):
 
     def _is_old(self) -> bool:
         """Whether the open file has come of age."""
-        file = self._files.open_file
-        if self._parameters.roll_ms is None or (file is None and not self._gathered):
-            return False
-        opened_at = self._opened_at if file is None else file.opened_at
-        return self._setup.wall_clock() - opened_at >= self._parameters.roll_ms
+        return self._setup.wall_clock() > self.next_clock
 
     def _fill(self) -> None:
         """Makes a chunk of what has been gathered."""

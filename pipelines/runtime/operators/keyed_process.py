@@ -76,6 +76,10 @@ class TimedProcess(KeyedOperator):
         self._fire(self._timers.event_time, self.backend.watermark, EVENT_TIME)
         super().advance_watermark(watermark)
 
+    @property
+    def next_clock(self) -> int:
+        return self._timers.processing_time.next_time
+
     def advance_clock(self, clock: int) -> None:
         if clock > self.backend.clock:
             self.backend.clock = clock

@@ -5,7 +5,7 @@ All calls come from one thread: `restore` for what the changelog holds, `open`, 
 
 Two clocks pass through an operator. The *watermark* is event time: no record with a timestamp <= it follows; it is
 NO_WATERMARK until somebody assigns one, and END_OF_TIME when the input has ended. The *clock* is processing time, the
-time at which sources read: it ticks also when nothing comes in, and ends at END_OF_TIME too.
+wall clock of the process: an operator is told of it when it has come to `next_clock`, and of END_OF_TIME at the end.
 
 Between two `before_commit` calls lies one transaction: what was emitted, what `take_changes` gave and the input's
 positions are committed together or not at all.
@@ -22,6 +22,7 @@ import msgspec
 from ....schemas.types import OperatorConfig
 from ...types import PICKLED, RecordType
 from ..batch import Batch
+from ..buffers import END_OF_TIME
 from ..state.stateful import Origin
 from .context import TaskContext
 
@@ -70,7 +71,7 @@ class Setup(msgspec.Struct, frozen=True):
     require_topic: Callable[[str], None] = lambda topic: None
     """Raises TaskError where there is no topic of that name."""
     wall_clock: Callable[[], int] = lambda: 0
-    """Milliseconds since the epoch, for what looks at real time (idleness of an input)."""
+    """Milliseconds since the epoch; never falls."""
     generation: int = 0
     """How often the job went back to a checkpoint."""
 
@@ -102,6 +103,11 @@ class Operator:
     def advance_watermark(self, watermark: int) -> None:
         """Event time has come so far. Emits what that makes due, then passes it on."""
         self.output.emit_watermark(watermark)
+
+    @property
+    def next_clock(self) -> int:
+        """The processing time at which something is due (ms); END_OF_TIME where nothing waits for a time."""
+        return END_OF_TIME
 
     def advance_clock(self, clock: int) -> None:
         """Processing time has come so far. Emits what that makes due; whoever calls tells the next operator."""

@@ -108,22 +108,34 @@ class Watermarks(Operator):
             self._watermark = watermark
             self.output.emit_watermark(watermark)
 
+    @property
+    def next_clock(self) -> int:
+        idle_after = self._parameters.idle_after_ms
+        since = [split.last_record for split in self._present if not split.idle]
+        return END_OF_TIME if idle_after is None or not since else min(since) + idle_after - 1
+
     def advance_clock(self, clock: int) -> None:
         idle_after = self._parameters.idle_after_ms
         if idle_after is not None and clock != END_OF_TIME:
             now = self._setup.wall_clock()
-            present = [split for split in self._splits.values() if not split.ended]
-            for split in present:
+            for split in self._present:
                 split.idle = now - split.last_record >= idle_after
             self._tell_watermark()
-            self._tell_idle(all(split.idle for split in present) or self._upstream_idle)
+            self._tell_idle(self._upstream_idle or self._is_silent)
 
     def set_idle(self, idle: bool) -> None:
         self._upstream_idle = idle
-        if idle:
-            self._tell_idle(True)
-        elif self._parameters.idle_after_ms is None:
-            self._tell_idle(False)
+        self._tell_idle(idle or self._is_silent)
+
+    @property
+    def _present(self) -> list[_Split]:
+        """The splits that have not ended."""
+        return [split for split in self._splits.values() if not split.ended]
+
+    @property
+    def _is_silent(self) -> bool:
+        """Whether the strategy knows idleness, and no split has brought a record for so long."""
+        return self._parameters.idle_after_ms is not None and all(split.idle for split in self._present)
 
     def _tell_watermark(self) -> None:
         active = [split.watermark for split in self._splits.values() if not (split.idle or split.ended)]

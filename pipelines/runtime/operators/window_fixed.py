@@ -25,7 +25,7 @@ class FixedWindows(Windowing):
         super().__init__(setup)
         self._assigner = assigner
         # No window is due before this time; to be looked at again then.
-        self._next_due = END_OF_TIME
+        self._due_at = END_OF_TIME
         self._contents: Contents
         if self._folding is None:
             self._contents = ListedContents(self.backend, self._record_type, assigner, self._keys)
@@ -49,12 +49,16 @@ class FixedWindows(Windowing):
 
     def open(self) -> None:
         super().open()
-        self._next_due = self._least_due(self._reached)
+        self._due_at = self._least_due(self._reached)
+
+    @property
+    def _next_due(self) -> int:
+        return self._due_at
 
     def _take(self, batch: Batch, times: Ints) -> None:
         first_end = self._assigner.first_end(int(times.min()))
         if first_end - 1 > self._reached_by_any:
-            self._next_due = min(self._next_due, first_end - 1)
+            self._due_at = min(self._due_at, first_end - 1)
             records = InOrder(batch)
             with user_code(self._config, records):
                 self._contents.add(batch, records, times)
@@ -95,15 +99,15 @@ class FixedWindows(Windowing):
             taken = True
             self._contents.add_one(start, key, value if copy is None else copy(value))
             if window.max_timestamp <= reached:
-                self._next_due = min(self._next_due, done_with)
+                self._due_at = min(self._due_at, done_with)
                 self._give(key, window, self._own(self._contents.of_key(start, key)))
             else:
-                self._next_due = min(self._next_due, window.max_timestamp)
+                self._due_at = min(self._due_at, window.max_timestamp)
         if not taken:
             self._too_late(timestamp, value, reached)
 
     def _advance(self, before: int, reached: int) -> None:
-        if reached < self._next_due:
+        if reached < self._due_at:
             return
         for start in sorted(self._contents.starts()):
             window = TimeWindow(start, start + self._assigner.size)
@@ -115,7 +119,7 @@ class FixedWindows(Windowing):
                     self._gathering.send(self.output)
             if last + self._lateness <= reached:
                 self._contents.drop(start)
-        self._next_due = self._least_due(reached)
+        self._due_at = self._least_due(reached)
 
     def _fire(self, window: TimeWindow) -> None:
         contents = self._contents.of(window.start)

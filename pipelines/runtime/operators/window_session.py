@@ -24,6 +24,7 @@ from ...functions.window import TimeWindow
 from ...graph.key_groups import key_bytes
 from ...types import Scalar, TupleOf
 from ..batch import Batch
+from ..buffers import END_OF_TIME
 from ..failures import key_text
 from .functions import InOrder, user_code
 from .operator import Setup
@@ -129,6 +130,10 @@ class SessionWindows(Windowing):
         records, items = self._records.get(key), self._items[key]
         first, stop = _between(items, window)
         return self._own([records[item] for item in sorted(items[first:stop], key=lambda item: item[1])])
+
+    @property
+    def _next_due(self) -> int:
+        return self._due[0][0] if self._due else END_OF_TIME
 
     def _advance(self, before: int, reached: int) -> None:
         due = self._due

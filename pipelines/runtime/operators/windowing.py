@@ -4,8 +4,8 @@ A window [start, end) fires when its clock reaches end - 1, which is also the ti
 
 In event time a record is late when that has happened. While the watermark is below end - 1 + allowed lateness, a late
 record fires its window again, with the updated result; after that it goes to the side output `late_tag`, or is
-dropped and counted in the accumulator `numLateRecordsDropped`. In processing time there is no late record: one whose
-window has fired belongs to the window that is open at the clock, for a total must not lose any.
+dropped and counted in the accumulator `numLateRecordsDropped`. In processing time there is no late record: a record
+belongs to the window that is open when it arrives, by the wall clock of the process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from ...functions.window import TimeWindow
 from ..batch import Batch
-from ..buffers import NO_WATERMARK
+from ..buffers import END_OF_TIME
 from ..copies import copier_of
 from ..failures import key_text
 from ..state.handles import KeyedStates
@@ -44,7 +44,6 @@ class Windowing(KeyedOperator):
         self._event_time = assignment_of(parameters["assigner"]).time == "event"
         self._lateness: int = (parameters.get("allowed_lateness_ms") or 0) if self._event_time else 0
         self._late_tag: str | None = parameters.get("late_tag")
-        self._ingestion_time = bool(parameters.get("ingestion_time"))
         aggregation = parameters["aggregation"]
         field = parameters.get("field")
         self._folding: Folding | None = None
@@ -88,6 +87,10 @@ class Windowing(KeyedOperator):
                 self._gathering.send(self.output)
         super().advance_watermark(watermark)
 
+    @property
+    def next_clock(self) -> int:
+        return END_OF_TIME if self._event_time else self._next_due
+
     def advance_clock(self, clock: int) -> None:
         before = self.backend.clock
         if clock > before:
@@ -102,6 +105,11 @@ class Windowing(KeyedOperator):
 
     def _advance(self, before: int, reached: int) -> None:
         """Fires the windows whose last millisecond is > before and <= reached; removes those that are done with."""
+        raise NotImplementedError
+
+    @property
+    def _next_due(self) -> int:
+        """No window fires before this time, nor is done with; END_OF_TIME where there is none."""
         raise NotImplementedError
 
     @property
@@ -122,12 +130,8 @@ class Windowing(KeyedOperator):
         if self._event_time:
             times: Ints = batch.timestamp_column().to_numpy()
             return times
-        if self._ingestion_time:
-            times = batch.timestamp_column().to_numpy()
-        else:
-            times = np.full(len(batch), processing_time(self._setup, self.backend), np.int64)
-        clock = self.backend.clock
-        return times if clock == NO_WATERMARK else np.maximum(times, clock + 1)
+        now = max(processing_time(self._setup, self.backend), self.backend.clock + 1)
+        return np.full(len(batch), now, np.int64)
 
     def _window_place(self, window: TimeWindow) -> str:
         """Of a window that fires, and of its key, where a function is called for each."""

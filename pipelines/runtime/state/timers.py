@@ -13,6 +13,7 @@ from typing import Any
 
 from ...graph.key_groups import key_bytes
 from ...types import RecordType
+from ..buffers import END_OF_TIME
 from .changelog import Change, Kind
 from .table import INT, Layout, StateTable
 from .taking import Taking
@@ -66,6 +67,14 @@ class TimerTable(StateTable):
                 self._touched[timer] = None
                 return timer
         return None
+
+    @property
+    def next_time(self) -> int:
+        """When the first timer is due (ms); END_OF_TIME where there is none."""
+        heap = self._heap
+        while heap and (heap[0][0], heap[0][3]) not in self._timers:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else END_OF_TIME
 
     def clear(self) -> None:
         """Removes all timers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -16,8 +16,8 @@ from ...graph.operators import traits_of
 from ...graph.physical_plan import changelog_topic, channel_topic, keeps_state
 from ..accumulators import Accumulators
 from ..buffers import BufferCodec
-from ..clocks import NEVER, ClockDemand, demand_of, edge_demands, timed_edges
 from ..deployment import VertexDeployment, vertex_of
+from ..event_time import timed_edges
 from ..operators.build import build_operator
 from ..operators.chain import OperatorChain
 from ..operators.context import TaskContext
@@ -78,7 +78,6 @@ class Assembly:
         self._transaction = transaction
         self._queue = MessageQueue()
         self._wall_clock = wall_clock
-        self._demands = edge_demands(self._graph)
         self._timed = timed_edges(self._graph)
         self.accumulators = Accumulators()
         self._contexts: list[TaskContext] = []
@@ -146,7 +145,6 @@ class Assembly:
             gate=gate,
             source=source,
             ends=ends,
-            demand=self._demand(channels),
             owner=Owner(
                 self.vertex.operators[0].operator_id,
                 self._subtask,
@@ -228,14 +226,6 @@ class Assembly:
             generation=self.generation,
         )
 
-    def _demand(self, channels: Iterable[ChannelWriter]) -> ClockDemand:
-        demand = NEVER
-        for config in self.parts.rest:
-            demand |= demand_of(config)
-        for channel in channels:
-            demand |= channel.demand
-        return demand
-
     def _gate(self, progress: Progress, begins: bool) -> InputGate:
         senders = [self._result(edge).producers_of(self._subtask) for edge in self._deployment.inputs]
         ended = progress.ended or (frozenset(),) * len(senders)
@@ -271,7 +261,6 @@ class Assembly:
             subtask=self._subtask,
             attempt=self._attempt,
             generation=self.generation,
-            demand=self._demands[edge.data_set_id],
             timed=edge.data_set_id in self._timed,
         )
 

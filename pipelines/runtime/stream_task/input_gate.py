@@ -10,11 +10,10 @@ Rules:
    has heard nothing else from the attempt a tick tells the time, but not which number follows.
 3. The watermark is the least of all senders that are not idle, and never falls; a sender that has not spoken yet holds
    it. If all that have not ended are idle, so is the subtask.
-4. The clock is the least of all senders that have not ended.
-5. When all senders have ended, the input has, and both are at END_OF_TIME.
-6. What a sender of an older generation of the job has said counts for nothing. One of a newer generation means that
+4. When all senders have ended, the input has, and event time is at END_OF_TIME.
+5. What a sender of an older generation of the job has said counts for nothing. One of a newer generation means that
    this attempt is the past: it must end.
-7. Who begins a generation hears every sender from its first buffer on. Where that is not so, the channel was made anew
+6. Who begins a generation hears every sender from its first buffer on. Where that is not so, the channel was made anew
    and the position that an older generation had in it says nothing.
 
 What cannot be heard again after a restart is who has ended: it is committed with the positions. All else is
@@ -32,10 +31,10 @@ from ..failures import ProgressLost, TaskError
 class _Sender:
     """What one sender has told on one input."""
 
-    __slots__ = ("attempt", "clock", "ended", "idle", "sequence", "watermark")
+    __slots__ = ("attempt", "ended", "idle", "sequence", "watermark")
 
     def __init__(self, ended: bool) -> None:
-        self.watermark = self.clock = NO_WATERMARK
+        self.watermark = NO_WATERMARK
         self.attempt = -1
         self.sequence: int | None = None
         self.idle = False
@@ -63,8 +62,6 @@ class InputGate:
         self._all = [sender for those in self._senders for sender in those.values()]
         self.watermark = NO_WATERMARK
         """No record with a timestamp <= this follows (ms)."""
-        self.clock = NO_WATERMARK
-        """Processing time has come so far at all senders (ms)."""
         self.idle = False
         """Whether nobody is to wait for this subtask's watermark."""
         self.ended = False
@@ -139,8 +136,6 @@ class InputGate:
             self.stopped = self.stopped or header.stops
         if header.watermark > sender.watermark:
             sender.watermark, changed = header.watermark, True
-        if header.clock > sender.clock:
-            sender.clock, changed = header.clock, True
         if changed:
             self._look()
 
@@ -150,12 +145,11 @@ class InputGate:
             # A subtask without any channel has not ended: it is a source.
             if self._all:
                 self.ended = True
-                self.watermark = self.clock = END_OF_TIME
+                self.watermark = END_OF_TIME
                 self.idle = False
             return
         if self.stopped:
             return  # time stands still behind a savepoint that stops the job, until all have ended
-        self.clock = max(self.clock, min(sender.clock for sender in present))
         active = [sender.watermark for sender in present if not sender.idle]
         self.idle = not active
         if active:

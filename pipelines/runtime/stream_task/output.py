@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from ..buffers import NO_WATERMARK
 from ..deployment import Checkpoint
 from ..operators.chain import OperatorChain
 from . import progress_entry
@@ -41,7 +40,7 @@ MUCH: Final = 100_000
 
 
 class Output:
-    """Of one attempt. Whoever takes something in says what follows from it for the channels: `clock`, `dirty`."""
+    """Of one attempt. Whoever takes something in says whether there is something to commit: `dirty`."""
 
     def __init__(
         self,
@@ -71,8 +70,6 @@ class Output:
         self._positions = positions
         self._progress = progress
         self._flushed = 0
-        self.clock = NO_WATERMARK
-        """Processing time, as channels are to be told it (ms)."""
         self.ends = False
         """Whether nothing follows what is to be flushed."""
         self.dirty = False
@@ -105,7 +102,7 @@ class Output:
     @property
     def is_behind(self) -> bool:
         """Whether channels are to be told the time."""
-        return self._writer.is_behind(self.clock)
+        return self._writer.is_behind
 
     @property
     def repeats(self) -> bool:
@@ -125,7 +122,7 @@ class Output:
         """
         if self.dirty:
             return False
-        self._writer.tell(self.clock, self._transaction.tell, self._send, again=again)
+        self._writer.tell(self._transaction.tell, self._send, again=again)
         return not self._queue
 
     def flush(self, *, tell_all: bool = False) -> None:
@@ -133,9 +130,7 @@ class Output:
         self._chain.before_commit()
         ends = self.ends
         self._flushed += self._writer.pending
-        for each in self._writer.flush(
-            self.clock, ends=ends, stops=self._stop.stopped, tell_all=ends or tell_all
-        ):
+        for each in self._writer.flush(ends=ends, stops=self._stop.stopped, tell_all=ends or tell_all):
             self._send(each.topic, each.partition, each.data)
         if not self._keeps_state:
             return
@@ -148,7 +143,7 @@ class Output:
 
     def barrier(self, checkpoint: Checkpoint) -> None:
         """What was flushed lies before it, on every channel."""
-        for each in self._writer.barrier(self.clock, checkpoint):
+        for each in self._writer.barrier(checkpoint):
             self._send(each.topic, each.partition, each.data)
 
     def mark(self, checkpoint_id: int, delivered: Callable[[int], None]) -> None:

@@ -1,15 +1,15 @@
 """The record writer: records that leave a vertex, on the channels of its outgoing edges.
 
 Records gather per partition until `flush`, which turns them into as few buffers as the size limit allows. Each channel
-has its own event time and idleness, those of the output that it carries; processing time is the task's.
+has its own event time and idleness, those of the output that it carries.
 
-Time is told with the records. Where none are sent, it is told by *ticks*: buffers without records and outside of
+Event time is told with the records. Where none are sent, it is told by *ticks*: buffers without records and outside of
 transactions, which may get lost. A transaction takes several round trips and markers on every partition; a tick is one
 small message. Before the first numbered buffer of an attempt on a partition, and for the end, time is told within a
 transaction.
 
 What a tick said may have been lost, and a receiver that was restarted has forgotten it. So time and idleness are
-repeated now and then while nothing new is to be told; where every step of processing time counts, it goes on by itself.
+repeated now and then while nothing new is to be told.
 
 A barrier goes to every partition that the subtask reaches, behind what was flushed before it.
 """
@@ -25,7 +25,6 @@ from ....schemas.types import OperatorConfig
 from ...types import RecordType
 from ..batch import Batch, all_of
 from ..buffers import END_OF_TIME, NO_WATERMARK, BufferCodec, Header, RecordTooLarge, write_barrier
-from ..clocks import ALWAYS, ClockDemand
 from ..deployment import Checkpoint
 from ..failures import TaskError
 from ..operators.functions import typed_by
@@ -46,8 +45,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 class ChannelWriter:
     """The records of one outgoing edge of one subtask's attempt; see chain.Channel.
 
-    `partitions`: those that this subtask reaches. `demand`, `timed`: of which steps of processing time somebody behind
-    the edge has to be told when there are no records, and whether anybody there goes by event time.
+    `partitions`: those that this subtask reaches. `timed`: whether anybody behind the edge goes by event time.
     """
 
     def __init__(
@@ -60,13 +58,11 @@ class ChannelWriter:
         subtask: int,
         attempt: int,
         generation: int = 0,
-        demand: ClockDemand = ALWAYS,
         timed: bool = True,
     ) -> None:
         self.topic = topic
         self.sender: OperatorConfig | None = None
         """Whose records these are."""
-        self.demand = demand
         self.pending = 0
         """Records written since the last flush."""
         self._codec = BufferCodec(record_type)
@@ -74,13 +70,13 @@ class ChannelWriter:
         self._subtask = subtask
         self._attempt = attempt
         self._generation = generation
-        self._repeatable = (timed or bool(demand)) and not demand.always
+        self._timed = timed
         self._pending: dict[int, list[Batch]] = {each: [] for each in partitions}
         self._sequences = dict.fromkeys(partitions, 0)
         self._watermark = NO_WATERMARK
         self._idle = False
-        self._told = NO_WATERMARK, NO_WATERMARK, False
-        """Watermark, clock and idleness that every partition has been told."""
+        self._told = NO_WATERMARK, False
+        """Watermark and idleness that every partition has been told."""
         self._spoken = False
         """Whether anything that somebody goes by was ever among that."""
 
@@ -99,39 +95,36 @@ class ChannelWriter:
         """Whether the receivers are to go on without this channel's watermark."""
         self._idle = idle
 
-    def is_behind(self, clock: int) -> bool:
-        """Whether there is something of time to tell that somebody wants to know."""
-        watermark, told_clock, idle = self._told
-        if self._watermark > watermark or self._idle is not idle:
-            return True
-        return self.demand.wants(told_clock, clock)
+    @property
+    def is_behind(self) -> bool:
+        """Whether event time or idleness has changed since it was told."""
+        watermark, idle = self._told
+        return self._watermark > watermark or self._idle is not idle
 
     @property
     def repeats(self) -> bool:
         """Whether there is something of time to be told again, as somebody may have missed it."""
-        return self._repeatable and self._spoken
+        return self._timed and self._spoken
 
     @property
     def known(self) -> bool:
         """Whether every partition has a numbered buffer of this attempt, so that ticks count there."""
         return all(self._sequences.values())
 
-    def flush(
-        self, clock: int, *, ends: bool = False, stops: bool = False, tell_all: bool = False
-    ) -> Iterator[Outgoing]:
+    def flush(self, *, ends: bool = False, stops: bool = False, tell_all: bool = False) -> Iterator[Outgoing]:
         """The buffers of all records since the last flush; `tell_all` adds those that only tell the time.
 
         `stops`: the end is that of a savepoint. Raises UserCodeError of the sender for a value that is not of the
         channel's type, and TaskError for a record that is too large.
         """
         if tell_all:
-            self._note_told(clock)
+            self._note_told()
         elif not self.pending:
             return
         for partition, batches in self._pending.items():
             if not batches and not tell_all:
                 continue
-            header = self._header(partition, clock, ends=ends, stops=stops)
+            header = self._header(partition, ends=ends, stops=stops)
             batch = batches[0] if len(batches) == 1 else all_of(batches)
             with nullcontext() if self.sender is None else _within_limits(self.sender):
                 buffers = self._codec.encode_within(BUFFER_LIMIT, header, batch)
@@ -141,29 +134,28 @@ class ChannelWriter:
                 yield Outgoing(self.topic, partition, data)
         self.pending = 0
 
-    def ticks(self, clock: int) -> Iterator[Outgoing]:
+    def ticks(self) -> Iterator[Outgoing]:
         """Tells every partition the time, when nothing is pending and all that was flushed is committed."""
-        self._note_told(clock)
+        self._note_told()
         for partition in self._pending:
-            header = self._header(partition, clock, tick=True)
+            header = self._header(partition, tick=True)
             yield Outgoing(self.topic, partition, bytes(header))
 
-    def barrier(self, clock: int, checkpoint: Checkpoint) -> Iterator[Outgoing]:
+    def barrier(self, checkpoint: Checkpoint) -> Iterator[Outgoing]:
         """The barrier for every partition, when all records are flushed."""
-        self._note_told(clock)
+        self._note_told()
         for partition in self._pending:
-            header = self._header(partition, clock, barrier=True)
+            header = self._header(partition, barrier=True)
             self._sequences[partition] += 1
             yield Outgoing(self.topic, partition, write_barrier(header, checkpoint))
 
-    def _note_told(self, clock: int) -> None:
-        self._told = self._watermark, clock, self._idle
-        self._spoken = self._spoken or self._idle or self._watermark > NO_WATERMARK or bool(self.demand)
+    def _note_told(self) -> None:
+        self._told = self._watermark, self._idle
+        self._spoken = self._spoken or self._idle or self._watermark > NO_WATERMARK
 
     def _header(
         self,
         partition: int,
-        clock: int,
         *,
         ends: bool = False,
         stops: bool = False,
@@ -175,7 +167,6 @@ class ChannelWriter:
             self._attempt,
             self._sequences[partition],
             END_OF_TIME if ends else self._watermark,
-            clock,
             ends,
             self._idle,
             tick,
@@ -206,30 +197,28 @@ class RecordWriter:
         """Records written since the last flush."""
         return sum(channel.pending for channel in self.channels)
 
-    def is_behind(self, clock: int) -> bool:
+    @property
+    def is_behind(self) -> bool:
         """Whether a channel is to be told the time."""
-        return any(channel.is_behind(clock) for channel in self.channels)
+        return any(channel.is_behind for channel in self.channels)
 
     @property
     def repeats(self) -> bool:
         """Whether a channel is to be told the time again, now and then."""
         return any(channel.repeats for channel in self.channels)
 
-    def flush(
-        self, clock: int, *, ends: bool = False, stops: bool = False, tell_all: bool = False
-    ) -> Iterator[Outgoing]:
+    def flush(self, *, ends: bool = False, stops: bool = False, tell_all: bool = False) -> Iterator[Outgoing]:
         """As ChannelWriter.flush, for every outgoing edge."""
         for channel in self.channels:
-            yield from channel.flush(clock, ends=ends, stops=stops, tell_all=tell_all)
+            yield from channel.flush(ends=ends, stops=stops, tell_all=tell_all)
 
-    def barrier(self, clock: int, checkpoint: Checkpoint) -> Iterator[Outgoing]:
+    def barrier(self, checkpoint: Checkpoint) -> Iterator[Outgoing]:
         """As ChannelWriter.barrier, for every outgoing edge."""
         for channel in self.channels:
-            yield from channel.barrier(clock, checkpoint)
+            yield from channel.barrier(checkpoint)
 
     def tell(
         self,
-        clock: int,
         tick: Callable[[str, int, bytes], None],
         send: Callable[[str, int, bytes], None],
         *,
@@ -240,11 +229,11 @@ class RecordWriter:
         `again`: also those that may have missed it.
         """
         for channel in self.channels:
-            if channel.is_behind(clock) or (again and channel.repeats):
+            if channel.is_behind or (again and channel.repeats):
                 by, buffers = (
-                    (tick, channel.ticks(clock))
+                    (tick, channel.ticks())
                     if channel.known and not channel.pending
-                    else (send, channel.flush(clock, tell_all=True))
+                    else (send, channel.flush(tell_all=True))
                 )
                 for each in buffers:
                     by(each.topic, each.partition, each.data)

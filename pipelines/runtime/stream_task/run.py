@@ -1,8 +1,9 @@
 """A subtask at work: what it is handed over, when its source is polled, when it commits and what is told of time.
 
-Nothing is sent when nothing happened. Channels are told the time where somebody behind them wants to know, at
-intervals; a subtask that heard of it from others passes it on sooner, so that each further hop adds little. What
-brought nothing but times is harmless to read again, so positions alone are committed now and then.
+Nothing is sent when nothing happened. Processing time is the task's own wall clock: it wakes when a timer, a window or
+a file is due, and tells nobody. Channels are told of event time where it has changed, at intervals; a subtask that
+heard of it from others passes it on sooner, so that each further hop adds little. What brought nothing but times is
+harmless to read again, so positions alone are committed now and then.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ..buffers import NO_WATERMARK
-from ..clocks import NEVER
+from ..buffers import END_OF_TIME
 from ..failures import TaskError
 from ..protocol import (
     BUFFER,
@@ -94,9 +94,6 @@ class Run:
         self._notify = notify
         source = assembly.parts.source is not None
         self._polls = source and assembly.through_spark is None
-        self._demand = subtask.demand if source else NEVER
-        """Of the wall clock: others are told the time by those who send to them."""
-        self._clock_read = NO_WATERMARK
         self._tick_interval = settings.watermark_interval_ms / 1000 * (1 if source else _PASSED_ON)
         self._repeat_interval = settings.watermark_interval_ms / 1000 * _REPEATED
         self._idle_commit_interval = settings.idle_commit_interval_ms / 1000
@@ -125,6 +122,8 @@ class Run:
     def until_ended(self) -> None:
         """Works until all input has ended and all output is committed. Raises TaskCanceled."""
         task = self._task
+        if not task.ended:
+            self._keep_time()  # what was restored may be due
         while not task.ended:
             now = time.monotonic()
             wait = self._next(now) - now
@@ -203,6 +202,7 @@ class Run:
         """Commits, tells the time, or tells what was counted, if that is due."""
         task = self._task
         self._report_checkpoints()
+        self._read_clock()
         now = time.monotonic()
         if now >= self._recommitted_at + RECOMMIT_S:
             self._commit(always=True)
@@ -253,7 +253,6 @@ class Run:
 
     def _tick(self, now: float) -> None:
         self._told_at = now
-        self._read_clock()
         again = now >= self._next_repeat()
         if again:
             self._repeated_at = now
@@ -261,14 +260,12 @@ class Run:
             self._commit(tell_all=True)
 
     def _read_clock(self) -> None:
-        if self._demand:
-            # A record that is polled later has this millisecond's time, or a later one.
-            self._clock_read = self._wall_clock() - 1
-            self._task.advance_clock(self._clock_read)
+        # A record that is taken later has this millisecond's time, or a later one.
+        self._task.advance_clock(self._wall_clock() - 1)
 
     def _next(self, now: float) -> float:
         """When there is something to do if nothing comes in."""
-        due = min(self._next_commit(now), self._next_tick(), self._next_count())
+        due = min(self._next_commit(now), self._next_clock(), self._next_tick(), self._next_count())
         return min(due, self._poll_at) if self._polls else due
 
     def _next_commit(self, now: float) -> float:
@@ -288,13 +285,15 @@ class Run:
 
     def _next_tick(self) -> float:
         due = self._next_repeat()
-        if self._demand.always or self._task.output.is_behind:
-            return min(due, self._told_at + self._tick_interval)
-        awaited = self._demand.next_after(self._clock_read)
-        if awaited is None:
-            return due
+        return min(due, self._told_at + self._tick_interval) if self._task.output.is_behind else due
+
+    def _next_clock(self) -> float:
+        """When something is due by the wall clock."""
+        awaited = self._task.next_clock
+        if awaited == END_OF_TIME:
+            return float("inf")
         missing_ms = awaited + 1 - self._wall_clock()
-        return min(due, time.monotonic() + missing_ms / 1000) if missing_ms > 0 else 0.0
+        return time.monotonic() + missing_ms / 1000 if missing_ms > 0 else 0.0
 
     def _next_repeat(self) -> float:
         return self._repeated_at + self._repeat_interval if self._task.output.repeats else float("inf")

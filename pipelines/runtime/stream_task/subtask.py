@@ -8,8 +8,8 @@ records were cut into buffers.
 This file is about input and time: what is taken in, once, and what follows for the operators. What leaves is output.py,
 what is kept kept_state.py, what checkpoints need cuts.py, and how a savepoint stops all that stop.py.
 
-Time: at channels it is what their senders tell. Behind a source the clock is the driver's, and event time begins with
-an operator that assigns it.
+Time: the clock is the driver's wall clock. Event time is what the senders tell; behind a source it begins with an
+operator that assigns it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from ..buffers import (
     header_of,
     read_barrier,
 )
-from ..clocks import ClockDemand
 from ..failures import RecordError
 from ..operators.chain import OperatorChain
 from ..protocol import NOTHING_SKIPPED, Skipped
@@ -84,7 +83,6 @@ class Subtask:
         gate: InputGate | None,
         source: tuple[str, Source] | None,
         ends: Mapping[tuple[int, int], int] | None,
-        demand: ClockDemand,
         owner: Owner,
         places: RecordPlaces,
         kafka_source: str | None = None,
@@ -145,8 +143,6 @@ class Subtask:
             over=checkpoints_over,
             aligned_inputs=aligned_inputs,
         )
-        self.demand = demand
-        """When anything here or behind goes by processing time."""
         self.records_in = 0
         self.foreign = ForeignMessages(input_topics, subtask_index)
 
@@ -303,10 +299,20 @@ class Subtask:
         self._ended = polled.ended
         return polled
 
+    @property
+    def next_clock(self) -> int:
+        """The processing time at which something is due (ms); END_OF_TIME where nothing waits for a time.
+
+        Nothing is due behind a savepoint that stops the job, nor once all input has ended: `finish` does the rest.
+        """
+        gate = self._gate
+        stands_still = self._stop.savepoint is not None or (gate is not None and (gate.stopped or gate.ended))
+        return END_OF_TIME if stands_still else self._chain.next_clock
+
     def advance_clock(self, clock: int) -> None:
-        """Of a source: processing time has come so far (ms). No record that is taken later is older."""
-        if self._gate is None and clock > self.output.clock and self._stop.savepoint is None:
-            self._advance_clock(clock)
+        """Processing time has come so far (ms), short of its end."""
+        if self.next_clock <= clock:
+            self._chain.advance_clock(clock)
             self.output.note_pending()
 
     def finish(self) -> None:
@@ -316,10 +322,8 @@ class Subtask:
         stop = self._stop
         if self._gate is not None and self._gate.stopped:
             stop.stopped = True
-        if not stop.stopped:
-            self.output.clock = END_OF_TIME
-            if not stop.drained:
-                self._chain.finish()
+        if not stop.stopped and not stop.drained:
+            self._chain.finish()
         self.commit()
 
     def _process(self, batch: Batch, input_index: int) -> None:
@@ -330,8 +334,6 @@ class Subtask:
     def _follow_gate(self, gate: InputGate) -> None:
         if gate.ended or self._stop.savepoint is not None:
             return  # finish() brings both clocks to their end
-        if gate.clock > self.output.clock:
-            self._advance_clock(gate.clock)
         if gate.watermark > self._watermark:
             self._watermark = gate.watermark
             self._chain.advance_watermark(gate.watermark)
@@ -339,10 +341,6 @@ class Subtask:
             self._idle = gate.idle
             self._chain.set_idle(gate.idle)
         self.output.note_pending()
-
-    def _advance_clock(self, clock: int) -> None:
-        self.output.clock = clock
-        self._chain.advance_clock(clock)
 
     def _look_for_end(self, place: tuple[int, int]) -> None:
         """Of a partition: whether a bounded source has read it to its end, and with it perhaps all."""

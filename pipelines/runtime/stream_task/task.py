@@ -10,7 +10,6 @@ from confluent_kafka import Consumer, TopicPartition
 from msgspec.structs import replace
 
 from ...graph.physical_plan import consumer_group, temporary_topics, transactional_id
-from ..buffers import END_OF_TIME
 from ..failures import ProgressLost, describe
 from ..kafka_source import KafkaSource
 from ..protocol import (
@@ -136,7 +135,7 @@ class StreamTask:
         """The subtask had finished in the checkpoint that the job went back to: all that is left is to say so."""
         assembly, transactions, consumer = self._assemble()
         consumer.close()
-        for each in assembly.writer().flush(END_OF_TIME, ends=True, tell_all=True):
+        for each in assembly.writer().flush(ends=True, tell_all=True):
             transactions.send(each.topic, each.data, partition=each.partition)
         if transactions.active:
             transactions.commit()

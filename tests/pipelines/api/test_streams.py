@@ -86,7 +86,6 @@ def test_a_word_count_is_a_source_and_a_keyed_vertex(
         "offset_ms": 0,
     }
     assert (window["aggregation"], window["field"], window["late_tag"]) == ("reduce", None, None)
-    assert window["ingestion_time"] is True
     assert window["key_field"] == "text"
     assert json.loads(edge.parameters) == {"key_type": "str", "key_field": "text"}
     assert RecordType.from_json(window["key_type"]) == RecordType.of(str)

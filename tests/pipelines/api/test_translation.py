@@ -189,24 +189,6 @@ def test_whose_late_data_nobody_takes_is_told_of_them_nevertheless(env: StreamEx
     assert list(parameters(env.get_stream_graph(), OperatorKind.WINDOW)["side_outputs"]) == ["late"]
 
 
-def test_windows_know_whether_timestamps_are_those_of_reading(env: StreamExecutionEnvironment) -> None:
-    kafka = env.from_source(KafkaSource("t", Formats.json(), output_type=Trade))
-    streams = {
-        "read": trades(env).map(trade_of),
-        "kafka": kafka.map(trade_of),
-        "timed": timed(env),
-        "both": trades(env).union(kafka.map(trade_of)),
-    }
-    for name, stream in streams.items():
-        stream.key_by("symbol").window(WINDOW).sum("size").name(name)
-    nodes = env.get_stream_graph().nodes.values()
-    assert {
-        node.name: json.loads(node.parameters)["ingestion_time"]
-        for node in nodes
-        if node.kind is OperatorKind.WINDOW
-    } == {"read": True, "kafka": False, "timed": False, "both": False}
-
-
 def trade_of(record: Trade) -> Trade:
     return record
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -39,7 +39,7 @@ class Watermark:
 
 @dataclass(frozen=True)
 class Clock:
-    """Processing time has come so far."""
+    """Processing time has come so far: the wall clock is a millisecond further."""
 
     time: int
 
@@ -86,7 +86,12 @@ class Subject:
     columnar: bool = False
     """Whether records come as columns."""
 
-    def make(self, output: Collected, context: TaskContext | None = None, wall_clock: int = 0) -> Operator:
+    def make(
+        self,
+        output: Collected,
+        context: TaskContext | None = None,
+        wall_clock: Callable[[], int] = lambda: 0,
+    ) -> Operator:
         """Not open yet."""
         config = OperatorConfig(
             operator_id="o", name="Subject", kind=self.kind, parameters=json.dumps(self.parameters),
@@ -99,7 +104,7 @@ class Subject:
             job_id="j",
             send=no_sink,
             input_types=self.input_types,
-            wall_clock=lambda: wall_clock,
+            wall_clock=wall_clock,
         )
         operator = build_operator(setup)
         operator.output = output
@@ -125,9 +130,16 @@ def run(subject: Subject, program: Iterable[Item], *, crash: bool = False, ends:
     """
     collected, changelog = Collected(), list[bytes]()
     whole = False
-    operator = subject.make(collected)
+    now = 0
+
+    def wall_clock() -> int:
+        return now
+
+    operator = subject.make(collected, wall_clock=wall_clock)
     operator.open()
     for item in program:
+        if isinstance(item, Clock):
+            now = max(now, item.time + 1)
         if isinstance(item, Commit):
             operator.before_commit()
             changelog += operator.take_changes()
@@ -135,7 +147,7 @@ def run(subject: Subject, program: Iterable[Item], *, crash: bool = False, ends:
                 if whole := not whole:
                     changelog = [message for _, message in operator.full([range(128)])]
                 operator.close()
-                operator = subject.make(collected)
+                operator = subject.make(collected, wall_clock=wall_clock)
                 for message in changelog:
                     operator.restore(message)
                 operator.open()
@@ -160,7 +172,8 @@ def feed(operator: Operator, subject: Subject, item: Item) -> None:
         case Watermark(time):
             operator.advance_watermark(time)
         case Clock(time):
-            operator.advance_clock(time)
+            if operator.next_clock <= time:
+                operator.advance_clock(time)
         case Commit():
             raise AssertionError("commits are run's")
 

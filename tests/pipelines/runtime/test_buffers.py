@@ -36,7 +36,6 @@ headers = st.builds(
     attempt=st.integers(0, 2**32 - 1),
     sequence=st.integers(0, 2**63 - 1),
     watermark=times,
-    clock=times,
     ends=st.booleans(),
     idle=st.booleans(),
     tick=st.booleans(),
@@ -67,12 +66,7 @@ def test_parts_hold_the_same_records_under_consecutive_numbers(
     assert all_of([batch for _, batch in parts]) == batch_of(pairs)
     assert [each.sequence for each, _ in parts] == [header.sequence + i for i in range(len(parts))]
     for each, _ in parts[:-1]:
-        assert (each.watermark, each.clock, each.ends, each.idle) == (
-            NO_WATERMARK,
-            NO_WATERMARK,
-            False,
-            False,
-        )
+        assert (each.watermark, each.ends, each.idle) == (NO_WATERMARK, False, False)
     assert msgspec.structs.replace(parts[-1][0], sequence=header.sequence) == header
 
 
@@ -96,7 +90,7 @@ def test_records_larger_than_the_limit_are_cut_into_fragments(
     pairs: list[tuple[int, tuple[str, int]]], sizes: list[int], limit: int
 ) -> None:
     pairs = [*pairs, *((1, ("x" * size, size)) for size in sizes)]
-    header = Header(3, 1, 10, 7, 8, ends=True, generation=2)
+    header = Header(3, 1, 10, 7, ends=True, generation=2)
     parts = CODEC.encode_within(limit, header, batch_of(pairs))
     assert all(len(part) <= limit for part in parts)
     headers = list(map(header_of, parts))

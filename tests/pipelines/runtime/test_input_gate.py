@@ -38,7 +38,6 @@ def channels(draw: st.DrawFn) -> list[Header]:
             0,
             before.sequence + 1,
             max(0, before.watermark) + step,
-            max(0, before.clock) + 2 * step,
             ends=what == "ends",
             idle=what == "idle",
             tick=what == "tick",
@@ -62,7 +61,7 @@ def fresh(ended: frozenset[int] = frozenset()) -> InputGate:
 def test_times_are_the_least_of_those_that_count(channel: list[Header]) -> None:
     gate = fresh()
     latest = {sender: Header(sender, 0, -1) for sender in range(SENDERS)}
-    watermark = clock = NO_WATERMARK
+    watermark = NO_WATERMARK
     for offset, header in enumerate(channel):
         assert gate.admits(0, offset, header)
         gate.conclude(0, header)
@@ -70,10 +69,9 @@ def test_times_are_the_least_of_those_that_count(channel: list[Header]) -> None:
         present = [each for each in latest.values() if not each.ends]
         active = [each for each in present if not each.idle]
         watermark = max(watermark, min((each.watermark for each in active), default=NO_WATERMARK))
-        clock = max(clock, min((each.clock for each in present), default=NO_WATERMARK))
         if not present:
-            watermark = clock = END_OF_TIME
-        assert (gate.watermark, gate.clock) == (watermark, clock)
+            watermark = END_OF_TIME
+        assert gate.watermark == watermark
         assert gate.idle == (bool(present) and not active)
         assert gate.ended == (not present)
 
@@ -109,17 +107,17 @@ def test_ticks_may_be_lost_or_come_at_any_moment(channel: list[Header], data: st
 
 def test_a_tick_that_is_not_the_latest_word_counts_for_nothing() -> None:
     gate = InputGate([[1]], [frozenset()])
-    pass_through(gate, [Header(1, 1, 0, 5, 5), Header(1, 1, 1, 6, 6)])
-    for stale in (Header(1, 1, 1, 9, 9, tick=True, idle=True), Header(1, 0, 2, 9, 9, tick=True)):
+    pass_through(gate, [Header(1, 1, 0, 5), Header(1, 1, 1, 6)])
+    for stale in (Header(1, 1, 1, 9, tick=True, idle=True), Header(1, 0, 2, 9, tick=True)):
         assert not gate.admits(0, 7, stale)
-    assert gate.admits(0, 8, Header(1, 1, 2, 9, 9, tick=True))
-    assert gate.admits(0, 9, Header(1, 1, 2, 9, 9)), "a tick takes no number"
+    assert gate.admits(0, 8, Header(1, 1, 2, 9, tick=True))
+    assert gate.admits(0, 9, Header(1, 1, 2, 9)), "a tick takes no number"
 
 
 def test_what_a_successor_hears_first_may_be_a_tick_that_is_late() -> None:
     gate = fresh()
-    pass_through(gate, [Header(1, 0, 3, 5, 5, tick=True), Header(1, 0, 7, 6, 6), Header(1, 0, 8, 7, 7)])
-    assert not gate.admits(0, 3, Header(1, 0, 8, 9, 9, tick=True))
+    pass_through(gate, [Header(1, 0, 3, 5, tick=True), Header(1, 0, 7, 6), Header(1, 0, 8, 7)])
+    assert not gate.admits(0, 3, Header(1, 0, 8, 9, tick=True))
 
 
 def test_a_gap_in_a_senders_numbers_is_an_error() -> None:
@@ -132,9 +130,9 @@ def test_a_gap_in_a_senders_numbers_is_an_error() -> None:
 def test_a_tick_of_an_older_process_of_the_same_attempt_counts_for_nothing() -> None:
     gate = fresh()
     pass_through(gate, [Header(1, 0, number) for number in range(10)])
-    pass_through(gate, [Header(1, 0, number, 5, 5) for number in range(2)])
-    assert not gate.admits(0, 12, Header(1, 0, 10, 9, 9, idle=True, tick=True))
-    assert gate.admits(0, 13, Header(1, 0, 2, 6, 6))
+    pass_through(gate, [Header(1, 0, number, 5) for number in range(2)])
+    assert not gate.admits(0, 12, Header(1, 0, 10, 9, idle=True, tick=True))
+    assert gate.admits(0, 13, Header(1, 0, 2, 6))
     with pytest.raises(TaskError, match="number 4 of sender 1"):
         gate.admits(0, 14, Header(1, 0, 4))
 
@@ -161,29 +159,29 @@ def test_who_does_not_send_here_is_refused() -> None:
 def test_a_subtask_with_few_senders_waits_for_no_others() -> None:
     gate = InputGate([[2], [0]], [frozenset(), frozenset()])
     for i, sender in enumerate((2, 0)):
-        assert gate.admits(i, 0, Header(sender, 0, 0, 5 + i, 7))
-        gate.conclude(i, Header(sender, 0, 0, 5 + i, 7))
-    assert (gate.watermark, gate.clock) == (5, 7)
+        assert gate.admits(i, 0, Header(sender, 0, 0, 5 + i))
+        gate.conclude(i, Header(sender, 0, 0, 5 + i))
+    assert gate.watermark == 5
 
 
 def test_an_older_generation_of_the_job_counts_for_nothing_and_a_newer_one_ends_the_attempt() -> None:
     gate = InputGate([range(1)], [frozenset()], generation=2)
-    for older in (Header(0, 3, 7, 9, 9, generation=1), Header(9, 0, 0, 9, 9), Header(0, 3, 9, ends=True)):
+    for older in (Header(0, 3, 7, 9, generation=1), Header(9, 0, 0, 9), Header(0, 3, 9, ends=True)):
         assert not gate.admits(0, 0, older)
-    own = Header(0, 0, 0, 5, 5, generation=2)
+    own = Header(0, 0, 0, 5, generation=2)
     assert gate.admits(0, 1, own)
     gate.conclude(0, own)
-    assert (gate.watermark, gate.clock) == (5, 5)
+    assert gate.watermark == 5
     with pytest.raises(TaskError, match="superseded"):
         gate.admits(0, 2, Header(0, 0, 0, generation=3))
 
 
 def test_time_stands_still_behind_an_end_by_a_savepoint() -> None:
     gate = InputGate([range(2)], [frozenset()])
-    for said in (Header(0, 0, 0, 5, 5), Header(1, 0, 0, 9, 9), Header(0, 0, 1, ends=True, stops=True)):
+    for said in (Header(0, 0, 0, 5), Header(1, 0, 0, 9), Header(0, 0, 1, ends=True, stops=True)):
         assert gate.admits(0, 0, said)
         gate.conclude(0, said)
-    assert (gate.watermark, gate.clock) == (5, 5), "what the stopped sender held back is not due by that"
+    assert gate.watermark == 5, "what the stopped sender held back is not due by that"
     assert gate.unended == {(0, 1)}
     last = Header(1, 0, 1, ends=True, stops=True)
     assert gate.admits(0, 0, last)
@@ -203,7 +201,7 @@ def test_who_begins_a_generation_hears_each_sender_from_its_first_buffer_on() ->
     gate = InputGate([range(2)], [frozenset()], generation=1, begins=True)
     assert not gate.admits(0, 6, Header(0, 0, 5))
     assert gate.admits(0, 7, Header(0, 0, 0, generation=1))
-    assert gate.admits(0, 8, Header(0, 0, 1, 5, 5, tick=True, generation=1))
+    assert gate.admits(0, 8, Header(0, 0, 1, 5, tick=True, generation=1))
     assert gate.admits(0, 9, Header(0, 2, 0, generation=1)), "another attempt begins anew"
     with pytest.raises(ProgressLost, match="number 4 of sender 1"):
         gate.admits(0, 9, Header(1, 0, 4, generation=1))

@@ -16,13 +16,11 @@ from tailrace.pipelines.graph.key_groups import subtask_of
 from tailrace.pipelines.runtime.batch import Batch
 from tailrace.pipelines.runtime.buffers import (
     END_OF_TIME,
-    NO_WATERMARK,
     BufferCodec,
     Header,
     is_barrier,
     read_barrier,
 )
-from tailrace.pipelines.runtime.clocks import ALWAYS, NEVER, ClockDemand
 from tailrace.pipelines.runtime.deployment import Checkpoint
 from tailrace.pipelines.runtime.failures import UserCodeError
 from tailrace.pipelines.runtime.stream_task import partitioning
@@ -60,13 +58,12 @@ def writer(
     senders: int = 1,
     subtask: int = 0,
     of: RecordType = PAIR,
-    demand: ClockDemand = ALWAYS,
 ) -> ChannelWriter:
     reachable = IntermediateResult(joined, senders, partitions, range(senders)).partitions_of(subtask)
     partition = partition_of(
         joined, of, reachable=reachable, partitions=partitions, max_parallelism=128, subtask=subtask
     )
-    return ChannelWriter("channel", of, partition, reachable, subtask=subtask, attempt=4, demand=demand)
+    return ChannelWriter("channel", of, partition, reachable, subtask=subtask, attempt=4)
 
 
 def batch_of(values: list[tuple[str, int]], form: str, timestamp: int = 0) -> Batch:
@@ -76,10 +73,10 @@ def batch_of(values: list[tuple[str, int]], form: str, timestamp: int = 0) -> Ba
 
 def written(target: ChannelWriter, given: list[Batch]) -> dict[int, list[tuple[Header, Batch]]]:
     found = defaultdict(list)
-    for number, batch in enumerate(given):
+    for batch in given:
         if len(batch):
             target.write(batch)
-        for outgoing in target.flush(number):
+        for outgoing in target.flush():
             found[outgoing.partition].append(CODEC.decode(outgoing.data))
     return found
 
@@ -133,7 +130,7 @@ def test_pointwise_edges_reach_some_partitions_and_together_all(
     for subtask in range(senders):
         target = writer(joined, partitions, senders=senders, subtask=subtask)
         reached = set(values_by_partition(written(target, [batch_of(each, "rows") for each in given])))
-        told.update(each.partition for each in target.flush(9, tell_all=True))
+        told.update(each.partition for each in target.flush(tell_all=True))
         result = IntermediateResult(joined, senders, partitions, range(senders))
         assert reached <= {p for p in range(partitions) if subtask in result.producers_of(p)}
     assert told == {p: len(result.producers_of(p)) for p in range(partitions)}
@@ -151,7 +148,7 @@ def test_broadcast_sends_all_to_all_in_order(given: list[list[tuple[str, int]]],
 def test_global_sends_all_to_the_first_and_tells_all() -> None:
     target = writer(edge(Partitioner.GLOBAL), 3)
     target.write(batch_of([("a", 1), ("b", 2)], "rows"))
-    assert [len(CODEC.decode(each.data)[1]) for each in target.flush(1, tell_all=True)] == [2, 0, 0]
+    assert [len(CODEC.decode(each.data)[1]) for each in target.flush(tell_all=True)] == [2, 0, 0]
 
 
 @pytest.mark.parametrize("place", [-1, 3, "first"])
@@ -168,7 +165,7 @@ def test_keys_that_are_no_plain_column_are_selected(of: RecordType, monkeypatch:
     values = [(None, 1), ("a", 2), ("b", 3)] if of != PAIR else []
     target.write(Batch([0] * 3, values))
     codec = BufferCodec(of)
-    for outgoing in target.flush(0):
+    for outgoing in target.flush():
         for value in codec.decode(outgoing.data)[1].values:
             assert subtask_of(value[0], 128, 4) == outgoing.partition
 
@@ -185,12 +182,10 @@ def test_every_channel_is_told_the_time_and_the_end() -> None:
     target = writer(edge(Partitioner.HASH), 3)
     target.advance_watermark(77)
     target.set_idle(True)
-    told = [CODEC.decode(each.data) for each in target.flush(80, tell_all=True)]
-    assert [(h.watermark, h.clock, h.idle, h.ends, len(batch)) for h, batch in told] == [
-        (77, 80, True, False, 0)
-    ] * 3
-    assert not target.is_behind(80)
-    ended = [CODEC.decode(each.data)[0] for each in target.flush(END_OF_TIME, ends=True, tell_all=True)]
+    told = [CODEC.decode(each.data) for each in target.flush(tell_all=True)]
+    assert [(h.watermark, h.idle, h.ends, len(batch)) for h, batch in told] == [(77, True, False, 0)] * 3
+    assert not target.is_behind
+    ended = [CODEC.decode(each.data)[0] for each in target.flush(ends=True, tell_all=True)]
     assert all(header.ends and header.watermark == END_OF_TIME for header in ended)
 
 
@@ -198,16 +193,8 @@ def test_each_channel_has_its_own_event_time() -> None:
     early, late = writer(edge(Partitioner.HASH), 1), writer(edge(Partitioner.HASH), 1)
     early.advance_watermark(5)
     late.advance_watermark(9)
-    headers = [CODEC.decode(each.data)[0] for each in RecordWriter([early, late]).flush(7, tell_all=True)]
-    assert [(header.watermark, header.clock) for header in headers] == [(5, 7), (9, 7)]
-
-
-@pytest.mark.parametrize("demand", [ALWAYS, NEVER])
-def test_processing_time_is_told_only_where_somebody_goes_by_it(demand: ClockDemand) -> None:
-    target = writer(edge(Partitioner.HASH), 2, demand=demand)
-    assert target.is_behind(1000) is bool(demand)
-    target.advance_watermark(3)
-    assert target.is_behind(NO_WATERMARK)
+    headers = [CODEC.decode(each.data)[0] for each in RecordWriter([early, late]).flush(tell_all=True)]
+    assert [header.watermark for header in headers] == [5, 9]
 
 
 def test_time_is_told_by_ticks_once_a_partition_knows_the_attempt() -> None:
@@ -219,17 +206,19 @@ def test_time_is_told_by_ticks_once_a_partition_knows_the_attempt() -> None:
         return lambda topic, partition, data: found.append(CODEC.decode(data)[0])
 
     records = RecordWriter([target])
-    records.tell(5, into(ticked), into(sent))
+    target.advance_watermark(5)
+    records.tell(into(ticked), into(sent))
     assert (len(ticked), [header.sequence for header in sent]) == (0, [0, 0])
-    records.tell(6, into(ticked), into(sent))
-    assert [(header.tick, header.sequence, header.clock) for header in ticked] == [(True, 1, 6)] * 2
-    records.tell(6, into(ticked), into(sent))
+    target.advance_watermark(6)
+    records.tell(into(ticked), into(sent))
+    assert [(header.tick, header.sequence, header.watermark) for header in ticked] == [(True, 1, 6)] * 2
+    records.tell(into(ticked), into(sent))
     assert (len(ticked), len(sent)) == (2, 2), "nothing new"
-    assert [CODEC.decode(each.data)[0].sequence for each in target.flush(7, tell_all=True)] == [1, 1]
+    assert [CODEC.decode(each.data)[0].sequence for each in target.flush(tell_all=True)] == [1, 1]
 
 
 def test_nothing_is_sent_when_nothing_happened() -> None:
-    assert list(writer(edge(Partitioner.HASH), 3).flush(1)) == []
+    assert list(writer(edge(Partitioner.HASH), 3).flush()) == []
 
 
 @given(st.lists(pair, max_size=20), st.integers(1, 4), st.sampled_from(ALL_TO_ALL))
@@ -242,7 +231,7 @@ def test_a_barrier_reaches_every_partition_behind_the_records(
     if records:
         channel.write(Batch([0] * len(records), list(records)))
     sent: dict[int, list[bytes]] = defaultdict(list)
-    for each in (*channel.flush(7), *channel.barrier(7, checkpoint), *channel.flush(8, tell_all=True)):
+    for each in (*channel.flush(), *channel.barrier(checkpoint), *channel.flush(tell_all=True)):
         sent[each.partition].append(each.data)
     assert sent.keys() == set(range(partitions))
     for buffers in sent.values():
@@ -250,4 +239,4 @@ def test_a_barrier_reaches_every_partition_behind_the_records(
         assert [is_barrier(data) for data in buffers[-2:]] == [True, False]
         assert not any(map(is_barrier, buffers[:-2]))
         assert read_barrier(buffers[-2]) == checkpoint
-    assert not channel.is_behind(7), "a barrier tells the time as well"
+    assert not channel.is_behind, "a barrier tells the time as well"

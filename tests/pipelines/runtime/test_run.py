@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,14 +15,17 @@ from tailrace.pipelines.api import (
     FileSink,
     Formats,
     KafkaSource,
+    KeyedContext,
+    KeyedProcessFunction,
     MapFunction,
+    OnTimerContext,
     RuntimeContext,
     StreamExecutionEnvironment,
     TumblingProcessingTimeWindows,
 )
 from tailrace.pipelines.graph.physical_plan import changelog_topic, channel_topic, output_topic
 from tailrace.pipelines.runtime.batch import Batch
-from tailrace.pipelines.runtime.buffers import NO_WATERMARK, BufferCodec, Header, header_of
+from tailrace.pipelines.runtime.buffers import BufferCodec, Header, header_of
 from tailrace.pipelines.runtime.deployment import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.failures import TaskError
 from tailrace.pipelines.runtime.operators.files.pending import PendingFiles
@@ -145,10 +148,8 @@ def environment() -> StreamExecutionEnvironment:
     return StreamExecutionEnvironment().set_parallelism(1)
 
 
-def buffer(
-    offset: int, values: list[str], *, clock: int = NO_WATERMARK, ends: bool = False, query: int = 0
-) -> HandedOver:
-    header = Header(0, 0, offset, NO_WATERMARK, clock, ends)
+def buffer(offset: int, values: list[str], *, ends: bool = False, query: int = 0) -> HandedOver:
+    header = Header(0, 0, offset, ends=ends)
     data = BufferCodec(Types.STRING()).encode(header, Batch([0] * len(values), values))
     return HandedOver(BUFFER, 0, query, 0, offset, offset + 1, data)
 
@@ -181,49 +182,44 @@ def test_a_source_is_polled_to_its_end(start: Callable[[Task], Task]) -> None:
     assert (task.end, task.printed()) == (None, 25_000)
 
 
-def windows(milliseconds: int) -> JobGraph:
+def windowed() -> JobGraph:
     env = environment()
     words = env.from_collection(["unused"], str).rebalance().filter(lambda word: word != "no")
-    assigner = TumblingProcessingTimeWindows.of(milliseconds=milliseconds)
-    words.key_by(lambda word: word).window(assigner).reduce(lambda a, b: a).print()
+    by_word = words.key_by(lambda word: word)
+    by_word.window(TumblingProcessingTimeWindows.of(milliseconds=20)).reduce(lambda a, b: a).print()
     return env.get_job_graph("windows")
 
 
-def test_time_is_passed_on_without_transactions_when_a_window_ends(start: Callable[[Task], Task]) -> None:
-    task = start(Task(windows(10), 1, watermark_interval_ms=1))
-    task.hand_over(buffer(0, ["a"], clock=8))
-    task.wait(lambda: len(task.headers()) > 0)
-    for offset, clock in enumerate((9, 18, 19, 25, 35), 1):
-        task.hand_over(buffer(offset, [], clock=clock))
-    task.wait(lambda: task.headers()[-1].clock == 35)
-    first, *ticks = task.headers()
-    assert not first.tick
-    assert all(each.tick and each.sequence == 1 for each in ticks)
-    task.hand_over(buffer(6, ["b"], clock=36))
-    task.wait(lambda: task.headers()[-1].clock == 36 and not task.headers()[-1].tick)
-    assert task.headers()[-1].sequence == 1
-
-
-def test_a_source_tells_the_time_when_a_window_ends(start: Callable[[Task], Task]) -> None:
+def timed() -> JobGraph:
     env = environment()
-    numbers = env.generate(lambda index: index, rate_per_second=0.001)
-    windowed = numbers.key_by(lambda number: number).window(TumblingProcessingTimeWindows.of(milliseconds=50))
-    windowed.reduce(lambda a, b: a).print()
-    task = start(Task(env.get_job_graph("clock"), 0, watermark_interval_ms=1_000_000))
-    task.wait(lambda: sum(each.tick for each in task.headers()) >= 3)
-    clocks = [each.clock for each in task.headers() if each.tick]
-    assert all((a + 1) // 50 < (b + 1) // 50 for a, b in pairwise(clocks)), (
-        "each step is over the end of a window"
-    )
+    words = env.from_collection(["unused"], str).rebalance()
+    words.key_by(lambda word: word).process(Reminders(), str).print()
+    return env.get_job_graph("timers")
 
 
-def test_who_goes_by_no_clock_is_told_of_none(start: Callable[[Task], Task]) -> None:
-    env = environment()
-    env.from_collection(["unused"], str).rebalance().map(str.upper, str).rebalance().print()
-    task = start(Task(env.get_job_graph("unclocked"), 1, watermark_interval_ms=1))
-    task.hand_over(buffer(0, ["a"], clock=1), buffer(1, [], clock=2), buffer(2, ["b"], clock=3))
-    task.wait(lambda: sum(1 for each in task.headers()) > 0 and task.subtask.positions == {0: {0: 3}})
-    assert not any(each.tick for each in task.headers())
+class Reminders(KeyedProcessFunction[str, str, str]):
+    """Three timers for each record, one after the other."""
+
+    def process_element(self, value: str, context: KeyedContext[str]) -> None:
+        timers = context.timer_service
+        for delay in (0, 20, 40):
+            timers.register_processing_time_timer(timers.current_processing_time() + delay)
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[str]) -> Iterable[str]:
+        late = context.timer_service.current_processing_time() - timestamp
+        return [f"{context.current_key} {late > 0}"]
+
+
+@pytest.mark.parametrize(("graph", "given"), [(windowed(), 2), (timed(), 6)], ids=["window", "timers"])
+def test_windows_and_timers_go_by_the_wall_clock_while_nothing_comes_in(
+    start: Callable[[Task], Task], graph: JobGraph, given: int
+) -> None:
+    last = len(graph.vertices) - 1
+    task = start(Task(graph, last, watermark_interval_ms=1_000_000))
+    task.hand_over(buffer(0, ["a", "b"]))
+    task.wait(lambda: task.printed() == given)
+    told = [json.loads(each.value)["record"] for each in task.kafka.log(output_topic(CLUSTER, JOB), 0)]
+    assert not any(str(each).endswith("False") for each in told), "no timer fires before its time"
 
 
 @pytest.mark.parametrize("at_its_end", [False, True])

@@ -30,7 +30,7 @@ from tailrace.pipelines.functions import (
     ValueStateDescriptor,
 )
 from tailrace.pipelines.functions.window import WindowContext
-from tailrace.pipelines.runtime.buffers import NO_WATERMARK
+from tailrace.pipelines.runtime.buffers import END_OF_TIME, NO_WATERMARK
 from tailrace.pipelines.runtime.failures import UserCodeError, describe
 from tailrace.pipelines.runtime.operators.context import TaskContext
 from tailrace.pipelines.types import PICKLED, Types
@@ -287,7 +287,7 @@ def test_sessions_are_those_of_the_sorted_times_whatever_the_order(times: list[i
 
 @st.composite
 def clocked(draw: st.DrawFn) -> list[Item]:
-    """Batches and clocks; no record was read before a clock that came before it."""
+    """Batches, each at the time of its records, and clocks; the wall clock never falls."""
     now, program = 1, list[Item]()
     for step, values in draw(
         st.lists(st.tuples(st.integers(0, 15), st.lists(PAIRS, max_size=6)), max_size=10)
@@ -301,14 +301,16 @@ def clocked(draw: st.DrawFn) -> list[Item]:
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=["tumbling", "sliding", "gaps", "session"])
 @settings(max_examples=40)  # for each of many kinds
 @given(program=clocked())
-def test_processing_time_windows_go_by_the_clock(
+def test_processing_time_windows_go_by_the_wall_clock(
     assigner: dict[str, Any], kind: str, program: list[Item]
 ) -> None:
-    target = kinds(assigner, time="processing", ingestion_time=True)[kind]
-    model, collected = Naive(assigner, kind, 0), Collected()
-    operator = target.make(collected)
+    target = kinds(assigner, time="processing")[kind]
+    model, collected, now = Naive(assigner, kind, 0), Collected(), 0
+    operator = target.make(collected, wall_clock=lambda: now)
     operator.open()
     for item in [*program, Clock(1 << 62)]:
+        if isinstance(item, Records):
+            now = item.records[0][0]
         feed(operator, target, item)
         if isinstance(item, Records):
             for time, pair in item.records:
@@ -325,28 +327,36 @@ def test_processing_time_windows_go_by_the_clock(
         st.tuples(st.lists(st.tuples(st.integers(0, 60), PAIRS), min_size=1), st.integers(0, 60))
     )
 )
-def test_in_processing_time_no_record_is_lost_however_late(
+def test_in_processing_time_no_record_is_lost_also_where_the_wall_clock_was_set_back(
     assigner: dict[str, Any], program: list[tuple[list[Record], int]]
 ) -> None:
-    items: list[Item] = [item for records, clock in program for item in (Records(records), Clock(clock))]
-    found = run(subject(assigner, "sum", field="f1", time="processing", ingestion_time=True), items)
-    assert sum(n for _, (_, n) in found.records) == sum(n for some, _ in program for _, (_, n) in some)
-
-
-def test_without_time_of_ingestion_the_clock_at_hand_counts_and_the_wall_clock_before_there_is_one() -> None:
-    target = subject(
-        {"kind": "tumbling", "size_ms": 10}, "sum", field="f1", time="processing", ingestion_time=False
-    )
-    collected = Collected()
-    operator = target.make(collected, wall_clock=1_005)
+    target, collected, now = subject(assigner, "sum", field="f1", time="processing"), Collected(), 0
+    operator = target.make(collected, wall_clock=lambda: now)
     operator.open()
-    program: list[Item] = [
-        Records([(7, ("a", 1))]), Clock(1_014), Records([(8, ("a", 2))]), Clock(1_019), Records([(9, ("a", 4))]),
-        Clock(1_029),
-    ]  # fmt: skip
-    for item in program:
-        feed(operator, target, item)
-    assert collected.records == [(1_009, ("a", 1)), (1_019, ("a", 2)), (1_029, ("a", 4))]
+    for records, clock in program:
+        now = clock + 1
+        feed(operator, target, Records(records))
+        feed(operator, target, Clock(clock))
+    feed(operator, target, Clock(1 << 62))
+    found = [value for _, (_, value) in collected.records]
+    assert sum(found) == sum(n for some, _ in program for _, (_, n) in some)
+    fired = [(at, key) for at, (key, _) in collected.records]
+    assert len(set(fired)) == len(fired), "no window fires twice"
+
+
+def test_timestamps_of_records_do_not_matter_in_processing_time() -> None:
+    target = subject({"kind": "tumbling", "size_ms": 10}, "sum", field="f1", time="processing")
+    collected, now = Collected(), 1_005
+    operator = target.make(collected, wall_clock=lambda: now)
+    operator.open()
+    assert operator.next_clock == END_OF_TIME
+    feed(operator, target, Records([(7, ("a", 1))]))
+    assert operator.next_clock == 1_009
+    now = 1_015
+    feed(operator, target, Clock(1_014))
+    feed(operator, target, Records([(8, ("a", 2))]))
+    feed(operator, target, Clock(1_019))
+    assert collected.records == [(1_009, ("a", 1)), (1_019, ("a", 2))]
 
 
 MIXED = st.lists(
@@ -379,7 +389,7 @@ class Numbered(ProcessWindowFunction[Any, Any, str]):
 def test_a_crash_at_any_commit_changes_nothing(
     assigner: dict[str, Any], kind: str, time: str, program: list[Item], lateness: int
 ) -> None:
-    more = {"time": time, "allowed_lateness_ms": lateness, "late_tag": "late", "ingestion_time": True}
+    more = {"time": time, "allowed_lateness_ms": lateness, "late_tag": "late"}
     target = (
         subject(assigner, "sum", None, Numbered(), field="f1", **more)
         if kind == "state"

@@ -1,0 +1,229 @@
+"""What a job sends while no record comes in: nothing, whatever waits for a time in it, and that fires all the same."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.pipelines.api import (
+    BroadcastProcessFunction,
+    DataStream,
+    Formats,
+    KafkaSource,
+    KeyedBroadcastProcessFunction,
+    KeyedContext,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    OnTimerContext,
+    ProcessingTimeSessionWindows,
+    RuntimeContext,
+    StartingOffsets,
+    StreamExecutionEnvironment,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WatermarkStrategy,
+)
+from tailrace.pipelines.checkpoint.fitting import misfits
+from tailrace.pipelines.graph.physical_plan import output_topic
+from tailrace.schemas.types import JobGraph
+
+from ..memory_checkpoints import Plan, storage
+from ..memory_cluster import CLUSTER, JOB, MemoryCluster, MemoryKafka, Message, give_uids
+
+SETTLED = 300
+"""Steps (and milliseconds) after which everything that the records brought has been done."""
+IDLE = 1_000
+DELAY_MS = 20
+"""Of a timer behind its record."""
+RULES = MapStateDescriptor("rules", str, str)
+STEPS = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(len)
+
+
+class Plain(KeyedProcessFunction[str, str, str]):
+    """Without timers."""
+
+    def process_element(self, value: str, context: KeyedContext[str]) -> Iterable[str]:
+        return [value]
+
+
+class Delayed(KeyedProcessFunction[str, str, str]):
+    """Each record passes when a timer in processing time lets it; one more timer is far away."""
+
+    def open(self, context: RuntimeContext) -> None:
+        self.waiting = context.get_list_state(ListStateDescriptor[str]("waiting", str))
+
+    def process_element(self, value: str, context: KeyedContext[str]) -> Iterable[str] | None:
+        self.waiting.add(value)
+        timers = context.timer_service
+        now = timers.current_processing_time()
+        timers.register_processing_time_timer(now + DELAY_MS)
+        timers.register_processing_time_timer(now + 86_400_000)
+        return None
+
+    def on_timer(self, timestamp: int, context: OnTimerContext[str]) -> Iterable[str]:
+        assert context.timer_service.current_processing_time() > timestamp
+        values = list(self.waiting)
+        self.waiting.clear()
+        return values
+
+
+class DelayedOfTwo(Delayed, KeyedCoProcessFunction[str, str, str, str]):
+    def process_element1(self, value: str, context: KeyedContext[str]) -> None:
+        self.process_element(value, context)
+
+    process_element2 = process_element1
+
+
+class InEventTime(Delayed):
+    """The same with timers in event time, most of which wait for ever."""
+
+    def process_element(self, value: str, context: KeyedContext[str]) -> Iterable[str]:
+        context.timer_service.register_event_time_timer(context.timestamp + 1_000)
+        return [value]
+
+
+class Ruled(BroadcastProcessFunction[str, str, str]):
+    def process_element(self, value: str, context: Any) -> Iterable[str]:
+        return [value]
+
+    def process_broadcast_element(self, value: str, context: Any) -> None:
+        context.get_broadcast_state(RULES)[value] = value
+
+
+class RuledByKey(Delayed, KeyedBroadcastProcessFunction[str, str, str, str]):
+    def process_broadcast_element(self, value: str, context: Any) -> None:
+        context.get_broadcast_state(RULES)[value] = value
+
+
+def first(value: str) -> str:
+    return value[:1]
+
+
+def joined(one: str, other: str) -> str:
+    return f"{one},{other}"
+
+
+KINDS: dict[str, Callable[[DataStream[str], DataStream[str]], DataStream[str]]] = {
+    "keyed, without timers": lambda a, b: a.key_by(first).process(Plain(), str),
+    "keyed, with timers": lambda a, b: a.key_by(first).process(Delayed(), str),
+    "keyed, with timers in event time": lambda a, b: timed(a).key_by(first).process(InEventTime(), str),
+    "connected, with timers": lambda a, b: (
+        a.key_by(first).connect(b.key_by(first)).process(DelayedOfTwo(), str)
+    ),
+    "broadcast": lambda a, b: a.connect(b.broadcast(RULES)).process(Ruled(), str),
+    "keyed broadcast, with timers": lambda a, b: (
+        a.key_by(first).connect(b.broadcast(RULES)).process(RuledByKey(), str)
+    ),
+    "tumbling windows": lambda a, b: (
+        a.key_by(first).window(TumblingProcessingTimeWindows.of(milliseconds=DELAY_MS)).reduce(joined)
+    ),
+    "sessions": lambda a, b: (
+        a.key_by(first).window(ProcessingTimeSessionWindows.with_gap(milliseconds=DELAY_MS)).reduce(joined)
+    ),
+    "windows in event time": lambda a, b: (
+        timed(a).key_by(first).window(TumblingEventTimeWindows.of(milliseconds=1)).reduce(joined)
+    ),
+    "windows in event time, idleness": lambda a, b: (
+        timed(a, idle_after_ms=50)
+        .key_by(first)
+        .window(TumblingEventTimeWindows.of(milliseconds=1))
+        .reduce(joined)
+    ),
+}
+
+
+def timed(stream: DataStream[str], idle_after_ms: int | None = None) -> DataStream[str]:
+    strategy = STEPS if idle_after_ms is None else STEPS.with_idleness(milliseconds=idle_after_ms)
+    return stream.assign_timestamps_and_watermarks(strategy)
+
+
+def job(kind: str, parallelism: int) -> JobGraph:
+    """The operator behind two shuffles and in front of one, over topics without an end."""
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(parallelism)
+    env.configure("execution.checkpointing.interval", "1 s")
+    sources = [
+        env.from_source(KafkaSource(name, Formats.text(), StartingOffsets.earliest())) for name in TOPICS
+    ]
+    a, b = (source.rebalance().map(same, str) for source in sources)
+    KINDS[kind](a, b).rebalance().map(same, str).print()
+    give_uids(env)
+    return env.get_job_graph("idle")
+
+
+def same(value: str) -> str:
+    return value
+
+
+VALUES = [letter * count for letter in "abcdef" for count in (1, 2, 3)]
+TOPICS = {
+    "one": [[Message(each.encode()) for each in VALUES[part::4]] for part in range(4)],
+    "other": [[Message(f"{part}".encode())] for part in range(4)],
+}
+
+
+def messages(kafka: MemoryKafka) -> int:
+    return sum(len(log) for logs in kafka.logs.values() for log in logs.values())
+
+
+def printed(kafka: MemoryKafka) -> list[str]:
+    return [json.loads(each.value)["record"] for each in kafka.log(output_topic(CLUSTER, JOB), 0)]
+
+
+@pytest.mark.parametrize("kind", [each for each in KINDS if "event time" not in each])
+def test_an_idle_job_sends_nothing(kind: str) -> None:
+    cluster = MemoryCluster(job(kind, 4), TOPICS, None)
+    counts: dict[int, int] = {}
+
+    def until(kafka: MemoryKafka) -> bool:
+        counts[cluster.steps] = messages(kafka)
+        return cluster.steps >= SETTLED + IDLE
+
+    cluster.run(until=until)
+    assert counts[SETTLED + IDLE] == counts[SETTLED]
+    assert cluster.given, "it has done something before"
+
+
+BY_THE_CLOCK = [each for each in KINDS if each.endswith((", with timers", "sessions", "tumbling windows"))]
+
+
+@pytest.mark.parametrize("kind", BY_THE_CLOCK)
+def test_what_waits_for_processing_time_fires_in_time(kind: str) -> None:
+    cluster = MemoryCluster(job(kind, 4), TOPICS, None)
+    everything = sorted(VALUES)
+
+    def until(kafka: MemoryKafka) -> bool:
+        given = sorted(each for line in printed(kafka) for each in line.split(",") if each.isalpha())
+        assert given == everything or cluster.steps < 2 * DELAY_MS + 10, "a millisecond is a step"
+        return given == everything
+
+    cluster.run(until=until)
+
+
+@given(st.integers(1, 3), st.integers(1, 3), st.integers(0, 1 << 32), st.integers(0, 4))
+@settings(max_examples=15)
+def test_timers_that_were_registered_before_a_crash_or_a_savepoint_fire_behind_it_once(
+    parallelism: int, other: int, seed: int, crashes: int
+) -> None:
+    kind = "keyed, with timers"
+    with storage(seed) as directory:
+        before = MemoryCluster(job(kind, parallelism), TOPICS, seed, directory=directory, plan=Plan(rate=0.1))
+        before.run(
+            crashes, crash_rate=0.02, until=lambda _: len(before.given) >= len(VALUES) or before.steps > 4_000
+        )
+        assert Counter(each["record"] for each in before.given) == Counter(VALUES)
+        for taken in before.taken[:: max(1, len(before.taken) // 2)]:
+            graph = job(kind, other)
+            if misfits(taken.metadata, graph):
+                continue
+            after = MemoryCluster(graph, TOPICS, seed + 1, job_id="again", restored=taken)
+            after.run(crashes, crash_rate=0.02, until=lambda _, after=after: len(after.given) >= len(VALUES))
+            assert Counter(each["record"] for each in after.given) == Counter(VALUES)
