@@ -203,8 +203,8 @@ def test_an_error_in_user_code_fails_the_task_with_its_type_message_and_line(
     attempts = job.deploy_all()
     job.reports.wait(attempts, ExecutionState.RUNNING)
     with server.accept() as connection:
-        # Two meet in a reduce, at one subtask; of a mapped word there is one, or two subtasks might each get theirs.
-        connection.sendall(b"good bad bad good\n" if broken == "reduce" else b"good bad good\n")
+        # Of many, two meet in a window, at one subtask. One word is mapped, or two subtasks might each get theirs.
+        connection.sendall(b"good" + b" bad" * (20 if broken == "reduce" else 1) + b" good\n")
         failed = _first_failure(job, attempts)
     failure = job.reports.failure_of(failed)
     assert failure is not None
