@@ -118,7 +118,7 @@ class Output:
     def tell_time(self, *, again: bool = False) -> bool:
         """Tells the channels the time if nothing else is to be sent; False where that takes a commit.
 
-        `again`: also what they have been told already.
+        `again`: also some of them, in turn, what they have been told already.
         """
         if self.dirty:
             return False

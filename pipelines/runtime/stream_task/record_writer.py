@@ -9,15 +9,18 @@ small message. Before the first numbered buffer of an attempt on a partition, an
 transaction.
 
 What a tick said may have been lost, and a receiver that was restarted has forgotten it. So time and idleness are
-repeated now and then while nothing new is to be told.
+repeated now and then while nothing new is to be told: to a few partitions at once, in turn, so that p idle senders do
+not send p * p messages at each interval.
 
 A barrier goes to every partition that the subtask reaches, behind what was flushed before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import cycle, islice
+from typing import Final
 
 import msgspec
 
@@ -32,6 +35,8 @@ from .partitioning import Partition
 
 BUFFER_LIMIT = 900_000
 """Bytes, below Kafka's usual limit of 1 MiB for a message."""
+REPEATED_AT_ONCE: Final = 4
+"""How many partitions of a channel are told the time again at once."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -73,6 +78,8 @@ class ChannelWriter:
         self._timed = timed
         self._pending: dict[int, list[Batch]] = {each: [] for each in partitions}
         self._sequences = dict.fromkeys(partitions, 0)
+        self._turns = cycle(partitions)
+        """Who is told again next."""
         self._watermark = NO_WATERMARK
         self._idle = False
         self._told = NO_WATERMARK, False
@@ -137,7 +144,14 @@ class ChannelWriter:
     def ticks(self) -> Iterator[Outgoing]:
         """Tells every partition the time, when nothing is pending and all that was flushed is committed."""
         self._note_told()
-        for partition in self._pending:
+        return self._ticks(self._pending)
+
+    def repeated_ticks(self) -> Iterator[Outgoing]:
+        """Tells the next few partitions what all have been told, under the conditions of `ticks`."""
+        return self._ticks(islice(self._turns, min(REPEATED_AT_ONCE, len(self._pending))))
+
+    def _ticks(self, partitions: Iterable[int]) -> Iterator[Outgoing]:
+        for partition in partitions:
             header = self._header(partition, tick=True)
             yield Outgoing(self.topic, partition, bytes(header))
 
@@ -226,14 +240,13 @@ class RecordWriter:
     ) -> None:
         """Tells the channels that are behind the time: by ticks where these count, else within the transaction.
 
-        `again`: also those that may have missed it.
+        `again`: also some partitions that may have missed it.
         """
         for channel in self.channels:
             if channel.is_behind or (again and channel.repeats):
-                by, buffers = (
-                    (tick, channel.ticks())
-                    if channel.known and not channel.pending
-                    else (send, channel.flush(tell_all=True))
-                )
+                if channel.pending or not channel.known:
+                    by, buffers = send, channel.flush(tell_all=True)
+                else:
+                    by, buffers = tick, channel.ticks() if channel.is_behind else channel.repeated_ticks()
                 for each in buffers:
                     by(each.topic, each.partition, each.data)

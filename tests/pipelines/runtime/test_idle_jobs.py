@@ -33,6 +33,8 @@ from tailrace.pipelines.api import (
 )
 from tailrace.pipelines.checkpoint.fitting import misfits
 from tailrace.pipelines.graph.physical_plan import output_topic
+from tailrace.pipelines.runtime.event_time import timed_edges
+from tailrace.pipelines.runtime.stream_task.record_writer import REPEATED_AT_ONCE
 from tailrace.schemas.types import JobGraph
 
 from ..memory_checkpoints import Plan, storage
@@ -40,7 +42,8 @@ from ..memory_cluster import CLUSTER, JOB, MemoryCluster, MemoryKafka, Message, 
 
 SETTLED = 300
 """Steps (and milliseconds) after which everything that the records brought has been done."""
-IDLE = 1_000
+EVENT_TIME_REPEATED = 100
+"""Steps."""
 DELAY_MS = 20
 """Of a timer behind its record."""
 RULES = MapStateDescriptor("rules", str, str)
@@ -178,18 +181,31 @@ def printed(kafka: MemoryKafka) -> list[str]:
     return [json.loads(each.value)["record"] for each in kafka.log(output_topic(CLUSTER, JOB), 0)]
 
 
-@pytest.mark.parametrize("kind", [each for each in KINDS if "event time" not in each])
-def test_an_idle_job_sends_nothing(kind: str) -> None:
-    cluster = MemoryCluster(job(kind, 4), TOPICS, None)
+def idle_messages(kind: str, parallelism: int, idle: int) -> int:
+    """How many messages a job sends in so many steps once it is settled."""
+    cluster = MemoryCluster(job(kind, parallelism), TOPICS, None)
     counts: dict[int, int] = {}
 
     def until(kafka: MemoryKafka) -> bool:
         counts[cluster.steps] = messages(kafka)
-        return cluster.steps >= SETTLED + IDLE
+        return cluster.steps >= SETTLED + idle
 
     cluster.run(until=until)
-    assert counts[SETTLED + IDLE] == counts[SETTLED]
-    assert cluster.given, "it has done something before"
+    assert counts[SETTLED] > len(VALUES), "it has done something before"
+    return counts[SETTLED + idle] - counts[SETTLED]
+
+
+@pytest.mark.parametrize("kind", [each for each in KINDS if "event time" not in each])
+def test_an_idle_job_sends_nothing(kind: str) -> None:
+    assert idle_messages(kind, 4, 1_000) == 0
+
+
+@pytest.mark.parametrize("kind", [each for each in KINDS if "event time" in each])
+def test_an_idle_job_repeats_event_time_to_a_few_receivers_in_turn(kind: str) -> None:
+    rounds, parallelism = 2, 10
+    edges = len(timed_edges(job(kind, parallelism)))
+    sent = idle_messages(kind, parallelism, rounds * EVENT_TIME_REPEATED)
+    assert 0 < sent <= edges * rounds * parallelism * REPEATED_AT_ONCE
 
 
 BY_THE_CLOCK = [each for each in KINDS if each.endswith((", with timers", "sessions", "tumbling windows"))]

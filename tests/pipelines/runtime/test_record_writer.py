@@ -18,6 +18,7 @@ from tailrace.pipelines.runtime.buffers import (
     END_OF_TIME,
     BufferCodec,
     Header,
+    header_of,
     is_barrier,
     read_barrier,
 )
@@ -215,6 +216,30 @@ def test_time_is_told_by_ticks_once_a_partition_knows_the_attempt() -> None:
     records.tell(into(ticked), into(sent))
     assert (len(ticked), len(sent)) == (2, 2), "nothing new"
     assert [CODEC.decode(each.data)[0].sequence for each in target.flush(tell_all=True)] == [1, 1]
+
+
+def test_time_is_repeated_to_a_few_partitions_in_turn_until_all_have_heard_it() -> None:
+    target = writer(edge(Partitioner.HASH), 10)
+    target.advance_watermark(5)
+    records, told = RecordWriter([target]), list[int]()
+    list(target.flush(tell_all=True))
+
+    def tick(topic: str, partition: int, data: bytes) -> None:
+        assert header_of(data).tick
+        told.append(partition)
+
+    def send(topic: str, partition: int, data: bytes) -> None:
+        raise AssertionError("it takes no transaction")
+
+    records.tell(tick, send)
+    assert told == []
+    for _ in range(5):
+        records.tell(tick, send, again=True)
+    assert sorted(told) == sorted([*range(10)] * 2)
+    target.advance_watermark(6)
+    told.clear()
+    records.tell(tick, send, again=True)
+    assert told == [*range(10)], "news is told to all"
 
 
 def test_nothing_is_sent_when_nothing_happened() -> None:
