@@ -1,7 +1,9 @@
 """Dead letters: what could not be read or was not allowed, kept with the reason and where it came from.
 
 Written before the refusal is recorded, so that nothing is refused without a letter. A record is known by its source
-(topic, partition, offset): met again, after a crash or in a replay, it gets no second letter.
+(topic, partition, offset): met again, after a crash or in a replay, it gets no second letter. For that the last few
+letters are read, and no more: records of the log are met in order, so that all up to the last one that has a letter
+have theirs, and of submissions only those are met again that were refused a moment before a crash.
 
 Letters are for people. Where their topic was deleted, a line in the log takes their place, and the cluster goes on.
 """
@@ -28,12 +30,14 @@ from ..diagnostics import logger
 from .clients import reader, watermarks, writer
 from .codec import SINGLE_OBJECT
 from .event_log import LARGEST_EVENT, LogUnavailable, Unreadable
-from .topics import dead_letters_topic
+from .topics import dead_letters_topic, log_topic
 
 _log = logger(__name__)
 _LONGEST_KEY = 1 << 16
 _MOST_WAITING = 64
 """Letters that wait for Kafka, each of which may have 16 MiB."""
+_MOST_READ = 100
+"""Letters that a process reads before it writes its first: each may have 16 MiB."""
 _PAUSE_S = 1.0
 
 
@@ -78,6 +82,8 @@ class DeadLetters:
         self._topic = dead_letters_topic(cluster)
         self._timeout = timeout
         self._written: set[tuple[str, int, int]] | None = None
+        self._log_written_to = -1
+        """The last offset of the log that has a letter, as far as the letters were read."""
         self._writing = threading.Lock()
         self._producer = Producer(writer(bootstrap_servers))
         self._waiting: queue.Queue[tuple[Unreadable, int]] = queue.Queue(_MOST_WAITING)
@@ -130,10 +136,12 @@ class DeadLetters:
         with self._writing:
             if self._written is None:
                 # Whoever replays the log, or admits again what the last leader had begun to, meets old acquaintances.
-                self._written = {
-                    _where(each) for each in read(self._servers, self._cluster, timeout=self._timeout)
-                }
-            if where in self._written:
+                letters = read(self._servers, self._cluster, timeout=self._timeout, last=_MOST_READ)
+                self._written = {_where(each) for each in letters}
+                own = [each[2] for each in self._written if each[0] == log_topic(self._cluster)]
+                self._log_written_to = max(own, default=-1)
+            is_old = where[0] == log_topic(self._cluster) and where[2] <= self._log_written_to
+            if is_old or where in self._written:
                 return
             try:
                 self._producer.produce(
@@ -169,8 +177,11 @@ def _where(letter: DeadLetter) -> tuple[str, int, int]:
     return letter.source.topic, letter.source.partition, letter.source.offset
 
 
-def read(bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> Iterator[DeadLetter]:
-    """All letters there are now, oldest first; what is no letter of this release is passed over.
+def read(
+    bootstrap_servers: str, cluster: str, *, timeout: float = 30.0, last: int | None = None
+) -> Iterator[DeadLetter]:
+    """The letters there are now, oldest first, all or the `last` so many; what is no letter of this release is passed
+    over.
 
     Raises LogUnavailable, NoSuchTopic.
     """
@@ -178,6 +189,7 @@ def read(bootstrap_servers: str, cluster: str, *, timeout: float = 30.0) -> Iter
     consumer = Consumer(reader(bootstrap_servers, enable_partition_eof=True))
     try:
         low, high = watermarks(consumer, topic, timeout)
+        low = low if last is None else max(low, high - last)
         consumer.assign([TopicPartition(topic, 0, low)])
         position = low
         while position < high:

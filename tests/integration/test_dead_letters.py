@@ -7,12 +7,18 @@ import itertools
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
 from waiting import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.services.log import LogUnavailable, Unreadable, dead_letters
 from tailrace.services.log.dead_letters import DeadLetters, read
-from tailrace.services.log.topics import dead_letters_topic, delete_topics, ensure_cluster_topics
+from tailrace.services.log.topics import (
+    dead_letters_topic,
+    delete_topics,
+    ensure_cluster_topics,
+    log_topic,
+)
 
 numbers = itertools.count(100)
 
@@ -49,6 +55,25 @@ def test_a_record_that_is_met_again_gets_no_second_letter(kafka: EmbeddedKafka, 
         for offset in (3, 3, 5):
             letters.write(unreadable(offset), 1_000)
     assert [letter.source.offset for letter in read(kafka.bootstrap_servers, cluster_id)] == [3, 5]
+
+
+def test_only_the_last_letters_are_read_and_a_replay_of_the_log_writes_no_letter_again(
+    kafka: EmbeddedKafka, cluster_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "_MOST_READ", 4)
+    ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
+    log = log_topic(cluster_id)
+    met = [*(replace(unreadable(offset), topic=log) for offset in range(6)), unreadable(1), unreadable(2)]
+    for _ in range(2):
+        letters = DeadLetters(kafka.bootstrap_servers, cluster_id)
+        for each in met:
+            letters.write(each, 1_000)
+    found = list(read(kafka.bootstrap_servers, cluster_id))
+    assert [each.source.offset for each in found] == [*range(6), 1, 2]
+    letters = DeadLetters(kafka.bootstrap_servers, cluster_id)
+    letters.write(replace(unreadable(6), topic=log), 1_000)
+    last = read(kafka.bootstrap_servers, cluster_id, last=2)
+    assert [each.source.offset for each in last] == [2, 6]
 
 
 def test_who_posts_a_letter_does_not_wait(kafka: EmbeddedKafka, cluster_id: str) -> None:
