@@ -22,7 +22,7 @@ from tailrace.services.history.time_travel import Moment
 
 from ..history.captured import events, live, log_of
 
-SEED = 3
+SEED = 10
 LAST = len(live(SEED)) - 1
 
 
@@ -122,10 +122,10 @@ def test_a_difference_applied_to_the_first_moment_is_the_second(run: Any, first:
 def test_a_difference_is_told_entity_by_entity(run: Any) -> None:
     told = run("diff", "--from", "60", "--to", "150")
     assert '~ job j2 "job": status CREATED -> RUNNING' in told
-    assert "~   task sink (1/3): state CREATED -> DEPLOYING" in told
-    assert "~ TaskExecutor te-1: epoch 1 -> 2; " in told
-    assert "free 2 -> 0" in told
-    assert "~   slot te-1/4: state FREE -> ALLOCATED" in told
+    assert "~   task sink (1/2): state SCHEDULED -> RUNNING; on te-2; " in told
+    assert "~ TaskExecutor te-2: epoch 1 -> 3; " in told
+    assert "; runs 3 tasks" in told
+    assert "~   slot te-2/1: state PENDING -> ALLOCATED; " in told
     assert "--fields shows more" in told
     backwards = run("diff", "--from", "150", "--to", "60")
     assert '~ job j2 "job": status RUNNING -> CREATED' in backwards
@@ -162,9 +162,9 @@ def test_a_difference_between_places_that_are_not_there(run: Any) -> None:
         ("cd task_executor/te-1; cat resource_id; pwd", "te-1\n/task_executor/te-1\n"),
         ("cat /task_executor/te-[13]/resource_id", "te-1\nte-3\n"),
         ("cat -j /task_executor/te-1/leaving", "null\n"),
-        ("ls /task_executor", "te-1/\nte-3/\n"),
+        ("ls /task_executor", "te-1/\nte-2/\nte-3/\n"),
         ("ls -l /offset", "/offset: 150\n"),
-        ("tree -L 1 /task_executor", "/task_executor\n    te-1/\n    te-3/\n"),
+        ("tree -L 1 /task_executor", "/task_executor\n    te-1/\n    te-2/\n    te-3/\n"),
         ("find /task_executor/te-3 -name attempt_number -value 7", ""),
         ("find /task_executor/*/resource_id -value te-3", "/task_executor/te-3/resource_id\n"),
         ("cd /leaders; cd; pwd", "/\n"),
