@@ -6,6 +6,8 @@ an array, is a Struct of the same fields, and so is whatever has one inside.
 
 from __future__ import annotations
 
+import copy
+import functools
 import operator
 import typing
 from collections.abc import Callable
@@ -115,10 +117,15 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def _defaults(cls: type) -> dict[str, Any]:
-    return {
-        name: msgspec.field(default_factory=default.make) if isinstance(default, Factory) else default
-        for name, default in defaults_of(cls).items()
-    }
+    return {name: _default(each) for name, each in defaults_of(cls).items()}
+
+
+def _default(default: Any) -> Any:
+    if isinstance(default, Factory):
+        return msgspec.field(default_factory=default.make)
+    if isinstance(default, (list, dict, set, bytearray)):  # a NamedTuple may have one, and msgspec refuses it
+        return msgspec.field(default_factory=functools.partial(copy.deepcopy, default))
+    return default
 
 
 def _same(value: Any) -> Any:

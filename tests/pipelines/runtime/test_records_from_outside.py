@@ -126,6 +126,13 @@ decimals = st.sampled_from([0.5, -1.0, 2.0, 1e300])
 DEFAULTS: Final = {"int": 7, "float": 0.25, "bool": True, "str": "d"}
 
 
+def _fitting_default(shape: Shape) -> Any:
+    if shape.kind != "list" or shape.item is None:
+        return DEFAULTS.get(shape.kind)
+    item = DEFAULTS.get(shape.item.kind)
+    return [] if item is None else [item]
+
+
 @st.composite
 def classes(draw: st.DrawFn, inner: st.SearchStrategy[Shape] = scalars) -> Shape:
     """With 1 to 4 fields; those without a default come first, as Python demands."""
@@ -136,9 +143,9 @@ def classes(draw: st.DrawFn, inner: st.SearchStrategy[Shape] = scalars) -> Shape
     for i, shape in enumerate(shapes):
         default: Any = NOTHING
         if i >= required:
-            fitting = DEFAULTS.get(shape.kind)  # None, of a class or list, does not fit
+            fitting = _fitting_default(shape)  # None, of a class, does not fit
             default = draw(st.sampled_from([fitting, fitting, None]))
-        by_factory = form != "named_tuple" and draw(st.booleans())
+        by_factory = form != "named_tuple" and (isinstance(default, list) or draw(st.booleans()))
         fields.append((f"f{i}", shape, default, by_factory))
     inherited = draw(st.integers(0, len(fields))) if form != "named_tuple" else 0
     return Shape("class", fields=tuple(fields), form=form, base_fields=inherited)
