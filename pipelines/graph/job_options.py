@@ -345,7 +345,7 @@ LOGGING_LEVEL = ConfigOption(
 )
 LOGGING_DIRECTORY = ConfigOption[str | None](
     key="logging.directory",
-    type=optional(pattern("absolute path", lambda text: text.startswith("/"))),
+    type=optional(pattern("absolute path", lambda text: text.startswith("/") and text.isprintable())),
     default=None,
     doc="A directory on the machines of the TaskExecutors: what the job's functions log goes to a file of the job "
     "there, which is rotated. `none`: to the logs of the TaskExecutors.",

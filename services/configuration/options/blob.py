@@ -16,7 +16,7 @@ from ....pipelines.graph.option_types import (
 )
 from ....pipelines.graph.options import ConfigOption, Scope
 from ..ports import PORTS, Ports
-from .kinds import BOTH, EVERYONE, FILE, MASTER, WORKER
+from .kinds import BOTH, EVERYONE, FILE, MASTER, PATH, WORKER
 
 BLOB_SERVER_HOST = ConfigOption(
     key="blob.server.host",
@@ -46,7 +46,7 @@ BLOB_SECRET_FILE = ConfigOption[str | None](
 )
 BLOB_STORAGE_DIRECTORY = ConfigOption[str | None](
     key="blob.storage.directory",
-    type=derived(pattern("a path", bool)),
+    type=derived(PATH),
     default=None,
     doc="Where BlobServers and the caches of TaskExecutors keep blobs on disk; a machine's processes may share it. "
     "`auto`: `blobs` in `home`.",

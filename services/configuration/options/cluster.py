@@ -8,7 +8,7 @@ from typing import Any
 from ....pipelines.graph.option_types import DAY, DURATION, SECOND, pattern
 from ....pipelines.graph.options import ConfigOption
 from ....pipelines.graph.redaction import has_user_information
-from .kinds import BOTH, EVERYONE, FILE, ID, MASTER, SERVER_LIST
+from .kinds import BOTH, EVERYONE, FILE, ID, MASTER, PATH, SERVER_LIST
 
 _URL = re.compile(r"(https?|mock)://\S+")
 
@@ -53,7 +53,7 @@ SCHEMA_REGISTRY_CREDENTIALS_FILE = ConfigOption[str | None](
 )
 HOME = ConfigOption(
     key="home",
-    type=pattern("a path", bool),
+    type=PATH,
     default=".tailrace",
     doc="Where the processes of this machine keep data, logs and pids, and where `tailrace.yaml` is looked for.",
     scopes=EVERYONE,

@@ -18,6 +18,9 @@ _NODE = re.compile(r"(/[^/\s]+)+")
 SERVER_LIST = pattern("host:port,... or nothing", lambda text: not text or bool(_SERVERS.fullmatch(text)))
 NODE_PATH = pattern(
     "an absolute path of ZooKeeper such as /tailrace",
-    lambda text: bool(_NODE.fullmatch(text)) and not {".", ".."} & set(text.split("/")),
+    lambda text: (
+        text.isprintable() and bool(_NODE.fullmatch(text)) and not {".", ".."} & set(text.split("/"))
+    ),
 )
-FILE = optional(pattern("a path", lambda text: bool(text) and text.isprintable()))
+PATH = pattern("a path", lambda text: bool(text) and text.isprintable())
+FILE = optional(PATH)
