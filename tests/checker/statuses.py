@@ -83,7 +83,7 @@ class Statuses:
             yield f"job {job_id} is said to have ended as {status}"
         if job_id not in self._failed and status != self._announced.get(job_id):
             yield f"job {job_id} ends as {status}, but its last status was {self._announced.get(job_id)}"
-        if job_id in self._stopped - self._cancelled and status in ("FAILED", "CANCELED"):
+        if job_id in self._stopped - self._cancelled - self._failed and status in ("FAILED", "CANCELED"):
             yield f"job {job_id} ends as {status}, though the savepoint that it was to end with was complete"
         before = self._ended.get(job_id)
         if before in ENDS and job_id not in self._failed:
