@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -16,7 +17,7 @@ from tailrace.services.log.topics import ensure_cluster_topics, submissions_topi
 
 
 def test_a_transaction_that_hangs_is_found_and_can_be_ended(
-    kafka: EmbeddedKafka, cluster_id: str, monkeypatch: pytest.MonkeyPatch
+    kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers, topic, now = kafka.bootstrap_servers, submissions_topic(cluster_id), [0.0]
     admin = AdminClient({"bootstrap.servers": servers})
@@ -39,6 +40,7 @@ def test_a_transaction_that_hangs_is_found_and_can_be_ended(
     now[0] = 10.0
     assert transactions.look(1) == [(0, 1)]
 
+    monkeypatch.setenv("TAILRACE_HOME", str(tmp_path))
     monkeypatch.setenv("TAILRACE_BOOTSTRAP_SERVERS", servers)
     monkeypatch.setenv("TAILRACE_CLUSTER_ID", cluster_id)
     assert main(shlex.split(abort_command(topic, 0, 1))[1:]) == 0
