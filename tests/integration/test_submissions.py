@@ -92,6 +92,7 @@ class Cluster:
     def start(self) -> None:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("TAILRACE_")},
+            "TAILRACE_HOME": str(self.home),
             "TAILRACE_CLUSTER_ID": self.cluster,
             "TAILRACE_BOOTSTRAP_SERVERS": self.servers,
             "TAILRACE_SLOT_REQUEST_TIMEOUT": SLOT_REQUEST_TIMEOUT,
