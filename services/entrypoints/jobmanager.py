@@ -138,7 +138,13 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         JOB_MASTER: JobMastersWithoutTopics(host.say, of_jobs.follow, of_jobs.retire)
         if simulated
         else JobMasterShell(
-            host.say, kafka_admin, cluster, of_jobs.follow, of_jobs.retire, lambda: host.is_current
+            host.say,
+            kafka_admin,
+            cluster,
+            configuration.get(OUTPUT_RETENTION),
+            of_jobs.follow,
+            of_jobs.retire,
+            lambda: host.is_current,
         ),
     }
     _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)

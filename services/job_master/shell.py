@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from ...infra import threads
-from ...pipelines.graph.physical_plan import temporary_topics, topics
+from ...pipelines.graph.physical_plan import output_topic, temporary_topics, topics
 from ...schemas import job_master
 from ..begun import Begun
 from ..diagnostics import logger
@@ -24,7 +24,7 @@ from ..log.topics import (
     create_topics,
     delete_topics,
 )
-from ..roles import Instruction, Owed, Say
+from ..roles import Instruction, Owed, Say, Time
 from .checkpoints.shell import CheckpointShell
 from .instructions import (
     CreateChannels,
@@ -48,6 +48,7 @@ class JobMasterShell:
 
     `follow` is told of each state of a job, on the host's thread: heartbeats take from it what they send and wait for.
     `on_retire` is told of jobs that are not led here any more. `is_current`: as CheckpointShell has it.
+    `output_retention`: for how long Kafka keeps what a job prints, in microseconds, also while the job runs.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class JobMasterShell:
         say: Say,
         admin: AdminClient,
         cluster: str,
+        output_retention: Time,
         follow: Callable[[str, JobMasterState], None] = lambda _address, _state: None,
         on_retire: Callable[[str], None] = lambda _address: None,
         is_current: Callable[[], bool] = lambda: True,
@@ -68,6 +70,7 @@ class JobMasterShell:
         """Address -> the key of the creation that it demands."""
         self._admin = admin
         self._cluster = cluster
+        self._output_config = _CONFIG | {"retention.ms": str(output_retention // 1000)}
         self._begun = Begun()
         self._checkpoints = CheckpointShell(say, is_current)
         self._closed = threading.Event()
@@ -128,9 +131,13 @@ class JobMasterShell:
         while body is None:
             try:
                 wanted = topics(self._cluster, job_id, instruction.job_graph)
+                printed = output_topic(self._cluster, job_id)
                 created = create_topics(
                     self._admin,
-                    [NewTopic(name, count, -1, config=_CONFIG) for name, count in wanted.items()],
+                    [
+                        NewTopic(name, count, -1, config=self._output_config if name == printed else _CONFIG)
+                        for name, count in wanted.items()
+                    ],
                 )
                 # Somebody may have deleted one of them and made it anew, with fewer.
                 there = {name: count for name, count in wanted.items() if name not in created}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import queue
 
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from graphs import edge, job_graph, source, vertex
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
+from graphs import edge, job_graph, operator, source, vertex
 from waiting import PATIENCE_S, eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
+from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.physical_plan import changelog_topic, channel_topic, output_topic, topics
 from tailrace.schemas.job_master import ChannelsCreated
 from tailrace.services.dispatcher.job_topics import JobTopicCleaner
@@ -79,7 +80,7 @@ def test_a_job_s_topic_that_somebody_made_anew_gets_its_partitions(
     many = next(name for name, count in wanted.items() if count == 2)
     create_topics(admin, [NewTopic(few, 1, -1), NewTopic(many, 5, -1)])
     said: queue.Queue[Owed] = queue.Queue()
-    shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id)
+    shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id, 60_000_000)
     try:
         shell.obey("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
         assert said.get(timeout=PATIENCE_S).body == ChannelsCreated(job_id="j")
@@ -92,3 +93,22 @@ def test_a_job_s_topic_that_somebody_made_anew_gets_its_partitions(
         return {name: each.partitions for name, each in described.items() if each is not None} == expected
 
     eventually(has_all_partitions)
+
+
+def test_kafka_deletes_what_a_running_job_printed_long_ago(kafka: EmbeddedKafka, cluster_id: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    graph = job_graph(source(), vertex("print", operator("p", OperatorKind.PRINT)), edge("source", "print"))
+    said: queue.Queue[Owed] = queue.Queue()
+    shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id, 60_000_000)
+    try:
+        shell.obey("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
+        assert said.get(timeout=PATIENCE_S).body == ChannelsCreated(job_id="j")
+    finally:
+        shell.close()
+    wanted = topics(cluster_id, "j", graph)
+    answers = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name) for name in wanted])
+    retention_ms = {
+        resource.name: answer.result()["retention.ms"].value for resource, answer in answers.items()
+    }
+    printed = output_topic(cluster_id, "j")
+    assert retention_ms == dict.fromkeys(wanted, "-1") | {printed: "60000"}

@@ -78,7 +78,7 @@ def channels(
     said: queue.Queue[Owed], broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[JobMasterShell]:
     monkeypatch.setattr(job_master_shell, "_FIRST_PAUSE_S", 0.01)
-    shell = JobMasterShell(lambda _, owed: said.put(owed), broker, "c")  # type: ignore[arg-type]
+    shell = JobMasterShell(lambda _, owed: said.put(owed), broker, "c", 60_000_000)  # type: ignore[arg-type]
     yield shell
     shell.close()
 
