@@ -24,6 +24,7 @@ from tailrace.services.blobs.files import BlobFiles
 from tailrace.services.blobs.keys import BlobKey
 from tailrace.services.blobs.store import VoidBlobStore
 from tailrace.services.dispatcher import shell as dispatcher_shell
+from tailrace.services.dispatcher.inlining import InlineLimit
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.job_master import shell as job_master_shell
@@ -202,8 +203,9 @@ def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_become
     shell = DispatcherShell(
         lambda _, owed: said.put(owed),
         Submissions(),  # type: ignore[arg-type]
-        {"blob.offload.minsize": "1 kb"},
+        {},
         depot,
+        inline=InlineLimit(depot, minsize=1000, most=1 << 20),
     )
     entry_point = EntryPoint(target="a:b", arguments=(), python_files=files)
     try:

@@ -76,8 +76,8 @@ OUTPUT_RETENTION = ConfigOption(
     type=DURATION,
     default=7 * DAY,
     at_least=SECOND,
-    doc="How long what a job prints can be read, by `tailrace output`. Kafka deletes older records while the job runs, in "
-    "segments of 64 MiB; the leader deletes the topic that long after the job's end.",
+    doc="How long what a job prints can be read, by `tailrace output`. Kafka deletes older records while the job runs, "
+    "in segments of 64 MiB; the leader deletes the topic that long after the job's end.",
     scopes=MASTER,
     ours=True,
 )
