@@ -10,7 +10,8 @@ a record it is idle, until the next record; a stream whose own inputs are idle i
 
 Right behind a source, each of its *splits* (the partitions of topics) has a watermark and idleness of its own: within a
 split records are in order, between splits they are not, as one is read ahead of the other. The watermark is then the
-least over the splits that are neither idle nor at their end; one that has brought nothing yet holds it (FLIP-27).
+least over the splits that are neither idle nor at their end; one that has brought nothing yet holds it (FLIP-27). Where
+all that have not ended are idle, it is the greatest of theirs.
 """
 
 from __future__ import annotations
@@ -138,10 +139,12 @@ class Watermarks(Operator):
         return self._parameters.idle_after_ms is not None and all(split.idle for split in self._present)
 
     def _tell_watermark(self) -> None:
-        active = [split.watermark for split in self._splits.values() if not (split.idle or split.ended)]
-        if active and (least := min(active)) > self._watermark:
-            self._watermark = least
-            self.output.emit_watermark(least)
+        present = self._present
+        active = [split.watermark for split in present if not split.idle]
+        reached = min(active) if active else max((split.watermark for split in present), default=NO_WATERMARK)
+        if reached > self._watermark:
+            self._watermark = reached
+            self.output.emit_watermark(reached)
 
     def _tell_idle(self, idle: bool) -> None:
         if idle is not self._idle:

@@ -142,7 +142,7 @@ class Windowing(KeyedOperator):
 
     def _too_late(self, timestamp: int, value: Any, reached: int) -> None:
         """For a record that none of its windows took. `reached`: how far the clock has come for its key."""
-        if timestamp + self._lateness > reached:
+        if not self._event_time or timestamp + self._lateness > reached:
             return  # it has no window: they leave gaps
         if self._late_tag is not None:
             self._gathering.add_side(self._late_tag, timestamp, value)

@@ -9,7 +9,8 @@ Rules:
    a greater number is of an older process of the attempt; a buffer that was lost shows at the next one. To a gate that
    has heard nothing else from the attempt a tick tells the time, but not which number follows.
 3. The watermark is the least of all senders that are not idle, and never falls; a sender that has not spoken yet holds
-   it. If all that have not ended are idle, so is the subtask.
+   it. If all that have not ended are idle, so is the subtask, and the watermark is the greatest of theirs: nobody is
+   left to wait for.
 4. When all senders have ended, the input has, and event time is at END_OF_TIME.
 5. What a sender of an older generation of the job has said counts for nothing. One of a newer generation means that
    this attempt is the past: it must end.
@@ -152,5 +153,5 @@ class InputGate:
             return  # time stands still behind a savepoint that stops the job, until all have ended
         active = [sender.watermark for sender in present if not sender.idle]
         self.idle = not active
-        if active:
-            self.watermark = max(self.watermark, min(active))
+        reached = min(active) if active else max(sender.watermark for sender in present)
+        self.watermark = max(self.watermark, reached)

@@ -48,7 +48,7 @@ VERSIONS: dict[str, list[Any]] = {
     "widened": [("word", str), ("number", float), ("spare", "float | None", field(default=0.5))],
 }
 REFUSED: dict[str, tuple[list[Any], str]] = {
-    "narrowed": ([("word", str), ("number", bool)], "number was int and is bool"),
+    "narrowed": ([("word", str), ("number", int), ("spare", int)], "spare was float and is int"),
     "required": ([("word", str), ("number", int), ("more", int)], "more is new and has no default"),
 }
 
@@ -93,8 +93,9 @@ def merged(one: Any, other: Any) -> Any:
 def graph(pairs: list[Pair], cls: type) -> JobGraph:
     env = StreamExecutionEnvironment()
     env.set_parallelism(2)
-    spare = {"spare": 0.5} if "spare" in cls.__dataclass_fields__ else {}  # type: ignore[attr-defined]
-    more = {"more": 1} if cls.__annotations__.get("more") is int else {}
+    types = cls.__annotations__
+    spare = {"spare": 1 if types["spare"] is int else 0.5} if "spare" in types else {}
+    more = {"more": 1} if types.get("more") is int else {}
     orders = (
         env.from_collection(pairs, tuple[str, int])
         .assign_timestamps_and_watermarks(ALL_AT_ONCE)

@@ -58,7 +58,7 @@ def fresh(ended: frozenset[int] = frozenset()) -> InputGate:
 
 
 @given(channels())
-def test_times_are_the_least_of_those_that_count(channel: list[Header]) -> None:
+def test_time_is_the_least_of_active_senders_or_the_greatest_of_idle_ones(channel: list[Header]) -> None:
     gate = fresh()
     latest = {sender: Header(sender, 0, -1) for sender in range(SENDERS)}
     watermark = NO_WATERMARK
@@ -68,7 +68,9 @@ def test_times_are_the_least_of_those_that_count(channel: list[Header]) -> None:
         latest[header.sender] = header
         present = [each for each in latest.values() if not each.ends]
         active = [each for each in present if not each.idle]
-        watermark = max(watermark, min((each.watermark for each in active), default=NO_WATERMARK))
+        idle = [each.watermark for each in present]
+        reached = min(each.watermark for each in active) if active else max(idle, default=NO_WATERMARK)
+        watermark = max(watermark, reached)
         if not present:
             watermark = END_OF_TIME
         assert gate.watermark == watermark

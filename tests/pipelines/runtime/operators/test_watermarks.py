@@ -112,6 +112,20 @@ def test_records_that_are_in_order_in_their_split_are_never_late(
         assert output.of("watermark")[-1] == reached[other] - 1, "one that has ended is not"
 
 
+def test_time_is_the_greatest_of_the_splits_where_all_are_idle() -> None:
+    watermarks, output, clock = split_watermarks(idle_after_ms=100)
+    feed(watermarks, "a", 50)
+    feed(watermarks, "b", 70)
+    assert output.of("watermark") == [49]
+    clock.now += 100
+    watermarks.advance_clock(clock.now)
+    assert [event for event in output.events if event[0] != "records"] == [
+        ("watermark", 49),
+        ("watermark", 69),
+        ("idle", True),
+    ]
+
+
 def test_a_split_that_is_idle_holds_back_nobody() -> None:
     watermarks, output, clock = split_watermarks(idle_after_ms=100)
     clock.now += 60
