@@ -42,7 +42,7 @@ def test_another_leader_or_a_new_topic_is_waited_for(error: int) -> None:
 def test_a_topic_that_stays_away_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailrace.pipelines.runtime.stream_task.reach._APPEARS_S", 0.2)
     broker = Broker(*[KafkaError.UNKNOWN_TOPIC_OR_PART] * 1_000)
-    with pytest.raises(ProgressLost, match="the topic t is gone"):
+    with pytest.raises(ProgressLost, match="t-0 is gone: the job has to go back"):
         bounds(cast(Consumer, broker), "t", 0)
     assert len(broker.errors) < 999, "it was looked for again"
 

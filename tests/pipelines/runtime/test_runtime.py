@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -220,9 +219,7 @@ def test_a_process_that_stands_still_is_killed_and_no_other(runtime: TaskRuntime
         told.wait_for(attempt, ExecutionState.INITIALIZING)
     stopped = process_of(runtime, "stopped")
     stopped.suspend()
-    began = time.monotonic()
     told.wait_for("stopped", ExecutionState.FAILED)
-    assert time.monotonic() - began < 2 * HEARTBEAT_TIMEOUT_S
     assert "stood still for 4 s (heartbeat.timeout)" in (told.reason("stopped") or "")
     eventually(lambda: not stopped.is_running() or stopped.status() == psutil.STATUS_ZOMBIE)
     handled(runtime, told, "after that")

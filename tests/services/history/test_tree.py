@@ -23,6 +23,7 @@ from tailrace.services.history.tree import (
     unescaped,
 )
 
+from ..snapshots.histories import LONG
 from .captured import SEEDS, live
 from .test_diff import replica_at
 
@@ -84,7 +85,7 @@ def test_what_is_not_there_is_told_with_what_is_near() -> None:
 
 
 def test_wildcards_take_every_name_that_matches() -> None:
-    tree = Tree(replica_at(3, 150), {})
+    tree = Tree(replica_at(LONG, 150), {})
     found = list(tree.matching((), ("task_executor", "te-[13]", "resource_id")))
     assert [tree.at(each) for each in found] == ["te-1", "te-3"]
     assert list(tree.matching((), ("*", "te-9"))) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 
 from tailrace.schemas.event import Event, Record
 from tailrace.services.log import Codec
@@ -14,8 +15,6 @@ from ..simulation import new_replica
 
 WALKS = range(6)
 HISTORIES = [*SCENARIOS, *WALKS]
-LONG = 3
-"""A walk that takes a while, with several jobs, failures and checkpoints."""
 _CODEC = Codec("histories.log")
 
 
@@ -25,6 +24,10 @@ def history(name: str | int) -> tuple[Record, ...]:
     log = walk(name).log if isinstance(name, int) else SCENARIOS[name]().log
     read = [_CODEC.decode(_CODEC.encode(Event(each.header, each.body))) for each in log]
     return tuple(Record(each.offset, event.header, event.body) for each, event in zip(log, read, strict=True))
+
+
+LONG = next(seed for seed in itertools.count(1) if len(history(seed)) > 400)
+"""The first walk that takes a while, with several jobs, failures and checkpoints."""
 
 
 def log_of(name: str | int) -> MemoryEventLog:

@@ -19,10 +19,10 @@ from tailrace.services.cli.top.view import View
 from tailrace.services.history.archive.export import Choice, export
 from tailrace.services.history.archive.formats import ArchiveFormat
 
-from ...snapshots.histories import history, log_of
+from ...snapshots.histories import LONG, history, log_of
 from .watched import seen
 
-SEED = 3
+SEED = LONG
 LAST = history(SEED)[-1].offset
 
 

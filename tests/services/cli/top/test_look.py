@@ -18,6 +18,7 @@ from tailrace.services.cli.top.look import (
 )
 from tailrace.services.cli.top.view import View
 
+from ...snapshots.histories import LONG
 from .watched import seen
 
 ROWS = Rows(jobs=2, log=5, executors=1, tasks=2)
@@ -25,7 +26,7 @@ ROWS = Rows(jobs=2, log=5, executors=1, tasks=2)
 
 @pytest.fixture(scope="module")
 def view() -> View:
-    found = max(seen(3).values(), key=lambda view: (len(view.jobs), len(view.log)))
+    found = max(seen(LONG).values(), key=lambda view: (len(view.jobs), len(view.log)))
     assert len(found.jobs) > 3
     return found
 

@@ -16,10 +16,10 @@ from tailrace.services.log import Codec, LogUnavailable
 from tailrace.services.log.event_log import Concerns, OnUnreadable, Tail
 from tailrace.services.log.memory import MemoryEventLog
 
-from ...snapshots.histories import history, log_of
+from ...snapshots.histories import LONG, history, log_of
 from .watched import opened, player_of, seen, until
 
-SEED = 1
+SEED = LONG
 
 
 class Fragile(MemoryEventLog):

@@ -15,6 +15,7 @@ from tailrace.services.cli.top.presence import Presence
 from tailrace.services.cli.top.screen import draw
 from tailrace.services.cli.top.view import LogLine, MasterView, TaskExecutorView, View
 
+from ...snapshots.histories import LONG
 from .watched import seen, watched
 
 HOSTILE = "evil\x1b[2J\nname \u202e 漢字 é"
@@ -59,7 +60,7 @@ looks = st.builds(
 def test_every_line_is_as_wide_as_the_terminal_and_there_are_as_many_as_it_has(
     offset: int, look: Look, width: int, height: int, glyphs: Glyphs, mode: Mode
 ) -> None:
-    view = seen(3)[offset]
+    view = seen(LONG)[offset]
     if look.page is Page.JOB and offset == 300:
         view = watched(3, offset).view(looked_at(look))
     status = Status(mode=mode, now=view.time, end=400, passed_over=90_000_000, trouble="Kafka is gone")
@@ -74,7 +75,7 @@ def test_every_line_is_as_wide_as_the_terminal_and_there_are_as_many_as_it_has(
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_what_others_wrote_steers_no_terminal(glyphs: Glyphs) -> None:
-    (job, *_) = seen(3)[300].jobs
+    (job, *_) = seen(LONG)[300].jobs
     view = View(
         HOSTILE,
         offset=1,
@@ -130,7 +131,7 @@ def test_who_stands_by_and_who_is_gone() -> None:
 
 
 def test_a_hundred_taskexecutors_and_a_thousand_jobs_can_be_looked_through() -> None:
-    (job, *_) = seen(3)[300].jobs
+    (job, *_) = seen(LONG)[300].jobs
     view = View(
         "sim",
         offset=10,
@@ -147,14 +148,14 @@ def test_a_hundred_taskexecutors_and_a_thousand_jobs_can_be_looked_through() -> 
 
 def test_a_log_that_is_away_is_told_at_the_top() -> None:
     status = Status(mode=Mode.LIVE, now=0, trouble="memory.log can't be read", waits=True)
-    shown = text(seen(3)[60], status=status)
+    shown = text(seen(LONG)[60], status=status)
     assert "AWAY" in shown[0]
     assert shown[1] == " memory.log can't be read; tries again"
 
 
 def test_silence_that_is_left_out_is_told() -> None:
     status = Status(mode=Mode.PLAYING, now=0, speed=10, passed_over=200_000_000, end=100)
-    shown = text(seen(3)[60], status=status)
+    shown = text(seen(LONG)[60], status=status)
     assert "PLAYING ×10" in shown[0]
     assert any("Log  3m20 of silence left out" in line for line in shown)
 

@@ -15,9 +15,10 @@ from tailrace.services.cli.top.presence import Presence
 from tailrace.services.cli.top.reading import Reader
 from tailrace.services.cli.top.terminal import TopApp
 
+from ...snapshots.histories import LONG
 from .watched import opened, player_of, seen
 
-SEED = 3
+SEED = LONG
 Session = Callable[[Callable[[TopApp, Pilot[None]], Awaitable[None]]], None]
 
 

@@ -15,9 +15,9 @@ from tailrace.services.cli.top.watch import Watch
 from tailrace.services.history.source import Source
 from tailrace.services.log.memory import MemoryEventLog
 
-from ...snapshots.histories import history, log_of
+from ...snapshots.histories import LONG, history, log_of
 
-SEEDS = (1, 3, 5)
+SEEDS = (LONG, LONG + 1, LONG + 2)
 
 
 def watched(name: str | int, offset: int | None = None) -> Watch:
