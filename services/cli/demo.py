@@ -111,13 +111,13 @@ class _Demo:
             screen.step(f"job {job_id} is accepted")
             self._await_running(conversation, job_id)
             shown = self._watch(configuration, conversation, job_id, wanted, window_seconds)
-            screen.step(f"{len(shown)} windows are complete: cancelling the job")
-            client.cancel(job_id)
+            screen.step(f"{len(shown)} windows are complete: ending the text")
+            self._server.close()
             ended = conversation.finished(job_id, _END_TIMEOUT_S)
             if ended is None:
                 raise Failure(ExitCode.PROCESS, f"job {job_id} did not end within {_END_TIMEOUT_S:g} s")
             screen.step(f"job {job_id} is {ended.status.value}")
-            verdict = judge(self._again(configuration, job_id, shown), self._server.sent())
+            verdict = judge(self._again(configuration, job_id), self._server.sent())
         screen.verdict(verdict.right, verdict.text)
         return verdict.right
 
@@ -189,15 +189,15 @@ class _Demo:
             reading.join()
         return shown
 
-    def _again(self, configuration: Configuration, job_id: str, shown: list[Window]) -> list[Window]:
-        """The windows that were shown, counted anew from all that the job printed."""
+    def _again(self, configuration: Configuration, job_id: str) -> list[Window]:
+        """The windows, from all that the job printed."""
         from ..client import read_output
         from .demonstration import Tally
 
         tally = Tally()
         for record in read_output(configuration, job_id):
             tally.add(record, 0.0)
-        return [window for window in tally.windows() if window.end_ms <= shown[-1].end_ms]
+        return tally.windows()
 
     def _tell_story(self) -> None:
         from ..connections import event_log

@@ -1,8 +1,8 @@
 """Windows of counts as the job prints them, and whether they are what was sent.
 
-The source reads lines in order and stamps them as it reads them, so the windows cut the stream of lines in pieces. What
-the first windows counted must therefore be, word for word, what the first so many lines hold: a check that needs no
-tolerance, and that a lost, doubled or misplaced word does not pass.
+The windows are in processing time, and each subtask goes by its own clock: a window holds no certain piece of the text.
+But when no more text is sent, all windows together hold each word as often as it was sent. This check needs no
+tolerance, and a lost or doubled word does not pass.
 """
 
 from __future__ import annotations
@@ -79,23 +79,20 @@ class Tally:
 
 
 def judge(windows: Iterable[Window], sent: Sequence[tuple[str, ...]]) -> Verdict:
-    """Holds the first windows of a job against the lines that were sent to it."""
+    """Holds all windows of a job against all lines that were sent to it."""
     counted: Counter[str] = sum((window.counts for window in windows), Counter())
-    total, expected, lines = counted.total(), Counter[str](), 0
-    while expected.total() < total and lines < len(sent):
-        expected.update(sent[lines])
-        lines += 1
+    expected = Counter(word for line in sent for word in line)
+    total, lines = counted.total(), f"the {len(sent):,} lines sent"
     if total == 0:
         return Verdict(False, "nothing was counted")
     if counted == expected:
         return Verdict(
-            True,
-            f"{total:,} words counted: exactly those of the first {lines:,} lines sent, each as often as sent",
+            True, f"{total:,} words counted: exactly those of {lines}, each as often as it was sent"
         )
     surplus, missing = counted - expected, expected - counted
     return Verdict(
         False,
-        f"{total:,} words counted, but the first {lines:,} lines sent hold {expected.total():,}: "
+        f"{total:,} words counted, but {lines} hold {expected.total():,}: "
         f"too many of {_some(surplus)}; too few of {_some(missing)}",
     )
 

@@ -27,6 +27,7 @@ class TextServer:
         self._rate = words_per_s
         self._listener = socket.create_server((HOST, 0))
         self._closing = threading.Event()
+        self._paused = threading.Event()
         self._lock = threading.Lock()
         self._sent: list[tuple[str, ...]] = []
         self._thread = threads.Thread(target=self._serve, name="text server")
@@ -41,6 +42,16 @@ class TextServer:
         """The words of each line that was sent, in order."""
         with self._lock:
             return list(self._sent)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """While it lasts no line is sent; `sent` has all that were."""
+        with self._lock:
+            self._paused.set()
+        try:
+            yield
+        finally:
+            self._paused.clear()
 
     def close(self) -> None:
         """Hangs up."""
@@ -64,9 +75,11 @@ class TextServer:
         begun, words = time.monotonic(), 0
         while not self._closing.wait(_TICK_S):
             while words < (time.monotonic() - begun) * self._rate:
-                line = next(lines)
-                said = tuple(line.split())
                 with self._lock:
+                    if self._paused.is_set():
+                        break
+                    line = next(lines)
+                    said = tuple(line.split())
                     self._sent.append(said)
                 client.sendall(f"{line}\n".encode())
                 words += len(said)
