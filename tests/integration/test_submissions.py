@@ -299,7 +299,7 @@ def test_a_graph_that_is_wrong_everywhere_is_rejected_in_a_few_words(
     cluster: Cluster, graph: JobGraph
 ) -> None:
     broken = replace(graph.vertices[0], parallelism=0, max_parallelism=0, operators=(), slot_sharing_group="")
-    cluster.ask(dispatcher.SubmitJob(job_id="broken", job_graph=replace(graph, vertices=(broken,) * 20_000)))
+    cluster.ask(dispatcher.SubmitJob(job_id="broken", job_graph=replace(graph, vertices=(broken,) * 5_000)))
     reason = cluster.answer(client.JobRejected, "broken").reason
     assert len(reason) < 2_000
     assert reason.endswith(" more")
