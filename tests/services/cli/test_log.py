@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tailrace.schemas.client import JobAccepted
 from tailrace.schemas.event import Event
 from tailrace.services.cli import main
 from tailrace.services.history.archive.export import Choice, export
@@ -21,14 +22,19 @@ Run = Callable[..., tuple[int, list[str], str]]
 SIZE = len(history(LONG))
 
 
+def file_of(name: str | int, directory: Path) -> Path:
+    """An export of a history."""
+    log = MemoryEventLog(Codec("c1.log"), topic="c1.log")
+    log.append([Event(each.header, each.body) for each in history(name)])
+    path = directory / "history.avro"
+    export(log, "c1", Choice(0, log.end()), path, ArchiveFormat.AVRO)
+    return path
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of a whole log."""
-    log = MemoryEventLog(Codec("c1.log"), topic="c1.log")
-    log.append([Event(each.header, each.body) for each in history(LONG)])
-    path = tmp_path_factory.mktemp("whole") / "history.avro"
-    export(log, "c1", Choice(0, log.end()), path, ArchiveFormat.AVRO)
-    return path
+    return file_of(LONG, tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture
@@ -93,9 +99,12 @@ def test_what_can_not_be_told_is_said_in_a_line(
     assert why in err
 
 
-def test_a_job_is_meant_by_its_name_too(whole: Path, run: Run) -> None:
-    by_name = run("log", "--file", whole, "--job", "WindowWordCount")
-    assert by_name[:2] == run("log", "--file", whole, "--job", "j2")[:2]
+def test_a_job_is_meant_by_its_name_too(tmp_path: Path, run: Run) -> None:
+    scenario = "one_task_fails_and_is_restarted_alone"
+    path = file_of(scenario, tmp_path)
+    (job,) = (each.body for each in history(scenario) if isinstance(each.body, JobAccepted))
+    by_name = run("log", "--file", path, "--job", job.name)
+    assert by_name[:2] == run("log", "--file", path, "--job", job.job_id)[:2]
     assert by_name[1]
 
 
