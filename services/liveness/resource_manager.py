@@ -49,8 +49,8 @@ class ResourceManagerHeartbeats:
         """How far the log was read here, an interval ago at most."""
         self._positions: dict[str, int] = {}
         """How far TaskExecutors have read it, as they said last."""
-        self._deaf: set[str] = set()
-        """TaskExecutors whose last heartbeat did not count."""
+        self._not_reading: dict[str, int] = {}
+        """How many heartbeats in a row did not count, by TaskExecutor."""
 
     def follow(self, state: ResourceManagerState) -> None:
         """The newest state; from the host's thread."""
@@ -85,7 +85,7 @@ class ResourceManagerHeartbeats:
     def _forget(self, resource_id: str) -> None:
         self._reports.forget(resource_id)
         self._positions.pop(resource_id, None)
-        self._deaf.discard(resource_id)
+        self._not_reading.pop(resource_id, None)
 
     def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
         self._position = position
@@ -113,9 +113,9 @@ class ResourceManagerHeartbeats:
         before = self._positions.get(body.resource_id)
         self._positions[body.resource_id] = body.position
         if before == body.position and before < self._position:
-            self._deaf.add(body.resource_id)
+            self._not_reading[body.resource_id] = self._not_reading.get(body.resource_id, 0) + 1
             return None
-        self._deaf.discard(body.resource_id)
+        self._not_reading.pop(body.resource_id, None)
         return Worker(body.resource_id)
 
     def is_mine(self, target: Target) -> bool:
@@ -128,14 +128,15 @@ class ResourceManagerHeartbeats:
             return  # That is known: its grace says when it is lost.
         who = f"TaskExecutor {worker.resource_id} at {worker.address}"
         position = self._positions.get(worker.resource_id)
-        is_deaf = worker.resource_id in self._deaf
+        # The last heartbeat before a process hangs may not have counted either: one is no sign.
+        is_not_reading = self._not_reading.get(worker.resource_id, 0) > 1
         fact = resource_manager.WorkerLost(
             resource_id=worker.resource_id,
             instance_id=worker.instance_id,
             exited=False,
             reason=f"{who} has not read the log for {silence / 1e6:.0f} s: it stands at offset {position}, the log at "
             f"{self._position}"
-            if is_deaf
+            if is_not_reading
             else f"no heartbeat for {silence / 1e6:.0f} s from {who}: it has died, hangs, or can't reach Kafka",
         )
         self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, fact, None))

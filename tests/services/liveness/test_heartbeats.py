@@ -163,6 +163,18 @@ def test_who_sends_and_does_not_read_is_lost_within_the_timeout() -> None:
     assert "it stands at offset 7, the log at" in body.reason
 
 
+def test_a_process_that_hangs_is_silent_though_its_last_heartbeat_did_not_count() -> None:
+    master = Master(worker("hangs"))
+    for position in (7, 7):
+        master.bench.position += 100
+        master.others.send([at("hangs", position)])
+        master.bench.passes(10)
+    master.bench.passes(60)
+    assert master.lost == ["hangs-1"]
+    ((_, body),) = master.said
+    assert body.reason.startswith("no heartbeat for 5")
+
+
 def test_where_the_log_stands_still_nobody_has_to_move() -> None:
     master = Master(worker("te"))
     for _ in range(20):
