@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
@@ -11,13 +10,11 @@ from ..pipelines.graph.registry_credentials import read_credentials
 from .configuration import Configuration
 from .configuration.errors import ConfigurationError
 from .configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE, SKIPPED_OFFSETS
-from .configuration.options.heartbeat import HEARTBEAT_INTERVAL
-from .liveness.kafka import KafkaHeartbeats
 from .log import Codec
 from .log.clients import client
 from .log.kafka import KafkaEventLog
 from .log.schema_ids import SchemaIds
-from .log.topics import heartbeats_topic, log_topic
+from .log.topics import log_topic
 
 _REGISTRY_TIMEOUT_S = 5.0
 
@@ -62,19 +59,6 @@ def event_log(configuration: Configuration, *, timeout: float = 30.0) -> KafkaEv
         codec(configuration, topic),
         timeout=timeout,
         skipped=[int(each) for each in configuration.get(SKIPPED_OFFSETS).split(",") if each],
-    )
-
-
-def heartbeats(configuration: Configuration, *, reads: int, wanted: Callable[[str], bool]) -> KafkaHeartbeats:
-    """One end of the cluster's heartbeats; see liveness/topic.py. Raises LogUnavailable."""
-    topic = heartbeats_topic(configuration.cluster_id)
-    return KafkaHeartbeats(
-        configuration.bootstrap_servers,
-        topic,
-        codec(configuration, topic),
-        reads=reads,
-        wanted=wanted,
-        patience=max(1.0, configuration.get(HEARTBEAT_INTERVAL) / 1e6),
     )
 
 

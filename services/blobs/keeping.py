@@ -30,9 +30,9 @@ from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAva
 from ..diagnostics import logger
 from .errors import BlobError, BlobUnavailable
 from .identity import SharedSecret
+from .protocol import ENDPOINT
 from .server import BlobServer, ServerLimits
 from .store import BlobStore, FileSystemBlobStore, VoidBlobStore
-from .upload import ENDPOINT
 
 _log = logger(__name__)
 _LOOK_S = 1.0

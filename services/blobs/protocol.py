@@ -30,6 +30,8 @@ import msgspec
 from .errors import BlobRefused
 from .keys import BlobKey
 
+ENDPOINT: Final = "blob"
+"""The BlobServer's name among LeaderElected.endpoints."""
 CHUNK: Final = 1 << 20
 LARGEST_HEADER: Final = 8 << 10
 _LONGEST_REASON: Final = 1_000

@@ -17,10 +17,8 @@ from .client import BlobClient
 from .errors import BlobError, BlobUnavailable
 from .identity import SharedSecret
 from .offloading import least_size, offloaded
-from .protocol import Pace
+from .protocol import ENDPOINT, Pace
 
-ENDPOINT = "blob"
-"""The BlobServer's name among LeaderElected.endpoints."""
 _TRIES = 3
 T = TypeVar("T", bound=JobGraph | EntryPoint)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from ...schemas.event import EVERYONE
 from ..configuration import Configuration
 from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
-from ..connections import heartbeats
 from ..host import Host
 from ..job_master.reports import allocated_slot_report, missing_tasks
+from ..liveness.factory import kafka_heartbeats
 from ..liveness.heartbeats import Heartbeats, Participant
 from ..liveness.job_masters import JobMasterHeartbeats
 from ..liveness.resource_manager import ResourceManagerHeartbeats, returning
@@ -55,7 +55,7 @@ def _of(
     participants: Sequence[Participant],
 ) -> Heartbeats:
     return Heartbeats(
-        lambda: heartbeats(configuration, reads=reads, wanted=wanted),
+        lambda: kafka_heartbeats(configuration, reads=reads, wanted=wanted),
         participants,
         interval=configuration.get(HEARTBEAT_INTERVAL),
         timeout=configuration.get(HEARTBEAT_TIMEOUT),

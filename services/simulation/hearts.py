@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from ...schemas.event import EVERYONE, Record
-from .. import connections
 from ..configuration import Configuration
 from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
 from ..host import Host
+from ..liveness.factory import kafka_heartbeats
 from ..liveness.heartbeats import Heartbeats
 from ..liveness.monitor import HeartbeatMonitor
 from ..liveness.task_executor import Running, TaskExecutorHeartbeats
@@ -67,7 +67,7 @@ class Hearts:
 def beating_of(configuration: Configuration, host: Host, hearts: Hearts) -> Heartbeats:
     """Their connection, not started yet."""
     return Heartbeats(
-        lambda: connections.heartbeats(configuration, reads=TASK_EXECUTORS, wanted=lambda _: True),
+        lambda: kafka_heartbeats(configuration, reads=TASK_EXECUTORS, wanted=lambda _: True),
         [hearts],
         interval=configuration.get(HEARTBEAT_INTERVAL),
         timeout=configuration.get(HEARTBEAT_TIMEOUT),

@@ -8,28 +8,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 
 import msgspec
 
-from ...infra import threads
 from ...infra.interpreter import module_command
-from ...pipelines.checkpoint.errors import CheckpointError
-from ..configuration import Configuration, load
-from ..connections import event_log
-from ..history.history_store import HistoryStore
-from ..history.keeping import take_with_history
-from ..log import LogUnavailable
-from ..log.event_log import LogTruncated
-from ..newer_release import NewerRelease
+from ..configuration import Configuration
 from .keeper import SnapshotFailed
-from .store import SnapshotStore
 from .taking import Taken
 
 _POLL_S = 0.1
-_NICENESS = 10
-_LOG_TIMEOUT_S = 30.0
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -50,7 +38,7 @@ class ByChild:
         """Raises SnapshotFailed."""
         try:
             child = subprocess.Popen(
-                module_command("tailrace.services.snapshots", str(end)),
+                module_command("tailrace.services.entrypoints.snapshot_child", str(end)),
                 env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -75,28 +63,3 @@ def _understood(said: bytes, code: int) -> Taken | None:
     if answer.error is not None:
         raise SnapshotFailed(answer.error)
     return answer.taken
-
-
-def main(arguments: list[str]) -> int:
-    """The child: `end` (exclusive) is its one argument."""
-    threads.Thread(target=_end_with_owner, name="owner").start()
-    os.nice(_NICENESS)
-    configuration = load()
-    log = event_log(configuration, timeout=_LOG_TIMEOUT_S)
-    try:
-        snapshots, histories = SnapshotStore.of(configuration), HistoryStore.of(configuration)
-        answer = Answer(take_with_history(log, snapshots, histories, int(arguments[0])))
-    except (LogUnavailable, LogTruncated, CheckpointError, NewerRelease) as error:
-        answer = Answer(error=str(error))
-    finally:
-        log.close()
-    sys.stdout.buffer.write(msgspec.json.encode(answer))
-    sys.stdout.buffer.flush()
-    return 0
-
-
-def _end_with_owner() -> None:
-    # Not by way of sys.stdin: the interpreter can't end in order while a thread waits in that.
-    while os.read(0, 1):
-        pass
-    os._exit(1)
