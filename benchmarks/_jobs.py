@@ -14,8 +14,8 @@ from tailrace.schemas.types import ExecutionState, JobGraph, JobStatus
 from tailrace.services.cli.local.cluster import LocalCluster, Options
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import event_log
 from tailrace.services.log import EventLog, Tail
+from tailrace.services.log.factory import event_log
 
 PATIENCE_S = 900.0
 

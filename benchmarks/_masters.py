@@ -16,8 +16,8 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import JobGraph
 from tailrace.services.cli.local.cluster import LocalCluster, Options
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import event_log
 from tailrace.services.log import Tail
+from tailrace.services.log.factory import event_log
 
 PATIENCE_S = 120.0
 SLOTS = 100

@@ -21,18 +21,8 @@ from tailrace.schemas import client, dispatcher, job_master, resource_manager, t
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import ExecutionState, Header, JobGraph
 from tailrace.services.configuration import Configuration
-from tailrace.services.dispatcher import Dispatcher
-from tailrace.services.entrypoints import liveness
-from tailrace.services.host import Host
-from tailrace.services.job_master import JobMaster
-from tailrace.services.job_master.checkpoints.shell import CheckpointShell
-from tailrace.services.liveness.heartbeats import Heartbeats
-from tailrace.services.log import Codec
-from tailrace.services.log.kafka import KafkaEventLog
-from tailrace.services.log.topics import log_topic
-from tailrace.services.replica import Replica
-from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.roles import (
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import (
     DISPATCHER,
     JOB_MASTER,
     RESOURCE_MANAGER,
@@ -41,6 +31,16 @@ from tailrace.services.roles import (
     address,
     instance_of,
 )
+from tailrace.services.dispatcher import Dispatcher
+from tailrace.services.entrypoints import liveness
+from tailrace.services.heartbeats.manager import Heartbeats
+from tailrace.services.host.host import Host
+from tailrace.services.job_master import JobMaster
+from tailrace.services.job_master.checkpoints.shell import CheckpointShell
+from tailrace.services.log import Codec
+from tailrace.services.log.kafka import KafkaEventLog
+from tailrace.services.log.topics import log_topic
+from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.simulation.hearts import Hearts, beating_of
 from tailrace.services.simulation.hosted import Follower, JobMastersWithoutTopics, TasksThatRun
 from tailrace.services.simulation.tasks import registration

@@ -17,12 +17,8 @@ from _simulated import HARDWARE, SLOTS, all_to_all
 from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected
-from tailrace.services.dispatcher import Dispatcher
-from tailrace.services.job_master import JobMaster
-from tailrace.services.job_master.checkpoints.shell import CheckpointShell
-from tailrace.services.replica import Replica
-from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.roles import (
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import (
     DISPATCHER,
     JOB_MASTER,
     RESOURCE_MANAGER,
@@ -33,6 +29,10 @@ from tailrace.services.roles import (
     kind_of,
     seal,
 )
+from tailrace.services.dispatcher import Dispatcher
+from tailrace.services.job_master import JobMaster
+from tailrace.services.job_master.checkpoints.shell import CheckpointShell
+from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.simulation.hosted import JobMastersWithoutTopics, TasksThatRun
 from tailrace.services.simulation.tasks import registration
 from tailrace.services.task_executor import TaskExecutor

@@ -23,15 +23,15 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import avro
 from tailrace.schemas.event import Event
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import admin, event_log
+from tailrace.services.core.replica import spare_the_collector
 from tailrace.services.history.archive.export import Choice, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.archive.importing import check, import_file
 from tailrace.services.log.event_log import read_to_end
+from tailrace.services.log.factory import admin, event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
-from tailrace.services.replica import spare_the_collector
 
 EVENTS = scaled(200_000)
 ROUNDS = scaled(3)

@@ -24,7 +24,7 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.cli.local.cluster import LocalCluster
 from tailrace.services.client import Client
-from tailrace.services.roles import DISPATCHER
+from tailrace.services.core.role import DISPATCHER
 
 ROUNDS = int(os.environ.get("ROUNDS", scaled(30)))
 MASTERS = 3

@@ -35,8 +35,8 @@ from tailrace.schemas.types import ExecutionState, JobGraph
 from tailrace.services.cli.local.cluster import LocalCluster, Options
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import event_log
 from tailrace.services.log import Tail
+from tailrace.services.log.factory import event_log
 
 ROUNDS = scaled(5)
 RATE = 1_000

@@ -16,7 +16,7 @@ from _scale import scaled, scaled_s
 from confluent_kafka import Consumer, TopicPartition
 
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.services.liveness.topic import MASTERS
+from tailrace.services.heartbeats.topic import MASTERS
 from tailrace.services.log import Codec
 from tailrace.services.log.clients import reader
 from tailrace.services.log.topics import heartbeats_topic

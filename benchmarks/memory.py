@@ -17,7 +17,7 @@ from _report import conditions, median, report
 from submit_to_running import Times, follow
 
 from tailrace.services.client import Client
-from tailrace.services.connections import event_log
+from tailrace.services.log.factory import event_log
 
 MIB = 1 << 20
 PARALLELISM = 2

@@ -24,13 +24,13 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import avro
 from tailrace.schemas.event import Event, Record
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import admin, event_log
+from tailrace.services.core.replica import Replica, spare_the_collector
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
 from tailrace.services.log.clients import reader
 from tailrace.services.log.event_log import EventLog, read_to_end
+from tailrace.services.log.factory import admin, event_log
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
-from tailrace.services.replica import Replica, spare_the_collector
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.task_executor import TaskExecutor
 

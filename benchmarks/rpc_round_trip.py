@@ -20,10 +20,10 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import HardwareDescription, ResourceProfile
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import admin, event_log
+from tailrace.services.core.role import Owed, seal
 from tailrace.services.log import EventLog, Tail
+from tailrace.services.log.factory import admin, event_log
 from tailrace.services.log.topics import ensure_cluster_topics
-from tailrace.services.roles import Owed, seal
 
 ROUNDS = scaled(1_000)
 WARM_UP = scaled(200)

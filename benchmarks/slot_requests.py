@@ -24,9 +24,7 @@ from tailrace.schemas import job_master, resource_manager, task_executor
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import SlotID, SlotOffer
-from tailrace.services.log.clients import client
-from tailrace.services.log.topics import ensure_cluster_topics
-from tailrace.services.roles import (
+from tailrace.services.core.role import (
     JOB_MASTER,
     RESOURCE_MANAGER,
     TASK_EXECUTOR,
@@ -35,6 +33,8 @@ from tailrace.services.roles import (
     derive_id,
     seal,
 )
+from tailrace.services.log.clients import client
+from tailrace.services.log.topics import ensure_cluster_topics
 from tailrace.services.simulation.tasks import PROFILE
 
 ROUNDS = scaled(3)

@@ -22,13 +22,13 @@ from replay import consume, decoder, timed
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import admin, event_log
+from tailrace.services.core.replica import Replica, spare_the_collector
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
 from tailrace.services.log.event_log import EventLog, read_to_end
+from tailrace.services.log.factory import admin, event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
-from tailrace.services.replica import Replica, spare_the_collector
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.snapshots.restoring import restore
 from tailrace.services.snapshots.store import SnapshotStore

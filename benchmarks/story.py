@@ -23,9 +23,9 @@ from _scale import scaled
 from time_travel import exported
 
 from tailrace.services.cli import main as tailrace
+from tailrace.services.core.replica import spare_the_collector
 from tailrace.services.history.source import open_source
 from tailrace.services.history.time_travel import fold_to
-from tailrace.services.replica import spare_the_collector
 
 
 def timed(run: Callable[[], object]) -> float:

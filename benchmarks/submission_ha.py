@@ -33,10 +33,10 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import Header
 from tailrace.services.cli.local.cluster import LocalCluster
+from tailrace.services.core.role import DISPATCHER
 from tailrace.services.log import Codec
 from tailrace.services.log.clients import writer
 from tailrace.services.log.topics import submissions_topic
-from tailrace.services.roles import DISPATCHER
 
 ROUNDS = int(os.environ.get("ROUNDS", scaled(9)))
 JOBS = int(os.environ.get("JOBS", scaled(500)))

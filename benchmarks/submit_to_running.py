@@ -22,8 +22,8 @@ from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.task_executor import SubmitTask
 from tailrace.schemas.types import ExecutionState, JobGraph
 from tailrace.services.client import Client
-from tailrace.services.connections import event_log
 from tailrace.services.log import EventLog, Tail
+from tailrace.services.log.factory import event_log
 
 ROUNDS = scaled(7)
 WARM_UP = scaled(3)

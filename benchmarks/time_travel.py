@@ -28,12 +28,12 @@ from _scale import scaled
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import admin, event_log
 from tailrace.services.history.archive.export import Choice, export
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.source import Source, open_source
 from tailrace.services.history.time_travel import fold_to, moment, replica_at, state_hash
 from tailrace.services.log import Codec
+from tailrace.services.log.factory import admin, event_log
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 

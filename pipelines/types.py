@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from .graph.nesting import MOST, is_value_too_deep
+from ..infra.json_depth import MOST, is_value_too_deep
 from .sentinels import dump_code, load_code
 
 if TYPE_CHECKING:

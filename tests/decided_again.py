@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import event_log
 from tailrace.services.history.replay import Counts, DecisionCheck
 from tailrace.services.log.event_log import read_to_end
+from tailrace.services.log.factory import event_log
 
 
 def differences(configuration: Configuration) -> tuple[list[str], Counts]:

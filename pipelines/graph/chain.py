@@ -11,9 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...infra.json_depth import is_too_deep
 from ...schemas.types import JobEdge, JobGraph, JobVertex, OperatorConfig
 from ..types import PICKLED, RecordType
-from .nesting import is_too_deep
 
 
 def vertex_of(graph: JobGraph, vertex_id: str) -> JobVertex:

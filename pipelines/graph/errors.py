@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .redaction import redacted
+from ...infra.redaction import redacted
 
 
 class ProgramError(Exception):

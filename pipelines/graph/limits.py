@@ -2,7 +2,7 @@
 
 The services say what is in a graph again and again: a name once for each slot or subtask, a resource profile with each
 request for a slot. An event of the log has at most 16 MiB, whatever is in it, so every field that a client fills has a
-bound here, and whatever is said of a graph that `validation` accepts fits (tests/services/test_bounds.py).
+bound here, and whatever is said of a graph that `validation` accepts fits (tests/services/test_message_limits.py).
 docs/graphs.md lists the limits for users.
 """
 

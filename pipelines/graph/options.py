@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from ...infra.redaction import HIDDEN, is_secret, redacted
 from .option_types import OptionType
-from .redaction import HIDDEN, is_secret, redacted
 
 T = TypeVar("T")
 

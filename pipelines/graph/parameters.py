@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from ...infra import json_depth
+from ...infra.redaction import has_user_information, redacted
 from ...schemas.types import Partitioner
 from ..types import RecordType, RecordTypeError
-from . import nesting
 from .errors import one_line, shown
 from .operators import OperatorKind
-from .redaction import has_user_information, redacted
 
 Rule = Callable[[str, Any], Iterator[str]]
 """(path, value; None where it is left out) -> what is wrong with it."""
@@ -38,8 +38,8 @@ def edge_parameter_faults(partitioner: Partitioner, parameters: str) -> Iterator
 
 
 def _object_faults(text: str, rules: Mapping[str, Rule]) -> Iterator[str]:
-    if nesting.is_too_deep(text):
-        yield f"its parameters are nested more than {nesting.MOST} deep"
+    if json_depth.is_too_deep(text):
+        yield f"its parameters are nested more than {json_depth.MOST} deep"
         return
     try:
         parameters = msgspec.json.decode(text, type=dict[str, Any])
@@ -140,7 +140,7 @@ def _is_filled(value: Any) -> bool:
 
 
 def _is_json(value: Any) -> bool:
-    if not isinstance(value, str) or nesting.is_too_deep(value):
+    if not isinstance(value, str) or json_depth.is_too_deep(value):
         return False
     try:
         msgspec.json.decode(value)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from ..graph.redaction import redacted
+from ...infra.redaction import redacted
 from ..types import RecordTypeError
 
 _OURS = str(Path(__file__).resolve().parents[2])

@@ -21,8 +21,8 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
+from ...infra.redaction import redacted
 from ..graph import job_options
-from ..graph.redaction import redacted
 from .deployment import VertexDeployment
 
 MOST_BYTES: Final = 10 << 20

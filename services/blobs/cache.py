@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from ..diagnostics import logger
+from ...infra.logging_setup import logger
 from .client import BlobClient
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
 from .files import BlobFiles, Incoming

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ...infra import threads
+from ...infra.logging_setup import logger
 from ..configuration import Configuration
 from ..configuration.options.blob import (
     BLOB_CLEANUP_INTERVAL,
@@ -27,7 +28,6 @@ from ..configuration.options.blob import (
     BLOB_STORAGE_DIRECTORY,
 )
 from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
-from ..diagnostics import logger
 from .errors import BlobError, BlobUnavailable
 from .identity import SharedSecret
 from .protocol import ENDPOINT

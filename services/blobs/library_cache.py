@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ...infra import threads
-from ..diagnostics import logger
+from ...infra.logging_setup import logger
 from .cache import BlobCache
 from .keys import BlobKey
 

@@ -20,7 +20,7 @@ from typing import Final, Self
 import msgspec
 
 from ...infra import threads
-from ..diagnostics import logger
+from ...infra.logging_setup import logger
 from .connection import BlobServerConnection
 from .depot import BlobDepot
 from .files import BlobFiles

@@ -65,7 +65,7 @@ def _report(error: Exception) -> int:
 
 
 def _say(failure: Failure) -> int:
-    from ...pipelines.graph.redaction import redacted
+    from ...infra.redaction import redacted
 
     lines = [f"tailrace: {' '.join(str(failure).split())}", *failure.details.splitlines()]
     print(redacted("\n".join(lines)), file=sys.stderr)

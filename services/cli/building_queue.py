@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ...infra.logging_setup import log_to_stderr
 from ...schemas.event import Record
 from ..configuration import Configuration
-from ..connections import event_log
-from ..diagnostics import log_to_stderr
+from ..core.role import DISPATCHER
 from ..dispatcher.jobs import PARALLEL_BUILDS
 from ..dispatcher.state import DispatcherState
 from ..history import Fold
@@ -21,7 +21,7 @@ from ..history.history_store import HistoryStore
 from ..history.views import programs_before
 from ..log import LogTruncated, LogUnavailable
 from ..log.event_log import read_to_end
-from ..roles import DISPATCHER
+from ..log.factory import event_log
 from ..snapshots.store import SnapshotStore
 
 _FIRST_LOOK_S = 3.0

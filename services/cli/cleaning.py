@@ -28,10 +28,10 @@ def clean(
     Shows them and why, and removes nothing without --yes. The cluster need not run; what is needed is its Kafka.
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
-    from ..connections import event_log
-    from ..diagnostics import log_to_stderr
+    from ...infra.logging_setup import log_to_stderr
     from ..history import fold_to
     from ..history.views import statuses
+    from ..log.factory import event_log
     from ..snapshots.store import SnapshotStore
     from .orphans import NotRemoved, find, look, remove
 

@@ -165,11 +165,11 @@ def snapshot(
     The cluster need not run, and does not pause; what is needed is its Kafka and its storage.
     """
     found = find_cluster(home, bootstrap_servers, cluster_id, definitions)
+    from ...infra.logging_setup import log_to_stderr
     from ...pipelines.checkpoint.errors import CheckpointError
-    from ..connections import event_log
-    from ..diagnostics import log_to_stderr
     from ..history.history_store import HistoryStore
     from ..history.keeping import take_with_history
+    from ..log.factory import event_log
     from ..snapshots.store import SnapshotStore
 
     log_to_stderr()

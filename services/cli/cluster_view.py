@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import JobStatus
-from ..roles import JOB_MASTER, kind_of
+from ..core.role import JOB_MASTER, kind_of
 from .options import Format
 from .show import clock, result, table, tell
 
 if TYPE_CHECKING:
     from ..configuration import Configuration
-    from ..high_availability.inventory import RoleNodes
+    from ..election.zookeeper_nodes import RoleNodes
     from ..history import Fold
     from ..history.leaders import LeaderView
     from .local import LocalCluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..text import printable
+from ...infra.sanitize import printable
 
 _LONGEST_TEXT = 100
 _LONGEST_VALUE = 60

@@ -200,9 +200,9 @@ class _Demo:
         return tally.windows()
 
     def _tell_story(self) -> None:
-        from ..connections import event_log
         from ..history import Fold
         from ..history.story import aligned
+        from ..log.factory import event_log
 
         log = event_log(self._cluster.configuration)
         for line in aligned(Fold().read(log)):

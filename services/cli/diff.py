@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..text import printable
+from ...infra.sanitize import printable
 from .data import brief
 from .errors import ExitCode
 from .options import BootstrapServers, ClusterId, Format, Home, Output
@@ -49,7 +49,7 @@ def diff(
 
     -o json has all that is not the same in the states: applied to the first moment, it gives the second.
     """
-    from ..diagnostics import log_to_stderr
+    from ...infra.logging_setup import log_to_stderr
 
     log_to_stderr()
     with find_source(home, bootstrap_servers, cluster_id, file) as source:

@@ -153,7 +153,7 @@ def _forked(
     source: Source, offset: int, target: Configuration, reachable: Configuration, *, external: str | None
 ) -> Imported:
     from ..history.time_travel import replica_at
-    from ..host import wall_clock
+    from ..host.host import wall_clock
     from ..simulation.forking import members_of, settings_of, write_settings
     from ..simulation.members import write_members
 
@@ -172,7 +172,7 @@ def _forked(
 
 def _time_at(source: Source, offset: int) -> int:
     """The latest time of the last events up to the place; now, where there are none."""
-    from ..host import wall_clock
+    from ..host.host import wall_clock
     from ..log.event_log import read_to_end
 
     batches = read_to_end(source.log, max(0, offset - 1_000), end=offset + 1)
@@ -181,12 +181,12 @@ def _time_at(source: Source, offset: int) -> int:
 
 def _imported(source: Source, offset: int, target: Configuration, reachable: Configuration) -> Imported:
     """By way of a file, so that what arrives is held against what was there."""
-    from ..connections import admin, event_log
     from ..history.archive.export import Choice, export
     from ..history.archive.file_log import FileLog
     from ..history.archive.formats import ArchiveFormat
     from ..history.archive.importing import check, import_file
     from ..history.archive.submissions import fill_submissions
+    from ..log.factory import admin, event_log
     from ..log.topics import ensure_cluster_topics
 
     count = offset + 1

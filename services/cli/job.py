@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from ..text import printable
+from ...infra.sanitize import printable
 from .checkpoints import restored_from
 from .errors import ExitCode
 from .jobs import JobId, find_job, why
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..history.checkpoints import CheckpointsSummary
     from ..history.subtasks import SubtaskView
     from ..history.views import JobView
-    from ..job_master.exceptions import TaskException
+    from ..job_master.exception_history import TaskException
 
 _RECORDS_IN, _RECORDS_OUT = "numRecordsIn", "numRecordsOut"
 _OF_TAILRACE = (_RECORDS_IN, _RECORDS_OUT, "numCommits")
@@ -107,8 +107,8 @@ def _counted(
 ) -> Counted | None:
     """None of a job of which nothing runs."""
     from ..client.accumulators import counted
+    from ..core.role import JOB_MASTER, address
     from ..job_master.state import JobMasterState
-    from ..roles import JOB_MASTER, address
 
     state = fold.replica.states.get(address(JOB_MASTER, job_id))
     if not running or not isinstance(state, JobMasterState):

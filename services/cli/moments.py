@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..text import local_time
+from ...infra.sanitize import local_time
 from .source import at
 
 if TYPE_CHECKING:
     from ...schemas.event import Record
+    from ..core.replica import Replica
     from ..history.source import Source
-    from ..replica import Replica
 
 
 def replica_at(source: Source, place: str | None) -> Replica:

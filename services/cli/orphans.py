@@ -23,9 +23,9 @@ from ..blobs.keeping import Fate, orphans, store_of
 from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_CLEANUP_INTERVAL
 from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
-from ..high_availability import inventory
-from ..high_availability.inventory import RoleNodes, ZooKeeperUnreachable
-from ..high_availability.settings import ZooKeeperSettings
+from ..election import zookeeper_nodes
+from ..election.settings import ZooKeeperSettings
+from ..election.zookeeper_nodes import RoleNodes, ZooKeeperUnreachable
 from ..snapshots.store import SnapshotStore
 from .show import tell
 
@@ -75,7 +75,9 @@ def look(configuration: Configuration, *, timeout_s: float = 5.0) -> Kept:
 def find(configuration: Configuration, kept: Kept, jobs: Jobs, end: int) -> list[Orphan]:
     """All orphans among what was kept when the log was read up to its last offset, `end`."""
     ended = {job_id: status in JOB_ENDS for job_id, status in jobs.items()}
-    found = [Orphan("node", each.path, each.reason) for each in inventory.orphans(kept.nodes or (), ended)]
+    found = [
+        Orphan("node", each.path, each.reason) for each in zookeeper_nodes.orphans(kept.nodes or (), ended)
+    ]
     try:
         found += _blobs(configuration, kept, ended)
     except BlobUnavailable as error:
@@ -87,9 +89,9 @@ def remove(configuration: Configuration, unwanted: Sequence[Orphan], *, timeout_
     """Removes orphans; what is gone meanwhile is passed over. Raises NotRemoved, when all else was tried."""
     faults = []
     blobs, snapshots = store_of(configuration), SnapshotStore.of(configuration)
-    if nodes := [inventory.Orphan(each.path, each.reason) for each in unwanted if each.kind == "node"]:
+    if nodes := [zookeeper_nodes.Orphan(each.path, each.reason) for each in unwanted if each.kind == "node"]:
         try:
-            inventory.remove(ZooKeeperSettings.of(configuration), nodes, timeout_s=timeout_s)
+            zookeeper_nodes.remove(ZooKeeperSettings.of(configuration), nodes, timeout_s=timeout_s)
         except ZooKeeperUnreachable as error:
             faults.append(str(error))
     for each in unwanted:
@@ -108,7 +110,7 @@ def _nodes(configuration: Configuration, timeout_s: float) -> tuple[RoleNodes, .
     if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
         return None
     try:
-        return inventory.inventory(ZooKeeperSettings.of(configuration), timeout_s=timeout_s)
+        return zookeeper_nodes.inventory(ZooKeeperSettings.of(configuration), timeout_s=timeout_s)
     except ZooKeeperUnreachable as error:
         tell(f"what is in ZooKeeper, and who stands by, is not known: {error}")
         return None

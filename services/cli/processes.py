@@ -30,7 +30,7 @@ def jobmanager(
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id, definitions)
     from ...infra import threads
-    from ..diagnostics import log_to_stderr
+    from ...infra.logging_setup import log_to_stderr
     from ..entrypoints import jobmanager as entrypoint
     from ..entrypoints.process import stop_on_signals
 
@@ -72,7 +72,7 @@ def taskexecutor(
         or f"{re.sub('[^A-Za-z0-9_-]', '-', socket.gethostname())[:40]}-{secrets.token_hex(3)}"
     )
     from ...infra import threads
-    from ..diagnostics import log_to_stderr
+    from ...infra.logging_setup import log_to_stderr
     from ..entrypoints import taskexecutor as entrypoint
     from ..entrypoints.process import stop_on_signals
 
@@ -89,7 +89,7 @@ def taskexecutor(
 def _simulated(configuration: Configuration, resource_id: str | None) -> int:
     """One TaskExecutor whose tasks only run, or all that the home names."""
     from ...infra import threads
-    from ..diagnostics import log_to_stderr
+    from ...infra.logging_setup import log_to_stderr
     from ..entrypoints import simulated as entrypoint
     from ..entrypoints.process import stop_on_signals
     from ..simulation.members import Member, members_path, read_members

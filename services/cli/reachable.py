@@ -28,7 +28,7 @@ def check_reachable(configuration: Configuration) -> None:
         )
     from confluent_kafka import KafkaException
 
-    from ..connections import admin
+    from ..log.factory import admin
 
     try:
         admin(configuration).list_topics(timeout=_PATIENCE_S)

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 def folded(configuration: Configuration) -> Fold:
     """All that the log tells now; people are told on stderr of snapshots that are not fit. Raises LogUnavailable."""
-    from ..connections import event_log
-    from ..diagnostics import log_to_stderr
+    from ...infra.logging_setup import log_to_stderr
     from ..history import Fold
     from ..history.history_store import HistoryStore
+    from ..log.factory import event_log
     from ..snapshots.store import SnapshotStore
 
     log_to_stderr()

@@ -26,9 +26,9 @@ def recover(
     none can claim its roles any more; then start the cluster again.
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
-    from ..connections import event_log
-    from ..diagnostics import log_to_stderr
-    from ..recovery import find
+    from ...infra.logging_setup import log_to_stderr
+    from ..log.factory import event_log
+    from ..snapshots.claim_recovery import find
     from ..snapshots.store import SnapshotStore
 
     log_to_stderr()

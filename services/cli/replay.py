@@ -74,10 +74,10 @@ def _replayed(
     source: Source, to: str | None, *, check: bool, most: int
 ) -> tuple[DecisionCheck, list[Difference], bool]:
     """The check behind the last event; the differences, and whether there may be more."""
+    from ..core.replica import spare_the_collector
     from ..history.positions import Position, first_offset
     from ..history.replay import DecisionCheck
     from ..log.event_log import LogTruncated, read_to_end
-    from ..replica import spare_the_collector
     from ..snapshots.restoring import restore
     from ..snapshots.taking import all_roles
 
@@ -117,7 +117,7 @@ def _as_json(
 def _for_people(
     told: dict[str, Any], checking: DecisionCheck, found: list[Difference], *, check: bool, more: bool
 ) -> None:
-    from ..text import printable
+    from ...infra.sanitize import printable
 
     for difference in found:
         for line in difference.told():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..text import printable
+from ...infra.sanitize import printable
 from .errors import ExitCode, Failure
 from .locations import check_savepoint
 from .options import (
@@ -163,7 +163,7 @@ class Termination:
 
 def _check_arguments(arguments: Sequence[str]) -> None:
     """Raises Failure: arguments in application mode are part of an event that is kept for ever."""
-    from ...pipelines.graph.redaction import redacted
+    from ...infra.redaction import redacted
 
     for argument in arguments:
         if redacted(argument) != argument:

@@ -68,7 +68,7 @@ def inspect(
 
         result(msgspec.json.encode(found).decode())
     else:
-        from ..text import printable
+        from ...infra.sanitize import printable
 
         for line in head(found):
             result(printable(line))

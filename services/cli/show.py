@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from ...pipelines.graph.redaction import redacted
-from ..text import local_time, printable
+from ...infra.redaction import redacted
+from ...infra.sanitize import local_time, printable
 
 
 def tell(line: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..text import printable
+from ...infra.sanitize import printable
 from .data import lines
 from .errors import ExitCode, Failure
 from .options import BootstrapServers, ClusterId, Format, Home, Output
@@ -16,8 +16,8 @@ from .show import result
 from .source import At, File, find_source
 
 if TYPE_CHECKING:
+    from ..core.replica import Replica
     from ..history.source import Source
-    from ..replica import Replica
 
 _MOST = 50
 """Entries of a map that are shown where nobody asked for that state."""
@@ -43,7 +43,7 @@ def state(
 
     As text, jobs that have ended are a line each, and of long maps the beginning is shown; -o json has all of it.
     """
-    from ..diagnostics import log_to_stderr
+    from ...infra.logging_setup import log_to_stderr
 
     log_to_stderr()
     with find_source(home, bootstrap_servers, cluster_id, file) as source:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..text import printable
+from ...infra.sanitize import printable
 from .errors import ExitCode, Failure
 from .show import tell
 
@@ -27,8 +27,8 @@ def new_teller(*, concerned: bool = True) -> Teller:
 
 def whole(source: Source, teller: Teller, end: int, heard: Callable[[Told], object]) -> None:
     """Tells the log, up to `end` (exclusive), to who wants to hear it."""
+    from ..core.replica import spare_the_collector
     from ..log.event_log import read_to_end
-    from ..replica import spare_the_collector
     from .progress import Progress
 
     spare_the_collector()
@@ -50,9 +50,9 @@ def unless_known(
     What comes behind offset `at_most` is told to `heard`; of what comes before, only what the history index does not
     know is read.
     """
+    from ..core.replica import spare_the_collector
     from ..history.story.memory import Memory
     from ..log.event_log import read_to_end
-    from ..replica import spare_the_collector
     from .progress import Progress
 
     teller = new_teller(concerned=False)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..text import local_time, printable
+from ...infra.sanitize import local_time, printable
 from .show import lasted, result
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..text import printable
+from ...infra.sanitize import printable
 from .errors import ExitCode, Failure
 from .log.destination import Overwrite, check_free, format_of
 from .options import BootstrapServers, ClusterId, Format, Home, Output

@@ -22,13 +22,13 @@ from ...schemas.task_executor import SubmitTask
 from ...schemas.types import AccumulatorReport
 from ..configuration import Configuration
 from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL
-from ..connections import registry
-from ..liveness.topic import MASTERS
+from ..core.role import JOB_MASTER, address
+from ..heartbeats.topic import MASTERS
 from ..log import Codec, LogUnavailable, Undecodable
 from ..log.clients import patiently, reader
+from ..log.factory import registry
 from ..log.kafka import RECIPIENT
 from ..log.topics import heartbeats_topic
-from ..roles import JOB_MASTER, address
 
 _INTERVALS = 3
 """How far back the first look goes, in heartbeat intervals: every TaskExecutor has said something in that time."""

@@ -17,14 +17,14 @@ from ...schemas import dispatcher
 from ...schemas.body import Body
 from ...schemas.event import Event
 from ...schemas.types import EntryPoint, Header, JobGraph
-from ..blobs.upload import upload
 from ..configuration import Configuration
-from ..connections import event_log, registry
+from ..core.role import CLIENT, DISPATCHER, address
 from ..log import Codec, LogUnavailable
 from ..log.clients import writer
+from ..log.factory import event_log, registry
 from ..log.topics import LARGEST_SUBMISSION, submissions_topic
-from ..roles import CLIENT, DISPATCHER, address
 from ..snapshots.store import SnapshotStore
+from .blob_upload import upload
 from .conversation import Conversation, JobRejectedError
 
 _NO_ID = re.compile(r"[^a-z0-9]+")
@@ -115,7 +115,7 @@ class Client:
         self._request(dispatcher.DisposeSavepoint(path=path))
 
     def raise_feature_level(self, level: int) -> None:
-        """Asks for the rules of a feature level (services/feature_level.py), as soon as the masters know them."""
+        """Asks for the rules of a feature level (services/core/feature_level.py), as soon as the masters know them."""
         self._request(dispatcher.RaiseFeatureLevel(level=level))
 
     def shut_down(self, reason: str, *, suspend: bool = False) -> None:

@@ -15,9 +15,9 @@ from typing import Self, TypeVar
 from ...schemas import client
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import ConfigurationChanged
-from ..leadership import Leadership
+from ..core.leadership import Leadership
+from ..core.role import CLIENT, JOB_MASTER, address
 from ..log import EventLog, Tail
-from ..roles import CLIENT, JOB_MASTER, address
 from ..snapshots.restoring import known_to_clients
 from ..snapshots.store import SnapshotStore
 from . import incidents

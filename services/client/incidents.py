@@ -24,8 +24,8 @@ from ...schemas.job_master import (
 from ...schemas.resource_manager import CancelSlotRequest, RequestSlot
 from ...schemas.task_executor import SlotsAccepted, SubmitTask
 from ...schemas.types import CheckpointFailureReason, ExecutionState, JobVertex
-from ..repetition import repetition
-from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
+from ..core.failure_repetition import repetition
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 
 _MOST = 3
 """Failures that are told of one by one, of those that come together."""

@@ -1,4 +1,4 @@
-"""Having a cluster go by the rules of this release (services/feature_level.py)."""
+"""Having a cluster go by the rules of this release (services/core/feature_level.py)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...schemas.client import FeatureLevelRejected
 from ...schemas.event import Record
 from ...schemas.everyone import FeatureLevelRaised
 from ..configuration import Configuration
-from ..feature_level import FEATURE_LEVEL
+from ..core.feature_level import FEATURE_LEVEL
 from .client import Client
 from .conversation import NoAnswer
 

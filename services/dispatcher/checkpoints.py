@@ -18,8 +18,8 @@ from ...schemas import client, dispatcher, job_master
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SnapshotType
-from ..maps import without
-from ..roles import JOB_MASTER, IllegalEvent, Instruction, Owed, Step, address
+from ..core.immutable_maps import without
+from ..core.role import JOB_MASTER, IllegalEvent, Instruction, Owed, Step, address
 from .state import DispatcherState, Disposal, Job, Phase, Refusal, Refused, Trigger
 
 MOST_DISPOSALS = 1_000

@@ -18,8 +18,8 @@ from ...schemas.states import JOB_ENDS
 from ...schemas.types import EntryPoint, JobStatus
 from ..blobs import offloading
 from ..configuration.role_options import job_configuration
-from ..maps import without
-from ..roles import JOB_MASTER, IllegalEvent, Owed, Step, address
+from ..core.immutable_maps import without
+from ..core.role import JOB_MASTER, IllegalEvent, Owed, Step, address
 from . import checkpoints
 from .state import (
     CANCELLED_BEFORE_BUILT,

@@ -13,7 +13,7 @@ from concurrent.futures import TimeoutError
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from ..diagnostics import logger
+from ...infra.logging_setup import logger
 
 _log = logger(__name__)
 _TIMEOUT_S = 2.0

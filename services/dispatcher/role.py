@@ -11,15 +11,8 @@ from msgspec.structs import replace
 from ...schemas import client, dispatcher, everyone
 from ...schemas.event import Record
 from ...schemas.types import EntryPoint
-from ..roles import (
-    DISPATCHER,
-    Instruction,
-    Owed,
-    Steps,
-    Time,
-    unchanged,
-)
-from . import checkpoints, ending, jobs
+from ..core.role import DISPATCHER, Instruction, Owed, Steps, Time, unchanged
+from . import checkpoints, jobs, shutdown
 from .state import DispatcherState, FeatureLevelWanted, Refusal
 
 
@@ -75,7 +68,7 @@ class Dispatcher:
             # One event may concern many jobs, as the end of the cluster does.
             owed += [((offset, job_id), each) for each in jobs.messages(state, state.jobs[job_id])]
         owed.sort(key=lambda pair: pair[0])
-        return [each for _, each in owed] + ending.messages(state)
+        return [each for _, each in owed] + shutdown.messages(state)
 
     def deadline(self, state: DispatcherState) -> Time | None:
         return None
@@ -157,7 +150,7 @@ _STEPS: Steps[DispatcherState] = Steps(
     {
         **jobs.STEPS,
         **checkpoints.STEPS,
-        **ending.STEPS,
+        **shutdown.STEPS,
         dispatcher.SubmissionRefused: _submission_refused,
         dispatcher.SubmissionsTopicChanged: _submissions_topic_changed,
         dispatcher.RaiseFeatureLevel: _level_wanted,

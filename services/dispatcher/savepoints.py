@@ -9,12 +9,12 @@ from typing import Protocol
 
 import msgspec
 
+from ...infra.sanitize import printable
 from ...pipelines.checkpoint import disposal
 from ...pipelines.checkpoint.errors import CheckpointError
 from ...pipelines.checkpoint.metadata import directory_of, read_metadata
 from ...pipelines.checkpoint.storage import Storage
 from ...schemas.types import SnapshotType
-from ..text import printable
 
 _NAMED = 10
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from queue import SimpleQueue
 
 from ...infra import threads
+from ...infra.logging_setup import logger
 from ...pipelines.checkpoint.fitting import with_key_groups_at
 from ...pipelines.graph.build_server import BuildServer
 from ...pipelines.graph.errors import ProgramError
@@ -17,22 +18,21 @@ from ...schemas import client, dispatcher, everyone
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE
 from ...schemas.types import JobGraph
-from ..begun import Begun
 from ..blobs.depot import BlobDepot
 from ..blobs.errors import BlobError
 from ..blobs.offloading import file_keys, parse
 from ..configuration.role_options import job_configuration
-from ..diagnostics import logger
-from ..feature_level import FEATURE_LEVEL
+from ..core.feature_level import FEATURE_LEVEL
+from ..core.instruction_tracker import Begun
+from ..core.role import DISPATCHER, Instruction, Owed, Say
 from ..log.topics import LARGEST_SUBMISSION
-from ..roles import DISPATCHER, Instruction, Owed, Say
+from .admission import SubmissionsReader
 from .checkpoints import DisposeSavepoint
-from .inlining import GraphTooLarge, InlineLimit
+from .inline_limit import GraphTooLarge, InlineLimit
 from .jobs import PARALLEL_BUILDS
 from .role import BuildJobGraph, RaiseFeatureLevel
 from .savepoints import Dispose, Disposed, dispose
 from .state import DispatcherState
-from .submissions import SubmissionsReader
 from .submissions_topic import Admitted
 
 _log = logger(__name__)

@@ -11,8 +11,8 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import EntryPoint, JobGraph, JobStatus, SnapshotType
-from ..maps import without
-from ..timeline import Timeline
+from ..core.immutable_maps import without
+from ..core.time_index import Timeline
 
 
 class Phase(StrEnum):

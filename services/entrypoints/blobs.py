@@ -10,7 +10,7 @@ from ..blobs.identity import SharedSecret
 from ..blobs.keeping import BlobKeeper, Fate, FateOf, directory_of, store_of
 from ..blobs.library_cache import BlobLibraryCacheManager
 from ..blobs.protocol import Pace
-from ..blobs.upload import address_of
+from ..client.blob_upload import address_of
 from ..configuration import Configuration
 from ..configuration.options.blob import (
     BLOB_CACHE_SIZE_MAX,
@@ -20,9 +20,9 @@ from ..configuration.options.blob import (
     BLOB_SOCKET_TIMEOUT,
     BLOB_STORAGE_DIRECTORY,
 )
+from ..core.replica import Replica
+from ..core.role import DISPATCHER
 from ..dispatcher.state import DispatcherState, Phase
-from ..replica import Replica
-from ..roles import DISPATCHER
 
 _OVER = frozenset({Phase.TERMINATED, Phase.ENDED})
 

@@ -13,39 +13,39 @@ import sys
 import threading
 from collections.abc import Callable
 
-from ..afresh import Afresh
+from ...infra.logging_setup import logger
 from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX, BLOB_OFFLOAD_MINSIZE
 from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.simulation import SIMULATED
-from ..connections import admin, event_log
-from ..connections import codec as codec_of
-from ..diagnostics import logger
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Say, Shell
 from ..dispatcher import Dispatcher
-from ..dispatcher.inlining import InlineLimit
-from ..dispatcher.job_topics import JobTopicCleaner
+from ..dispatcher.admission import SubmissionsReader
+from ..dispatcher.inline_limit import InlineLimit
+from ..dispatcher.job_topic_cleaner import JobTopicCleaner
 from ..dispatcher.savepoints import Dispose, Disposed, dispose
 from ..dispatcher.shell import DispatcherShell
 from ..dispatcher.state import DispatcherState
-from ..dispatcher.submissions import SubmissionsReader
-from ..high_availability.answers import HeardLog
-from ..high_availability.information import LeaderInformation
-from ..high_availability.selection import mandates_of
-from ..host import Host
+from ..election.factory import mandates_of
+from ..election.leader_information import LeaderInformation
+from ..election.log_liveness import HeardLog
+from ..heartbeats.local_process_monitor import ProcessWatch
+from ..host.host import Host
+from ..host.per_term_shell import Afresh
 from ..job_master import JobMaster
 from ..job_master.shell import JobMasterShell
 from ..job_master.state import JobMasterState, Progress
-from ..liveness.process_watch import ProcessWatch
 from ..log.dead_letters import DeadLetters
-from ..log.topic_check import check_topics
+from ..log.factory import admin, event_log
+from ..log.factory import codec as codec_of
+from ..log.topic_validation import check_topics
 from ..log.topics import submissions_topic
-from ..replica import Replica
 from ..resource_manager import ResourceManager
-from ..resource_manager.drivers.table import new_driver
+from ..resource_manager.drivers.factory import new_driver
 from ..resource_manager.shell import ResourceManagerShell
 from ..resource_manager.state import ResourceManagerState
-from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Say, Shell
 from ..simulation.hosted import JobMastersWithoutTopics
 from . import liveness
 from .blobs import of_master

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from ...schemas.event import EVERYONE
 from ..configuration import Configuration
 from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
-from ..host import Host
-from ..job_master.reports import allocated_slot_report, missing_tasks
-from ..liveness.factory import kafka_heartbeats
-from ..liveness.heartbeats import Heartbeats, Participant
-from ..liveness.job_masters import JobMasterHeartbeats
-from ..liveness.resource_manager import ResourceManagerHeartbeats, returning
-from ..liveness.task_executor import Running, TaskExecutorHeartbeats
-from ..liveness.topic import MASTERS, TASK_EXECUTORS
-from ..resource_manager.reports import contradicts
-from ..roles import RESOURCE_MANAGER
-from ..task_executor.contradictions import slot_contradictions
+from ..core.role import RESOURCE_MANAGER
+from ..heartbeats.factory import kafka_heartbeats
+from ..heartbeats.job_masters import JobMasterHeartbeats
+from ..heartbeats.manager import Heartbeats, Participant
+from ..heartbeats.resource_manager import ResourceManagerHeartbeats, returning
+from ..heartbeats.task_executor import Running, TaskExecutorHeartbeats
+from ..heartbeats.topic import MASTERS, TASK_EXECUTORS
+from ..host.host import Host
+from ..job_master.heartbeat_reports import allocated_slot_report, missing_tasks
+from ..resource_manager.slot_reports import contradicts
+from ..task_executor.slot_reconciliation import slot_contradictions
 
 
 def of_masters(

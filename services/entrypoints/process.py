@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from types import FrameType
 
 from ...infra import threads
+from ...infra.logging_setup import logger
 from ..configuration import Configuration
 from ..configuration.options.simulation import CLOCK_BEHIND, SIMULATED
-from ..connections import admin
-from ..diagnostics import logger
-from ..host import Host, wall_clock
+from ..core.role import Clock
+from ..host.host import Host, wall_clock
 from ..log import LogUnavailable
-from ..log.creation import create_cluster_topics
+from ..log.cluster_topics import create_cluster_topics
+from ..log.factory import admin
 from ..log.topic_watch import TopicWatch
 from ..log.topics import dead_letters_topic, heartbeats_topic, log_topic, submissions_topic
-from ..roles import Clock
 
 _log = logger(__name__)
 _PAUSE_S = 1.0

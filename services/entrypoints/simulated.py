@@ -10,13 +10,13 @@ import threading
 from collections.abc import Sequence
 
 from ...infra import threads
+from ...infra.logging_setup import logger
 from ...schemas import resource_manager
 from ..configuration import Configuration
-from ..connections import event_log
-from ..diagnostics import logger
-from ..host import Host
-from ..replica import Replica
-from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, address
+from ..core.replica import Replica
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, address
+from ..host.host import Host
+from ..log.factory import event_log
 from ..simulation.hearts import Hearts, beating_of
 from ..simulation.hosted import TasksThatRun
 from ..simulation.members import Member

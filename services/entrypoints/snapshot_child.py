@@ -13,15 +13,15 @@ import sys
 import msgspec
 
 from ...infra import threads
+from ...infra.logging_setup import log_to_stderr
 from ...pipelines.checkpoint.errors import CheckpointError
 from ..configuration import load
-from ..connections import event_log
-from ..diagnostics import log_to_stderr
 from ..history.history_store import HistoryStore
 from ..history.keeping import take_with_history
 from ..log import LogUnavailable
 from ..log.event_log import LogTruncated
-from ..newer_release import NewerRelease
+from ..log.factory import event_log
+from ..log.newer_release import NewerRelease
 from ..snapshots.child import Answer
 from ..snapshots.store import SnapshotStore
 

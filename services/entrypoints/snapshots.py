@@ -10,11 +10,11 @@ from ...infra import threads
 from ..configuration import Configuration
 from ..configuration.options.high_availability import ACCEPT_NEW_LOG
 from ..configuration.options.snapshots import SNAPSHOT_MAX_AGE, SNAPSHOT_MAX_BYTES, STATE_HASH_INTERVAL
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, Owed
 from ..history.time_travel import moment
-from ..host import Host, wall_clock
+from ..host.host import Host, wall_clock
 from ..log import EventLog
-from ..replica import Replica
-from ..roles import DISPATCHER, Owed
 from ..snapshots.audit import PATIENCE_S, StateAudit
 from ..snapshots.child import ByChild
 from ..snapshots.hashing import Knowledge

@@ -12,17 +12,17 @@ import threading
 from pathlib import Path
 
 from ...infra import threads
+from ...infra.logging_setup import logger
 from ...pipelines.runtime.formats.registry import CREDENTIALS_FILE_VARIABLE
 from ...pipelines.runtime.runtime import TaskRuntime
 from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
-from ..connections import event_log
-from ..diagnostics import logger
-from ..host import Host
-from ..replica import Replica
-from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, address
+from ..core.replica import Replica
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, address
+from ..host.host import Host
+from ..log.factory import event_log
 from ..task_executor import TaskExecutor
 from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ..replica import Replica
+from ..core.replica import Replica
 from ..snapshots.hashing import whole
 from .as_data import as_data, natural
 from .stored_states import StoredStates

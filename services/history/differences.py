@@ -7,11 +7,11 @@ from enum import StrEnum
 
 import msgspec
 
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 from ..dispatcher.state import DispatcherState
 from ..job_master.state import JobMasterState
-from ..replica import Replica
 from ..resource_manager.state import ResourceManagerState
-from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 from .diff import Change, Difference, changed_addresses, difference
 from .facts import CLUSTER, Facts, facts
 from .story.entities import Entity, Kind, job, task_executor_of

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from ..core.leadership import Leadership
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 from ..dispatcher.state import DispatcherState
-from ..job_master.exceptions import TaskException
+from ..job_master.exception_history import TaskException
 from ..job_master.state import Execution, JobMasterState
-from ..leadership import Leadership
-from ..replica import Replica
 from ..resource_manager.state import ResourceManagerState
-from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 from ..task_executor.state import TaskExecutorState
 from .story.entities import Entity, Kind, checkpoint, job, slot, task, task_executor_of
 

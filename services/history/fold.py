@@ -16,15 +16,15 @@ from ...schemas.dispatcher import SubmitJob
 from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected
 from ...schemas.task_executor import SubmitTask
+from ..core.leadership import is_out_of_reach
+from ..core.replica import Replica, spare_the_collector
+from ..core.role import JOB_MASTER, IllegalEvent, address
 from ..dispatcher import Dispatcher
 from ..job_master import JobMaster
 from ..job_master.state import JobMasterState
-from ..leadership import is_out_of_reach
 from ..log import EventLog
 from ..log.event_log import LogTruncated, read_to_end
-from ..replica import Replica, spare_the_collector
 from ..resource_manager import ResourceManager
-from ..roles import JOB_MASTER, IllegalEvent, address
 from ..snapshots.restoring import restore
 from ..snapshots.store import SnapshotStore
 from ..task_executor import TaskExecutor

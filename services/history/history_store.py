@@ -18,8 +18,8 @@ import msgspec
 from ...pipelines.checkpoint.errors import CheckpointError
 from ...pipelines.checkpoint.storage import Storage
 from ..configuration import Configuration
+from ..core.replica import Replica
 from ..log import EventLog
-from ..replica import Replica
 from ..snapshots.fingerprint import fingerprint_of
 from ..snapshots.restoring import restore
 from ..snapshots.store import SnapshotStore

@@ -17,11 +17,11 @@ from typing import TypeVar
 
 import msgspec
 
+from ...infra.logging_setup import logger
 from ...schemas.event import Record
-from ..diagnostics import logger
+from ..core.replica import Replica
 from ..log import EventLog, LogTruncated
 from ..log.event_log import read_to_end
-from ..replica import Replica
 from ..snapshots.encoding import LEADERSHIP, decode
 from ..snapshots.fingerprint import code_fingerprint, schema_fingerprint
 from ..snapshots.pieces import Key, join

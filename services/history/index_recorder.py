@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from ...schemas.event import Record
-from ..replica import Replica
-from ..roles import kind_of
+from ..core.replica import Replica
+from ..core.role import kind_of
 from ..snapshots.encoding import LEADERSHIP, decode
 from ..snapshots.pieces import Key, changes
 from .index import HistoryIndex

@@ -10,7 +10,7 @@ import functools
 
 from ...schemas.body import Body
 from ...schemas.event import Record
-from ..roles import JOB_MASTER, instance_of, kind_of
+from ..core.role import JOB_MASTER, instance_of, kind_of
 
 _IDS = ("allocation_id", "old_allocation_id", "execution_attempt_id")
 _REMEMBERED = 1 << 16

@@ -6,8 +6,8 @@ time, since `tailrace list` and the like then read the whole log.
 
 from __future__ import annotations
 
+from ...infra.logging_setup import logger
 from ...pipelines.checkpoint.errors import CheckpointError
-from ..diagnostics import logger
 from ..log import EventLog
 from ..snapshots.store import SnapshotStore
 from ..snapshots.taking import Taken, take

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, address
 from ..dispatcher.state import DispatcherState
-from ..replica import Replica
-from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, address
 
 _ONLY = (DISPATCHER, RESOURCE_MANAGER, REST_SERVER)
 

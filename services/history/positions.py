@@ -14,10 +14,10 @@ from typing import Protocol
 
 import msgspec
 
+from ...infra.sanitize import local_time
 from ...schemas.event import Record
 from ..log import EventLog
 from ..log.event_log import LogTruncated, read_to_end
-from ..text import local_time
 
 _MICROSECOND = timedelta(microseconds=1)
 _AGO = re.compile(r"-\s*(?:\d+(?:\.\d+)?\s*[a-z]+\s*)+")

@@ -13,11 +13,11 @@ import msgspec
 from ...schemas.event import Record
 from ...schemas.job_master import ResumeJob
 from ...schemas.types import ExecutionState
+from ..core.failure_repetition import repetition
 from ..job_master import job_status
-from ..job_master.exceptions import MOST
+from ..job_master.exception_history import MOST
 from ..job_master.restart_strategies import FailureHistory
 from ..job_master.state import JobMasterState
-from ..repetition import repetition
 
 _UNDER_WAY = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
 

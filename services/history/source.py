@@ -93,7 +93,7 @@ def open_source(of: Configuration | Path, *, selections: bool = False) -> Source
             whole=log.description.whole,
             passed_over=log.passed_over,
         )
-    from ..connections import event_log
+    from ..log.factory import event_log
 
     noted = PassedOver()
     live = NotedLog(event_log(of, timeout=_TIMEOUT_S), noted)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
-from ..roles import kind_of
+from ..core.role import kind_of
 from ..snapshots.encoding import decode
 
 _UNREAD: Final = object()

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import msgspec
 
 from ...schemas.types import ExecutionState
+from ..core.replica import Replica
+from ..core.role import JOB_MASTER, address
 from ..job_master.executions import in_order
 from ..job_master.job_status import ACTIVE
 from ..job_master.state import JobMasterState, Progress
-from ..replica import Replica
-from ..roles import JOB_MASTER, address
 from .checkpoints import CheckpointStatus
 from .fold import Fold
 from .views import JobView, checkpoints

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ...pipelines.checkpoint.errors import CheckpointError
-from ..feature_level import FIRST_LEVEL
+from ..core.feature_level import FIRST_LEVEL
+from ..core.replica import Replica, spare_the_collector
 from ..log import EventLog
 from ..log.event_log import read_to_end
-from ..replica import Replica, spare_the_collector
 from ..snapshots.encoding import LEADERSHIP, encode
 from ..snapshots.hashing import Knowledge, combined, digest, whole
 from ..snapshots.restoring import restore

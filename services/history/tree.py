@@ -17,8 +17,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..replica import Replica
-from ..roles import instance_of, kind_of
+from ..core.replica import Replica
+from ..core.role import instance_of, kind_of
 from .as_data import as_data
 from .diff import LEADERS, LEVEL, ROLES, Path
 

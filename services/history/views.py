@@ -8,13 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from ...schemas.types import JobStatus, SnapshotType
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
 from ..dispatcher.state import DispatcherState, Job
-from ..job_master.exceptions import TaskException
+from ..job_master.exception_history import TaskException
 from ..job_master.job_status import ACTIVE
 from ..job_master.state import JobMasterState
-from ..replica import Replica
 from ..resource_manager.state import ResourceManagerState
-from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
 from .checkpoints import CheckpointsSummary, CheckpointsView, CheckpointView
 from .fold import Fold
 from .restarts import RestartView

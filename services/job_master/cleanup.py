@@ -7,7 +7,7 @@ checkpoints stay demanded until a shell says that they are gone, under every lea
 from __future__ import annotations
 
 from ...schemas.types import CompletedCheckpoint
-from .checkpoints import retention, triggering
+from .checkpoints import subsumption, trigger
 from .checkpoints.state import Discard
 from .instructions import Cleanup, DeleteChannels, DiscardCheckpoint, RemoveCheckpoints
 from .state import JobMasterState, Progress
@@ -25,11 +25,11 @@ def cleanup_of(state: JobMasterState) -> tuple[Cleanup, ...]:
         number: Discard(number, each.options.directory, completed=False, cause=state.cause)
         for number, each in checkpoints.pending.items()
     }
-    kept = retention.kept_directories(checkpoints)
+    kept = subsumption.kept_directories(checkpoints)
     for number, each in sorted(checkpoints.discarding.update(aborted).items()):
         found.append(DiscardCheckpoint(job_id, number, each.directory, each.completed, kept, each.cause))
     if checkpoints.removal is not None:
-        directory = triggering.job_directory(state)
+        directory = trigger.job_directory(state)
         found.append(RemoveCheckpoints(job_id, directory, retained_of(state), checkpoints.removal))
     return tuple(found)
 
@@ -39,7 +39,7 @@ def retained_of(state: JobMasterState) -> tuple[CompletedCheckpoint, ...]:
     checkpoints = state.checkpoints
     if checkpoints.removal is None:
         return checkpoints.completed
-    return retention.retained(checkpoints, state.options.checkpointing, state.status)
+    return subsumption.retained(checkpoints, state.options.checkpointing, state.status)
 
 
 def demanded(cleanup: tuple[Cleanup, ...]) -> tuple[Cleanup, ...]:

@@ -13,18 +13,9 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import ExecutionState, JobStatus
-from ..roles import (
-    TASK_EXECUTOR,
-    IllegalEvent,
-    Owed,
-    Step,
-    Time,
-    address,
-    derive_id,
-    instance_of,
-)
-from . import ending, execution_states, executions, failover, scheduling
-from .checkpoints import notices
+from ..core.role import TASK_EXECUTOR, IllegalEvent, Owed, Step, Time, address, derive_id, instance_of
+from . import execution_states, executions, failover, scheduling, termination
+from .checkpoints import notifications
 from .job_status import ACTIVE
 from .state import DeploymentKey, Execution, JobMasterState, Progress
 
@@ -69,9 +60,9 @@ def _submitted(state: JobMasterState, record: Record, body: task_executor.Submit
     if state.status not in ACTIVE or state.checkpoints.restoring is not None:
         # The job was cancelled or failed, or is to go back to a checkpoint, since this was decided.
         return _to_cancel(state, there.execution_attempt_id, cause)
-    state = notices.begun_with(state, there.execution_attempt_id, resource_id, body.restore, cause)
+    state = notifications.begun_with(state, there.execution_attempt_id, resource_id, body.restore, cause)
     if state.status is _CREATED and counts.scheduled == 0:
-        return ending.with_status(state, JobStatus.RUNNING, cause)
+        return termination.with_status(state, JobStatus.RUNNING, cause)
     return state
 
 
@@ -132,7 +123,7 @@ def _counted(
 def _finished(state: JobMasterState, execution: Execution, record: Record) -> JobMasterState:
     cause = record.offset
     if state.status not in ACTIVE:
-        return ending.settled(state, cause)
+        return termination.settled(state, cause)
     slot = state.topology.slot_of(execution.vertex)
     tree = state.sharing.trees.get(slot)
     sharing, slots = state.sharing.release(slot, execution.vertex_id), state.slots
@@ -140,7 +131,7 @@ def _finished(state: JobMasterState, execution: Execution, record: Record) -> Jo
         free_at = record.header.time + state.options.slot_idle_timeout
         slots = slots.available(tree.allocation_id, free_at, cause)
     state = replace(state, sharing=sharing, slots=slots)
-    return ending.settled(scheduling.has_run(state, execution.vertex_id, cause), cause)
+    return termination.settled(scheduling.has_run(state, execution.vertex_id, cause), cause)
 
 
 def _tasks_missing(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import ExecutionState
-from ..roles import derive_id
+from ..core.role import derive_id
 from . import execution_states
 from .state import Execution, JobMasterState
 from .topology import VertexKey

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from ...schemas.event import Record
 from ...schemas.types import ExecutionState
-from ..roles import RESOURCE_MANAGER, Time
-from . import ending, execution_states, executions, job_status, rollback, scheduling
-from .exceptions import TaskException, noted
+from ..core.role import RESOURCE_MANAGER, Time
+from . import execution_states, executions, job_status, restore, scheduling, termination
+from .exception_history import TaskException, noted
 from .restart_strategies import on_failure
 from .slot_pool import AllocatedSlot, SlotStep
 from .slot_sharing import leaves
@@ -42,19 +42,19 @@ def tasks_ended(
     """
     cause = record.offset
     if state.status not in job_status.ACTIVE or not ended:
-        return ending.settled(state, cause)
+        return termination.settled(state, cause)
     at: Time = 0
-    if not rollback.is_under_way(state):
+    if not restore.is_under_way(state):
         state = _noted(state, ended, why, record)
         if state.checkpoints.stopping:
             # The savepoint has all that was wanted: another attempt would have nothing to do.
-            return ending.settled(state, cause)
+            return termination.settled(state, cause)
         state, due = _counted(state, record) if counts else (state, record.header.time)
         if due is None:
-            return ending.failed(state, _told(state, ended, why), cause)
+            return termination.failed(state, _told(state, ended, why), cause)
         at = due
         if progress_lost and not state.checkpoints.stop_is_acknowledged:
-            state = rollback.begun(state, _told(state, ended, why), cause, due)
+            state = restore.begun(state, _told(state, ended, why), cause, due)
             if state.status not in job_status.ACTIVE:
                 return state
     again = []
@@ -70,7 +70,7 @@ def started_again(state: JobMasterState, cause: int) -> JobMasterState:
 
     No TaskExecutor does so that has folded the acknowledgement; should one, its output is not what the savepoint says.
     """
-    return ending.cancelled(state, cause) if state.checkpoints.stopping else state
+    return termination.cancelled(state, cause) if state.checkpoints.stopping else state
 
 
 def slots_lost(
@@ -104,17 +104,17 @@ def slots_lost(
     for key in homeless:
         state = replace(state, sharing=state.sharing.assign(key, "", resolved=False))
     if state.status not in job_status.ACTIVE:
-        return ending.settled(state, cause)
+        return termination.settled(state, cause)
     if not affected:
         return state
     at: Time = 0
-    if not rollback.is_under_way(state):
+    if not restore.is_under_way(state):
         state = _noted(state, affected, why, record, slots[0].resource_id)
         if state.checkpoints.stopping:
-            return ending.settled(state, cause)
+            return termination.settled(state, cause)
         state, due = _counted(state, record)
         if due is None:
-            return ending.failed(state, _told(state, affected, why, slots[0].resource_id), cause)
+            return termination.failed(state, _told(state, affected, why, slots[0].resource_id), cause)
         at = due
     return scheduling.find_slots(_again(state, affected, cause), homeless, cause, at)
 
@@ -124,12 +124,12 @@ def request_failed(state: JobMasterState, allocation_id: str, why: str, record: 
     request, cause = state.slots.requests[allocation_id], record.offset
     state = replace(state, slots=state.slots.unrequested(allocation_id))
     if state.status not in job_status.ACTIVE:
-        return ending.settled(state, cause)
+        return termination.settled(state, cause)
     if not state.had_all_slots and record.header.sender == RESOURCE_MANAGER:
-        return ending.failed(state, why, cause)
+        return termination.failed(state, why, cause)
     state, due = _counted(state, record)
     if due is None:
-        return ending.failed(state, why, cause)
+        return termination.failed(state, why, cause)
     return scheduling.find_slots(state, [request.slot], cause, due)
 
 

@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from immutables import Map
 
 from ...schemas.types import CompletedCheckpoint, JobGraph, RestoredCheckpoint
-from ..roles import (
-    Instruction,
-)
-from .checkpoints.pending import PendingCheckpoint
+from ..core.role import Instruction
+from .checkpoints.pending_checkpoint import PendingCheckpoint
 from .topology import VertexKey
 
 

@@ -20,7 +20,7 @@ from ..configuration.role_options import (
     NoRestart,
     RestartStrategyOptions,
 )
-from ..roles import Time
+from ..core.role import Time
 
 
 class FailureHistory(msgspec.Struct, frozen=True):

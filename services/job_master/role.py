@@ -16,7 +16,7 @@ from ...schemas.event import Record
 from ...schemas.ids import is_id
 from ...schemas.types import JobStatus
 from ..configuration.role_options import JobOptions
-from ..roles import (
+from ..core.role import (
     CLIENT,
     DISPATCHER,
     JOB_MASTER,
@@ -29,7 +29,16 @@ from ..roles import (
     instance_of,
     unchanged,
 )
-from . import cleanup, connections, deployment, ending, executions, rollback, scheduling, slots
+from . import (
+    cleanup,
+    deployment,
+    executions,
+    restore,
+    scheduling,
+    slot_events,
+    task_executor_connections,
+    termination,
+)
 from .checkpoints import coordinator
 from .checkpoints.state import Checkpoints, Restoring
 from .instructions import CreateChannels, DeleteChannels
@@ -56,7 +65,7 @@ class JobMaster:
             return state
         after = coordinator.followed(after, record)
         if after.terminal is _SAID:
-            after = ending.let_go(after)
+            after = termination.let_go(after)
         # Whatever reaches a job that is over leaves it as it was, unless it is to be answered.
         return state if state.ended is not None and after == state else after
 
@@ -72,19 +81,19 @@ class JobMaster:
             )
         return [
             *owed,
-            *slots.requests(state, now),
-            *connections.answers(state),
-            *slots.answers(state),
+            *slot_events.requests(state, now),
+            *task_executor_connections.answers(state),
+            *slot_events.answers(state),
             *deployment.submissions(state, now),
             *deployment.cancellations(state),
             *coordinator.messages(state, now),
-            *slots.returns(state, now),
-            *connections.farewells(state),
+            *slot_events.returns(state, now),
+            *task_executor_connections.farewells(state),
             *_last_words(state),
         ]
 
     def deadline(self, state: JobMasterState) -> Time | None:
-        times = (slots.deadline(state), deployment.deadline(state), coordinator.deadline(state))
+        times = (slot_events.deadline(state), deployment.deadline(state), coordinator.deadline(state))
         return min((each for each in times if each is not None), default=None)
 
     def instructions(self, state: JobMasterState) -> Sequence[Instruction]:
@@ -99,7 +108,7 @@ class JobMaster:
         return of_checkpoints
 
     def at_rest(self, state: JobMasterState) -> bool:
-        return state.ended is not None and ending.at_rest(state)
+        return state.ended is not None and termination.at_rest(state)
 
 
 def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -> JobMasterState:
@@ -134,7 +143,7 @@ def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -
             restoring=None if body.savepoint_path is None else Restoring(cause, 0, initial=True)
         ),
     )
-    return scheduling.schedule(ending.with_status(state, JobStatus.CREATED, cause), cause)
+    return scheduling.schedule(termination.with_status(state, JobStatus.CREATED, cause), cause)
 
 
 @functools.lru_cache(64)
@@ -147,25 +156,25 @@ def _cancel_asked(state: JobMasterState, record: Record, body: job_master.Cancel
     state = _known(state, record)
     if body.keep_checkpoints:
         state = replace(state, checkpoints=replace(state.checkpoints, keep_on_cancellation=True))
-    return ending.cancelled(state, record.offset)
+    return termination.cancelled(state, record.offset)
 
 
 def _pause_asked(state: JobMasterState, record: Record, body: job_master.SuspendJob) -> JobMasterState:
-    return ending.suspended(_known(state, record), body.reason, record.offset)
+    return termination.suspended(_known(state, record), body.reason, record.offset)
 
 
 def _resume_asked(state: JobMasterState, record: Record, _body: job_master.ResumeJob) -> JobMasterState:
-    if not ending.can_resume(state):
+    if not termination.can_resume(state):
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} is not suspended")
     if state.checkpoints.stopping:
-        return ending.finished_meanwhile(state, record.offset)
-    return rollback.without_candidates(ending.resumed(state, record.offset), record.offset)
+        return termination.finished_meanwhile(state, record.offset)
+    return restore.without_candidates(termination.resumed(state, record.offset), record.offset)
 
 
 def _job_master_failed(
     state: JobMasterState, record: Record, body: job_master.JobMasterFailed
 ) -> JobMasterState:
-    return ending.abandoned(_known(state, record), body.reason, record.offset)
+    return termination.abandoned(_known(state, record), body.reason, record.offset)
 
 
 def _known(state: JobMasterState, record: Record) -> JobMasterState:
@@ -208,7 +217,7 @@ def _channels_failed(
 ) -> JobMasterState:
     if not _is_answer(state, record):
         return state
-    return ending.failed(replace(state, channels=Progress.DONE), body.reason, record.offset)
+    return termination.failed(replace(state, channels=Progress.DONE), body.reason, record.offset)
 
 
 def _is_answer(state: JobMasterState, record: Record) -> bool:
@@ -228,7 +237,7 @@ def _channels_deleted(
 
 def _announced(state: JobMasterState, record: Record, _body: client.JobStatusChanged) -> JobMasterState:
     left = replace(state, announcements=state.announcements[1:])
-    return left if state.graph is None else ending.settled(left, record.offset)
+    return left if state.graph is None else termination.settled(left, record.offset)
 
 
 def _goodbye_said(
@@ -247,7 +256,7 @@ def _end_said(
 
 def words_of_ended(state: JobMasterState) -> list[Owed]:
     """All that an ended job whose JobMaster failed owes: what others wait for."""
-    return [*connections.farewells(state), *coordinator.answers(state), *_last_words(state)]
+    return [*task_executor_connections.farewells(state), *coordinator.answers(state), *_last_words(state)]
 
 
 def _last_words(state: JobMasterState) -> list[Owed]:
@@ -268,8 +277,8 @@ def _last_words(state: JobMasterState) -> list[Owed]:
 
 _STEPS: Steps[JobMasterState] = Steps(
     {
-        **connections.STEPS,
-        **slots.STEPS,
+        **task_executor_connections.STEPS,
+        **slot_events.STEPS,
         **deployment.STEPS,
         **coordinator.STEPS,
         job_master.StartJob: _started,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ...pipelines.graph.job_options import ScheduleMode
 from ...schemas.types import ExecutionState
-from ..roles import Time, derive_id
+from ..core.role import Time, derive_id
 from . import execution_states
 from .slot_pool import PendingRequest, fitting
 from .slot_sharing import LogicalSlot, allocate_slot, leaves

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from ...infra import threads
+from ...infra.logging_setup import logger
 from ...pipelines.graph.physical_plan import output_topic, temporary_topics, topics
 from ...schemas import job_master
-from ..begun import Begun
-from ..diagnostics import logger
+from ..core.instruction_tracker import Begun
+from ..core.role import Instruction, Owed, Say, Time
 from ..log.topics import (
     KEEP_FOR_EVER,
     KafkaUnreachable,
@@ -24,7 +25,6 @@ from ..log.topics import (
     create_topics,
     delete_topics,
 )
-from ..roles import Instruction, Owed, Say, Time
 from .checkpoints.shell import CheckpointShell
 from .instructions import (
     CreateChannels,

@@ -17,9 +17,9 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile, SlotOffer
-from ..resource_profile import matches
-from ..roles import Time
-from .agenda import Agenda, rounded_up
+from ..core.due_index import Agenda, rounded_up
+from ..core.resource_profile import matches
+from ..core.role import Time
 from .topology import SlotKey
 
 

@@ -12,9 +12,9 @@ from immutables import Map
 
 from ...schemas.types import CompletedCheckpoint, ExecutionState, JobGraph, JobStatus
 from ..configuration.role_options import JobOptions
-from .agenda import Agenda
+from ..core.due_index import Agenda
 from .checkpoints.state import Checkpoints
-from .exceptions import TaskException
+from .exception_history import TaskException
 from .instructions import Cleanup
 from .restart_strategies import FailureHistory
 from .slot_pool import SlotPool

@@ -13,7 +13,7 @@ from immutables import Map
 from ...pipelines.graph.execution_graph import ExecutionGraph
 from ...pipelines.graph.once import once_for_each_graph
 from ...schemas.types import JobGraph, ResourceProfile
-from ..resource_profile import merge
+from ..core.resource_profile import merge
 
 SlotKey = tuple[str, int]
 """(slot sharing group, index): one of the slots that the job needs; sorts."""

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from ...infra import kafka_waits
-from ..diagnostics import logger
+from ...infra.logging_setup import logger
 from .event_log import LARGEST_EVENT
 
 LARGEST_MESSAGE = LARGEST_EVENT + (1 << 20)

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...infra.logging_setup import logger
 from ...schemas import avro, binary, released
 from ...schemas.catalog import EVENTS
 from ...schemas.event import Event
 from ...schemas.resolution import read_resolved
 from ...schemas.types import Header
-from ..diagnostics import logger
 from .event_log import LARGEST_EVENT, EventRefused, EventTooLarge, LogUnavailable
 from .schema_ids import SchemaIds
 

@@ -23,10 +23,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from ...infra import threads
 from ...infra.kafka_waits import ABSENT
+from ...infra.logging_setup import logger
 from ...schemas import avro, released
 from ...schemas.dead_letters import DeadLetter
 from ...schemas.types import Origin
-from ..diagnostics import logger
 from .clients import reader, watermarks, writer
 from .codec import SINGLE_OBJECT
 from .event_log import LARGEST_EVENT, LogUnavailable, Unreadable

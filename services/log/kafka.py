@@ -24,8 +24,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
 from ...infra.lasting_admin import LastingAdmin
+from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
-from ..diagnostics import logger
 from .clients import ENDS_READING, client, patiently, reader, watermarks, writer
 from .codec import Codec, Undecodable
 from .event_log import SKIPPED, Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable

@@ -14,7 +14,7 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 
 from ...infra import threads
-from ..diagnostics import logger
+from ...infra.logging_setup import logger
 from .event_log import LogUnavailable
 from .topics import TopicDescription, describe_topics
 

@@ -38,7 +38,7 @@ _NO_ID = "A" * 22
 KEEP_FOR_EVER = {"retention.ms": "-1", "retention.bytes": "-1"}
 HEARTBEAT_RETENTION = {"retention.ms": "600000", "segment.ms": "600000"}
 HEARTBEAT_PARTITIONS = 2
-"""One for each direction; see services/liveness/topic.py."""
+"""One for each direction; see services/heartbeats/topic.py."""
 LARGEST_SUBMISSION = LARGEST_EVENT // 2
 """Bytes; see LARGEST_EVENT."""
 _LOOK_S = 0.05

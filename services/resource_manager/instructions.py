@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..roles import Instruction
+from ..core.role import Instruction
 
 
 class StartWorkerProcess(Instruction, frozen=True):

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
-from ..resource_profile import ProfileKey, matches
+from ..core.resource_profile import ProfileKey, matches
 from .registered_slots import RegisteredSlots
 from .slot_requests import SlotRequest
 from .task_manager_slot import SlotKey

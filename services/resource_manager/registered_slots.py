@@ -15,8 +15,8 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile
-from ..resource_profile import ProfileKey
-from ..timeline import Timeline
+from ..core.resource_profile import ProfileKey
+from ..core.time_index import Timeline
 from .task_manager_slot import SlotKey, SlotState, TaskManagerSlot
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.

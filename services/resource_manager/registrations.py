@@ -9,18 +9,10 @@ from msgspec.structs import replace
 from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
-from ..maps import without
-from ..roles import (
-    JOB_MASTER,
-    TASK_EXECUTOR,
-    Owed,
-    Step,
-    address,
-    derive_id,
-    instance_of,
-)
+from ..core.immutable_maps import without
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, Owed, Step, address, derive_id, instance_of
 from .state import Reason, ResourceManagerState, WorkerRegistration
-from .worker_life import dismiss, drop, has_left, lose
+from .worker_lifecycle import dismiss, drop, has_left, lose
 from .worker_pool import Worker, WorkerState
 
 

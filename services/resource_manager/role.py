@@ -9,8 +9,17 @@ from msgspec.structs import replace
 from ...schemas import everyone
 from ...schemas.event import Record
 from ..configuration.role_options import ResourceManagerOptions
-from ..roles import RESOURCE_MANAGER, IllegalEvent, Instruction, Owed, Steps, Time
-from . import active, bounds, loss, registrations, reports, shutdown, slot_answers, slots
+from ..core.role import RESOURCE_MANAGER, IllegalEvent, Instruction, Owed, Steps, Time
+from . import (
+    active_mode,
+    message_limits,
+    registrations,
+    shutdown,
+    slot_allocation,
+    slot_events,
+    slot_reports,
+    task_executor_loss,
+)
 from .state import ResourceManagerState
 
 
@@ -23,10 +32,10 @@ class ResourceManager:
         return ResourceManagerState()
 
     def evolve(self, state: ResourceManagerState, record: Record) -> ResourceManagerState:
-        if (fault := bounds.fault_of(record.body)) is not None:
+        if (fault := message_limits.fault_of(record.body)) is not None:
             raise IllegalEvent(record, "any", fault)
         after = _STEPS.take(state, record)
-        limit = active.capacity(after)
+        limit = active_mode.capacity(after)
         manager = after.slot_manager
         if limit == manager.requests.limit:
             return after
@@ -34,30 +43,30 @@ class ResourceManager:
         return replace(after, slot_manager=replace(manager, requests=requests))
 
     def decide(self, state: ResourceManagerState, now: Time) -> list[Owed]:
-        requests = slot_answers.answers(state, now)
+        requests = slot_allocation.answers(state, now)
         return [
             *registrations.answers(state),
-            *loss.losses(state, now),
+            *task_executor_loss.losses(state, now),
             *requests.owed,
-            *slots.corrections(state),
-            *active.starts(state, requests.placed, now),
-            *active.stops(state, requests.used, now),
+            *slot_events.corrections(state),
+            *active_mode.starts(state, requests.placed, now),
+            *active_mode.stops(state, requests.used, now),
             *shutdown.farewells(state, now),
         ]
 
     def deadline(self, state: ResourceManagerState) -> Time | None:
         return min(
             (
-                *slot_answers.deadlines(state),
-                *loss.deadlines(state),
-                *active.deadlines(state),
+                *slot_allocation.deadlines(state),
+                *task_executor_loss.deadlines(state),
+                *active_mode.deadlines(state),
                 *shutdown.deadlines(state),
             ),
             default=None,
         )
 
     def instructions(self, state: ResourceManagerState) -> Sequence[Instruction]:
-        return active.instructions(state)
+        return active_mode.instructions(state)
 
     def at_rest(self, state: ResourceManagerState) -> bool:
         return False
@@ -72,10 +81,10 @@ def _configuration_changed(
 _STEPS: Steps[ResourceManagerState] = Steps(
     {
         **registrations.STEPS,
-        **loss.STEPS,
-        **slots.STEPS,
-        **reports.STEPS,
-        **active.STEPS,
+        **task_executor_loss.STEPS,
+        **slot_events.STEPS,
+        **slot_reports.STEPS,
+        **active_mode.STEPS,
         **shutdown.STEPS,
         everyone.ConfigurationChanged: _configuration_changed,
     }

@@ -14,10 +14,10 @@ from typing import Protocol
 from immutables import Map
 
 from ...infra import threads
+from ...infra.logging_setup import logger
 from ...schemas import resource_manager
-from ..begun import Begun
-from ..diagnostics import logger
-from ..roles import RESOURCE_MANAGER, Instruction, Owed, Say
+from ..core.instruction_tracker import Begun
+from ..core.role import RESOURCE_MANAGER, Instruction, Owed, Say
 from .drivers import WorkerDriver
 from .instructions import StartWorkerProcess, StopWorkerProcess
 from .state import ResourceManagerState, WorkerRegistration

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from ...schemas import everyone, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE, Record
-from ..roles import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, Step, Time, address, instance_of
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, Step, Time, address, instance_of
 from .state import Ending, ResourceManagerState
-from .worker_life import dismiss, stop
+from .worker_lifecycle import dismiss, stop
 from .worker_pool import WorkerState
 
 

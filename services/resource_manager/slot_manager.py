@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...schemas.types import SlotStatus
-from ..resource_profile import ProfileKey, profile_key
+from ..core.resource_profile import ProfileKey, profile_key
 from .registered_slots import RegisteredSlots
 from .slot_requests import SlotRequest, SlotRequests
 from .task_manager_slot import SlotKey, SlotState, TaskManagerSlot

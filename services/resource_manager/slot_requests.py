@@ -14,8 +14,8 @@ import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
-from ..resource_profile import Profile, ProfileKey
-from ..timeline import Timeline
+from ..core.resource_profile import Profile, ProfileKey
+from ..core.time_index import Timeline
 from .task_manager_slot import SlotKey
 
 

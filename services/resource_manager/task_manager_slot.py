@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from ...schemas.types import ResourceProfile
-from ..resource_profile import ProfileKey
+from ..core.resource_profile import ProfileKey
 
 SlotKey = tuple[str, int]
 """(ResourceID, slot number): a SlotID that sorts."""

@@ -15,7 +15,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile
-from ..timeline import Timeline
+from ..core.time_index import Timeline
 
 
 class WorkerState(StrEnum):

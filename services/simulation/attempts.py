@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...schemas.types import ExecutionState
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, Instruction, Time, address, kind_of
 from ..job_master.state import JobMasterState
-from ..roles import JOB_MASTER, TASK_EXECUTOR, Instruction, Time, address, kind_of
 from ..task_executor.instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
 from ..task_executor.state import Task
 from .causes import Causes

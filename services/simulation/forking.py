@@ -13,10 +13,10 @@ from ..configuration.options.cluster import CLUSTER_ID
 from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.simulation import CLOCK_BEHIND, SIMULATED
 from ..configuration.sources import FILE
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, RESOURCE_MANAGER, TASK_EXECUTOR, address
 from ..dispatcher.state import DispatcherState
-from ..replica import Replica
 from ..resource_manager.state import ResourceManagerState
-from ..roles import DISPATCHER, RESOURCE_MANAGER, TASK_EXECUTOR, address
 from ..task_executor.state import TaskExecutorState
 from .members import Member
 

@@ -8,14 +8,14 @@ from typing import Any
 from ...schemas.event import EVERYONE, Record
 from ..configuration import Configuration
 from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
-from ..host import Host
-from ..liveness.factory import kafka_heartbeats
-from ..liveness.heartbeats import Heartbeats
-from ..liveness.monitor import HeartbeatMonitor
-from ..liveness.task_executor import Running, TaskExecutorHeartbeats
-from ..liveness.topic import TASK_EXECUTORS
-from ..roles import Owed
-from ..task_executor.contradictions import slot_contradictions
+from ..core.role import Owed
+from ..heartbeats.factory import kafka_heartbeats
+from ..heartbeats.manager import Heartbeats
+from ..heartbeats.monitor import HeartbeatMonitor
+from ..heartbeats.task_executor import Running, TaskExecutorHeartbeats
+from ..heartbeats.topic import TASK_EXECUTORS
+from ..host.host import Host
+from ..task_executor.slot_reconciliation import slot_contradictions
 from .tasks import running
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ...schemas.types import ExecutionState
-from ..begun import Begun
+from ..core.instruction_tracker import Begun
+from ..core.role import Instruction, Say
 from ..job_master.instructions import (
     DiscardCheckpoint,
     FindCheckpoint,
     RemoveCheckpoints,
     WriteMetadata,
 )
-from ..roles import Instruction, Say
 from ..task_executor.instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
 from ..task_executor.state import Task
 from .causes import Causes

@@ -16,7 +16,7 @@ from ...schemas import dispatcher, job_master, resource_manager, task_executor
 from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected
 from ...schemas.types import ExecutionState
-from ..roles import TASK_EXECUTOR, Time, instance_of, kind_of
+from ..core.role import TASK_EXECUTOR, Time, instance_of, kind_of
 
 _MOST_SAMPLES = 1_000
 _MOST_OPEN = 100_000

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from ...schemas.types import ExecutionState
-from ..roles import Time
+from ..core.role import Time
 from ..task_executor.state import Task
 from .latencies import Latencies, Work
 

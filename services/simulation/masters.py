@@ -9,11 +9,11 @@ from ...schemas import job_master, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE
 from ...schemas.everyone import ConfigurationChanged, FeatureLevelRaised
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Time
 from ..dispatcher.role import BuildJobGraph
 from ..job_master.instructions import CreateChannels, DeleteChannels, FindCheckpoint
 from ..job_master.state import JobMasterState
 from ..resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
-from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Time
 from .latencies import Latencies, Work
 from .shells import Build, answer, no_programs
 from .storage import Part, SimulatedStorage, part_name

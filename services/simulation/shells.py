@@ -12,9 +12,9 @@ from ...schemas import dispatcher, everyone, job_master
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE
 from ...schemas.types import JobGraph
+from ..core.role import Instruction, Owed
 from ..dispatcher.role import BuildJobGraph, RaiseFeatureLevel
 from ..job_master.instructions import CreateChannels, DeleteChannels
-from ..roles import Instruction, Owed
 from .storage import OF_CHECKPOINTS, SimulatedStorage
 
 OF_MASTERS = CreateChannels | DeleteChannels | BuildJobGraph | RaiseFeatureLevel | OF_CHECKPOINTS

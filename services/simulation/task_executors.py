@@ -11,9 +11,9 @@ from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected
 from ...schemas.types import HardwareDescription, ResourceProfile
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
+from ..core.role import DISPATCHER, RESOURCE_MANAGER, TASK_EXECUTOR, Owed, Time, address
 from ..dispatcher.state import DispatcherState
 from ..resource_manager.state import ResourceManagerState
-from ..roles import DISPATCHER, RESOURCE_MANAGER, TASK_EXECUTOR, Owed, Time, address
 from ..task_executor.state import TaskExecutorState
 from .attempts import Attempts
 from .latencies import Latencies, Work

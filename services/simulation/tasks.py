@@ -14,7 +14,7 @@ from ...schemas.types import (
     ResourceProfile,
     SubtaskState,
 )
-from ..roles import JOB_MASTER, RESOURCE_MANAGER, Owed, address
+from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Owed, address
 from ..task_executor.state import TaskExecutorState
 
 PROFILE = ResourceProfile(

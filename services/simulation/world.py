@@ -2,8 +2,8 @@
 
 A *session* leads addresses, as LeaderElected says it: a process of masters, or a TaskExecutor's. In a turn each session
 decides for whatever has changed since its last one and for deadlines that have passed, all from one state of the log,
-as services.host does, and has its shell begin what the states demand; then what it said is folded. Deciding takes no
-time; what shells do takes as long as they say, in a heap of facts that are yet to come. A session may be dead, or
+as services.host.host does, and has its shell begin what the states demand; then what it said is folded. Deciding takes
+no time; what shells do takes as long as they say, in a heap of facts that are yet to come. A session may be dead, or
 paused: then it decides nothing, and its facts do not happen, or happen when it goes on.
 
 The same roles, facts and times give the same log: nothing is drawn here, and ties are broken by the order in which
@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from ...schemas.event import EVERYONE, Event, Record
 from ...schemas.everyone import LeaderElected
-from ..begun import Begun
-from ..deadlines import Deadlines
-from ..replica import Replica
-from ..roles import DISPATCHER, JOB_MASTER, Instruction, Owed, Time, kind_of, seal
+from ..core.deadline_heap import Deadlines
+from ..core.instruction_tracker import Begun
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, JOB_MASTER, Instruction, Owed, Time, kind_of, seal
 
 MOST_TURNS = 10_000
 """Without the clock moving: more are talk without end."""

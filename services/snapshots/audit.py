@@ -18,12 +18,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...infra.logging_setup import logger
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import SnapshotTaken, StateHash
-from ..diagnostics import logger
-from ..leadership import Leadership
-from ..replica import Replica
-from ..roles import DISPATCHER, STANDBY, Owed, instance_of, kind_of
+from ..core.leadership import Leadership
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, STANDBY, Owed, instance_of, kind_of
 from .fingerprint import code_fingerprint
 from .hashing import Knowledge, StateHasher
 

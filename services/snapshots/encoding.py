@@ -14,8 +14,8 @@ from typing import Any, get_args, get_origin
 import msgspec
 from immutables import Map
 
-from ..leadership import Leadership
-from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
+from ..core.leadership import Leadership
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
 
 LEADERSHIP = "leadership"
 """Stands beside the kinds of roles where states are named by kind."""

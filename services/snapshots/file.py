@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from ..leadership import Leadership
-from ..replica import Replica
-from ..roles import DISPATCHER
+from ..core.leadership import Leadership
+from ..core.replica import Replica
+from ..core.role import DISPATCHER
 from .encoding import LEADERSHIP, decode, encode
 from .hashing import combined, digest, whole
 

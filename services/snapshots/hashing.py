@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from ..leadership import Leadership
-from ..roles import kind_of
+from ..core.leadership import Leadership
+from ..core.role import kind_of
 from .encoding import LEADERSHIP, encode
 
 _SIZE = 16

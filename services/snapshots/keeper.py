@@ -13,10 +13,10 @@ from collections.abc import Callable
 import msgspec
 
 from ...infra import threads
+from ...infra.logging_setup import logger
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import SnapshotTaken
-from ..diagnostics import logger
-from ..roles import Clock, Owed, Time
+from ..core.role import Clock, Owed, Time
 from .taking import Taken
 
 _log = logger(__name__)

@@ -8,8 +8,8 @@ snapshots of the other log are deleted.
 
 from __future__ import annotations
 
+from ...infra.logging_setup import logger
 from ...pipelines.checkpoint.errors import CheckpointError
-from ..diagnostics import logger
 from ..log import EventLog
 from .file import UnusableSnapshot
 from .restoring import OfAnotherLog, check_same_log

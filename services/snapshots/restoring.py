@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from ...infra.logging_setup import logger
 from ...pipelines.checkpoint.errors import CheckpointError
-from ..diagnostics import logger
-from ..leadership import Leadership
+from ..core.leadership import Leadership
+from ..core.replica import Replica
 from ..log import EventLog
 from ..log.event_log import LogTruncated
-from ..replica import Replica
 from .file import Header, Snapshot, UnusableSnapshot
 from .store import SnapshotStore
 

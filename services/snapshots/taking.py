@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
+from ..core.replica import Replica, spare_the_collector
 from ..dispatcher import Dispatcher
 from ..job_master import JobMaster
 from ..log import EventLog
 from ..log.event_log import read_to_end
-from ..newer_release import UnreadRecords
-from ..replica import Replica, spare_the_collector
+from ..log.newer_release import UnreadRecords
 from ..resource_manager import ResourceManager
 from ..task_executor import TaskExecutor
 from .file import Header, pack

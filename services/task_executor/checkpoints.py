@@ -17,9 +17,9 @@ from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import ExecutionState
-from ..roles import JOB_MASTER, Instruction, Owed, Step, address
+from ..core.role import JOB_MASTER, Instruction, Owed, Step, address
 from .instructions import AbortTasks, ConfirmTasks, TriggerTasks
-from .release import cancel
+from .slot_release import cancel
 from .state import CheckpointEnd, CheckpointTrigger, Failure, TaskExecutorState
 
 _MOST_ENDS = 8

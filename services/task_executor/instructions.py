@@ -5,9 +5,7 @@ from __future__ import annotations
 from immutables import Map
 
 from ...schemas.types import CheckpointOptions, JobGraph
-from ..roles import (
-    Instruction,
-)
+from ..core.role import Instruction
 from .state import (
     Task,
 )

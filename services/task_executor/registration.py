@@ -14,9 +14,9 @@ from ...schemas import everyone, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ..configuration.role_options import TaskExecutorOptions
-from ..roles import RESOURCE_MANAGER, IllegalEvent, Owed, Step
+from ..core.role import RESOURCE_MANAGER, IllegalEvent, Owed, Step
 from . import checkpoints
-from .release import abandon, cancel
+from .slot_release import abandon, cancel
 from .state import Registration, TaskExecutorState
 from .task_slot_table import MOST_SLOTS
 

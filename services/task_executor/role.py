@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from ...schemas import everyone
 from ...schemas.event import Record
-from ..roles import (
-    TASK_EXECUTOR,
-    Instruction,
-    Owed,
-    Steps,
-    Time,
-    instance_of,
-    unchanged,
+from ..core.role import TASK_EXECUTOR, Instruction, Owed, Steps, Time, instance_of, unchanged
+from . import (
+    checkpoints,
+    connection_loss,
+    deployment_batches,
+    job_connections,
+    registration,
+    slot_events,
+    tasks,
 )
-from . import checkpoints, connections, deployments, losses, registration, slots, tasks
 from .instructions import StopTask
 from .state import TaskExecutorState
 
@@ -41,9 +41,9 @@ class TaskExecutor:
     def decide(self, state: TaskExecutorState, now: Time) -> list[Owed]:
         return [
             *registration.slot_report(state),
-            *slots.messages(state),
-            *slots.failures(state, now),
-            *connections.messages(state),
+            *slot_events.messages(state),
+            *slot_events.failures(state, now),
+            *job_connections.messages(state),
             *tasks.acknowledgements(state),
             *registration.goodbye(state),
             *tasks.refusals(state),
@@ -52,7 +52,7 @@ class TaskExecutor:
         ]
 
     def deadline(self, state: TaskExecutorState) -> Time | None:
-        return slots.deadline(state)
+        return slot_events.deadline(state)
 
     def instructions(self, state: TaskExecutorState) -> Sequence[Instruction]:
         # Of those that end for one reason, in the order in which they came.
@@ -60,7 +60,7 @@ class TaskExecutor:
             (cause, state.tasks[attempt].cause, attempt) for attempt, cause in state.stopping.items()
         )
         stops = [StopTask(attempt, state.tasks[attempt].job_id, cause) for cause, _, attempt in ends]
-        return [*deployments.runs(state), *checkpoints.instructions(state), *stops]
+        return [*deployment_batches.runs(state), *checkpoints.instructions(state), *stops]
 
     def at_rest(self, state: TaskExecutorState) -> bool:
         return False
@@ -68,12 +68,12 @@ class TaskExecutor:
 
 _STEPS: Steps[TaskExecutorState] = Steps(
     {
-        **connections.STEPS,
-        **slots.STEPS,
+        **job_connections.STEPS,
+        **slot_events.STEPS,
         **tasks.STEPS,
         **checkpoints.STEPS,
         **registration.STEPS,
-        **losses.STEPS,
+        **connection_loss.STEPS,
         everyone.ConfigurationChanged: unchanged,
         everyone.ClusterTerminated: unchanged,
     }

@@ -26,14 +26,14 @@ from ...schemas.types import (
     HardwareDescription,
     SubtaskState,
 )
-from ..begun import Begun
 from ..blobs.library_cache import BlobLibraryCacheManager
 from ..configuration import Configuration
 from ..configuration.options.task_executor import MANAGED_MEMORY
 from ..configuration.resources import slot_profile
-from ..roles import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Say, address
+from ..core.instruction_tracker import Begun
+from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Say, address
+from .blob_staging import Libraries
 from .instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
-from .libraries import Libraries
 from .state import TaskExecutorState
 
 _NONE: Mapping[str, float] = MappingProxyType({})

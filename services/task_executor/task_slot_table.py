@@ -15,8 +15,8 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile, SlotID, SlotStatus
-from ..roles import Time
-from ..timeline import Timeline
+from ..core.role import Time
+from ..core.time_index import Timeline
 
 MOST_SLOTS = 1024
 

@@ -15,16 +15,10 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.states import EXECUTION_ENDS, EXECUTION_TRANSITIONS
 from ...schemas.types import ExecutionState
-from ..maps import without
-from ..roles import (
-    JOB_MASTER,
-    IllegalEvent,
-    Owed,
-    Step,
-    address,
-)
-from . import checkpoints, deployments
-from .release import cancel, vacate
+from ..core.immutable_maps import without
+from ..core.role import JOB_MASTER, IllegalEvent, Owed, Step, address
+from . import checkpoints, deployment_batches
+from .slot_release import cancel, vacate
 from .state import (
     Failure,
     Task,
@@ -37,10 +31,10 @@ def _task_submitted(
 ) -> TaskExecutorState:
     attempt = body.execution_attempt_id
     connection = state.jobs.get(body.job_id)
-    if attempt in state.tasks or (connection is not None and deployments.seen(connection, body)):
+    if attempt in state.tasks or (connection is not None and deployment_batches.seen(connection, body)):
         return state
     fault = _fault(state, body)
-    state = deployments.arrived(state, record, body, runnable=fault is None)
+    state = deployment_batches.arrived(state, record, body, runnable=fault is None)
     slots = state.slots.add_task(body.allocation_id, attempt) if fault is None else None
     if slots is None:
         refusal = Failure(body.job_id, fault or "", record.offset)
@@ -116,7 +110,7 @@ def _task_changed(
 
 def _ended(state: TaskExecutorState, task: Task, cause: int) -> TaskExecutorState:
     attempt = task.execution_attempt_id
-    state = checkpoints.task_ended(deployments.without(state, task), task.job_id, attempt)
+    state = checkpoints.task_ended(deployment_batches.without(state, task), task.job_id, attempt)
     stopping, unacknowledged = state.stopping, state.unacknowledged
     state = replace(
         state,

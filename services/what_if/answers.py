@@ -13,6 +13,7 @@ import msgspec
 from ...schemas import dispatcher, job_master, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import Record
+from ..core.role import Instruction, Time
 from ..dispatcher.checkpoints import DisposeSavepoint
 from ..dispatcher.role import BuildJobGraph
 from ..job_master.instructions import (
@@ -25,7 +26,6 @@ from ..job_master.instructions import (
 )
 from ..job_master.state import JobMasterState
 from ..resource_manager.instructions import StartWorkerProcess
-from ..roles import Instruction, Time
 from ..simulation.lives import in_step
 
 Question = tuple[str, object]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...schemas.types import ExecutionState
-from ..roles import Time
+from ..core.role import Time
 from ..simulation.latencies import Latencies
 from ..simulation.lives import Alike, Contribution, End, Start, Subtask
 from ..task_executor.state import Task

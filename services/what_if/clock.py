@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..roles import Time
+from ..core.role import Time
 
 
 class Clock:

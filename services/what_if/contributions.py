@@ -7,7 +7,7 @@ import msgspec
 
 from ...schemas import job_master
 from ...schemas.event import Record
-from ..roles import Time
+from ..core.role import Time
 from ..simulation.lives import Contribution, Subtask, in_step
 
 CheckpointKey = tuple[str, int]

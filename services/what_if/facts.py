@@ -7,7 +7,7 @@ import msgspec
 from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.event import Event
 from ...schemas.everyone import LeaderElected
-from ..roles import Time
+from ..core.role import Time
 from ..simulation.lives import Subtask
 
 Contradiction = (

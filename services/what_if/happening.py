@@ -14,11 +14,7 @@ from ...schemas.types import Header
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
 from ..configuration.options.task_executor import NUMBER_OF_TASK_SLOTS
 from ..configuration.options.zookeeper import ZOOKEEPER_SESSION_TIMEOUT
-from ..dispatcher.state import DispatcherState
-from ..job_master.state import JobMasterState
-from ..resource_manager.state import ResourceManagerState
-from ..resource_manager.worker_pool import WorkerState
-from ..roles import (
+from ..core.role import (
     CLIENT,
     DISPATCHER,
     JOB_MASTER,
@@ -29,6 +25,10 @@ from ..roles import (
     instance_of,
     kind_of,
 )
+from ..dispatcher.state import DispatcherState
+from ..job_master.state import JobMasterState
+from ..resource_manager.state import ResourceManagerState
+from ..resource_manager.worker_pool import WorkerState
 from ..simulation.attempts import Attempts
 from ..simulation.masters import Masters
 from ..simulation.task_executors import TaskExecutors

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...schemas.event import Event, Record
 from ...schemas.job_master import StartJob
+from ..core.replica import Replica
+from ..core.role import JOB_MASTER, address
 from ..history.positions import first_offset
 from ..history.source import Source
 from ..history.time_travel import replica_at
 from ..log import EventLog, LogUnavailable, Tail
 from ..log.event_log import Concerns, OnUnreadable, read_to_end
-from ..replica import Replica
-from ..roles import JOB_MASTER, address
 
 LOOK_BACK = 100_000
 """Events before the place from which it is learnt how long things take."""

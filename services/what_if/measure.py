@@ -15,16 +15,16 @@ from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected, TaskExecutorLost
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import JobStatus
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Time, instance_of, kind_of
 from ..dispatcher.state import DispatcherState
 from ..history.restarts import is_restart
 from ..job_master.job_status import ACTIVE
 from ..job_master.restart_strategies import FailureHistory
 from ..job_master.state import JobMasterState
-from ..replica import Replica
 from ..resource_manager.registered_slots import RegisteredSlots, WorkerSlots
 from ..resource_manager.slot_manager import SlotManager
 from ..resource_manager.state import ResourceManagerState
-from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Time, instance_of, kind_of
 
 NOBODY = ""
 """Holds slots of which the ResourceManager does not know whose they are."""

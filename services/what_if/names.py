@@ -13,10 +13,10 @@ from ...pipelines.graph.validation import validate
 from ...schemas.types import JobGraph
 from ..configuration import options
 from ..configuration.options.resource_manager import RESOURCE_MANAGER_MODE, ResourceManagerMode
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, JOB_MASTER, address, instance_of, kind_of
 from ..dispatcher.state import DispatcherState
 from ..job_master.state import JobMasterState
-from ..replica import Replica
-from ..roles import DISPATCHER, JOB_MASTER, address, instance_of, kind_of
 from .recorded import Recording
 from .scenario import (
     Action,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..deadlines import Deadlines
-from ..replica import Replica
-from ..roles import Time
+from ..core.deadline_heap import Deadlines
+from ..core.replica import Replica
+from ..core.role import Time
 
 LATE: Time = 1_000_000
 """Who takes longer to say what he owes was paused, or had ended."""

@@ -13,7 +13,7 @@ from ...pipelines.graph.option_types import DURATION
 from ...pipelines.graph.options import nearest, shown
 from ...schemas.ids import is_id
 from ..configuration import options
-from ..roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Time, kind_of
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Time, kind_of
 from .scenario import (
     AS_RECORDED,
     FOREVER,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...schemas.types import JobGraph
-from ..roles import Time
+from ..core.role import Time
 from .answers import Answers
 from .contributions import Contributions
 from .facts import Fact

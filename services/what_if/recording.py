@@ -12,20 +12,12 @@ from collections.abc import Collection
 from ...schemas import dispatcher, job_master, resource_manager
 from ...schemas.event import Event, Record
 from ...schemas.everyone import ConfigurationChanged, FeatureLevelRaised, LeaderElected
+from ..core.replica import Replica
+from ..core.role import CLIENT, DISPATCHER, RESOURCE_MANAGER, TASK_EXECUTOR, Time, instance_of, kind_of
 from ..dispatcher.state import DispatcherState
 from ..job_master.state import JobMasterState
-from ..replica import Replica
 from ..resource_manager.state import ResourceManagerState
 from ..resource_manager.worker_pool import WorkerState
-from ..roles import (
-    CLIENT,
-    DISPATCHER,
-    RESOURCE_MANAGER,
-    TASK_EXECUTOR,
-    Time,
-    instance_of,
-    kind_of,
-)
 from ..simulation.latencies import Latencies
 from ..simulation.lives import Subtask
 from ..task_executor.state import TaskExecutorState

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..roles import Time
+from ..core.role import Time
 from .measure import JobOutcome, Outcome
 from .run import WhatIf
 

@@ -16,9 +16,9 @@ from ...pipelines.graph.option_types import DURATION
 from ...schemas.event import Record
 from ...schemas.job_master import StartJob
 from ...schemas.types import JobGraph
+from ..core.replica import Replica
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, Time, address
 from ..job_master.state import JobMasterState
-from ..replica import Replica
-from ..roles import JOB_MASTER, TASK_EXECUTOR, Time, address
 from ..simulation.attempts import Attempts
 from ..simulation.latencies import SECOND, Latencies, Work
 from ..simulation.lives import Alike, Life

@@ -24,7 +24,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ..roles import Time
+from ..core.role import Time
 
 AS_RECORDED, FOREVER = "as-recorded", "forever"
 

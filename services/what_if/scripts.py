@@ -18,7 +18,7 @@ from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected
 from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import ExecutionState
-from ..roles import TASK_EXECUTOR, Time, address, instance_of, kind_of
+from ..core.role import TASK_EXECUTOR, Time, address, instance_of, kind_of
 from ..simulation.lives import End, Subtask, in_step
 from ..task_executor.state import Task
 

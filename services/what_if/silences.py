@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, TASK_EXECUTOR, Time, address, instance_of, kind_of
 from ..dispatcher.state import DispatcherState
-from ..replica import Replica
-from ..roles import DISPATCHER, TASK_EXECUTOR, Time, address, instance_of, kind_of
 from .facts import MastersEnded, Paused, Resumed, WorkerEnded, WorkerUnheard
 from .owing import LATE, Owing
 from .recorded import Recording

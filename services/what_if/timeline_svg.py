@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from ..roles import Time
+from ..core.role import Time
 from .measure import NOBODY, Happening, Outcome, SlotStep
 from .report import lasted
 from .run import WhatIf

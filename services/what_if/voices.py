@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...schemas.event import Record
-from ..roles import TASK_EXECUTOR, Time, instance_of, kind_of
+from ..core.role import TASK_EXECUTOR, Time, instance_of, kind_of
 
 
 class Voices:

@@ -15,13 +15,13 @@ from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
 from tailrace.schemas.types import JobStatus
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import admin
-from tailrace.services.high_availability.contenders import Contenders
-from tailrace.services.high_availability.inventory import inventory, orphans
-from tailrace.services.high_availability.paths import Paths, in_order
-from tailrace.services.high_availability.settings import ZooKeeperSettings
-from tailrace.services.log.creation import create_cluster_topics
-from tailrace.services.roles import DISPATCHER
+from tailrace.services.core.role import DISPATCHER
+from tailrace.services.election.candidates_reader import Contenders
+from tailrace.services.election.paths import Paths, in_order
+from tailrace.services.election.settings import ZooKeeperSettings
+from tailrace.services.election.zookeeper_nodes import inventory, orphans
+from tailrace.services.log.cluster_topics import create_cluster_topics
+from tailrace.services.log.factory import admin
 
 from .jobs import AT_ONCE, LASTING, graph, program
 from .masters import Master, Masters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tailrace.services.roles import DISPATCHER, RESOURCE_MANAGER
+from tailrace.services.core.role import DISPATCHER, RESOURCE_MANAGER
 
 from .cluster import HaCluster
 from .masters import Master

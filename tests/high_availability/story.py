@@ -13,9 +13,9 @@ from tailrace.schemas import client, everyone, job_master, task_executor
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import event_log
-from tailrace.services.leadership import Leadership
-from tailrace.services.roles import DISPATCHER, JOB_MASTER, address
+from tailrace.services.core.leadership import Leadership
+from tailrace.services.core.role import DISPATCHER, JOB_MASTER, address
+from tailrace.services.log.factory import event_log
 
 
 @dataclass(frozen=True)

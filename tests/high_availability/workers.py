@@ -20,13 +20,10 @@ from tailrace.schemas.types import (
     ResourceProfile,
     SubtaskState,
 )
-from tailrace.services.begun import Begun
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import event_log
-from tailrace.services.entrypoints import liveness
-from tailrace.services.host import Host
-from tailrace.services.replica import Replica
-from tailrace.services.roles import (
+from tailrace.services.core.instruction_tracker import Begun
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import (
     JOB_MASTER,
     RESOURCE_MANAGER,
     TASK_EXECUTOR,
@@ -34,6 +31,9 @@ from tailrace.services.roles import (
     Owed,
     address,
 )
+from tailrace.services.entrypoints import liveness
+from tailrace.services.host.host import Host
+from tailrace.services.log.factory import event_log
 from tailrace.services.task_executor import TaskExecutor
 from tailrace.services.task_executor.instructions import RunTasks, StopTask, TriggerTasks
 from tailrace.services.task_executor.state import TaskExecutorState

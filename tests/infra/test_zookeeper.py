@@ -20,8 +20,8 @@ from waiting import PATIENCE_S, eventually
 from tailrace.infra.ports import ReservedPort
 from tailrace.infra.zookeeper import EmbeddedZooKeeper, ZooKeeperUnavailable
 from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
-from tailrace.services.high_availability.client import Client
-from tailrace.services.high_availability.settings import ZooKeeperSettings
+from tailrace.services.election.client import Client
+from tailrace.services.election.settings import ZooKeeperSettings
 
 from ..torture.link import Link
 

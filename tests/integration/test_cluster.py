@@ -36,11 +36,11 @@ from tailrace.services.cli.errors import ExitCode
 from tailrace.services.cli.local import ClusterRecord, read_record
 from tailrace.services.client import Client, JobRejectedError, read_output
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import event_log
 from tailrace.services.history import Entry, Fold
 from tailrace.services.history.views import jobs
 from tailrace.services.log import Codec
 from tailrace.services.log.dead_letters import read as read_dead_letters
+from tailrace.services.log.factory import event_log
 from tailrace.services.log.topics import submissions_topic
 
 pytestmark = pytest.mark.timeout(300)

@@ -20,9 +20,9 @@ from tailrace.services.cli.app import app
 from tailrace.services.cli.errors import ExitCode
 from tailrace.services.cli.local.topics import has_log, what_remains
 from tailrace.services.configuration import load
-from tailrace.services.connections import admin, event_log
 from tailrace.services.history import fold_to
 from tailrace.services.history.views import statuses
+from tailrace.services.log.factory import admin, event_log
 from tailrace.services.log.topics import delete_topics, ensure_cluster_topics, log_topic
 
 from ..services.snapshots.histories import LONG, history

@@ -17,8 +17,8 @@ from tailrace.schemas import dispatcher
 from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.client import Client
-from tailrace.services.connections import admin
 from tailrace.services.history.replay import DecisionCheck
+from tailrace.services.log.factory import admin
 from tailrace.services.snapshots.taking import all_roles
 
 from ..services.simulation import graph

@@ -14,12 +14,12 @@ from waiting import PATIENCE_S, eventually
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import task_executor
 from tailrace.schemas.event import Event, Record
-from tailrace.services.liveness.kafka import KafkaHeartbeats
-from tailrace.services.liveness.memory import MemoryHeartbeats
-from tailrace.services.liveness.topic import MASTERS, TASK_EXECUTORS, HeartbeatTopic
+from tailrace.services.core.role import Owed, seal
+from tailrace.services.heartbeats.kafka import KafkaHeartbeats
+from tailrace.services.heartbeats.memory import MemoryHeartbeats
+from tailrace.services.heartbeats.topic import MASTERS, TASK_EXECUTORS, HeartbeatTopic
 from tailrace.services.log import Codec, LogUnavailable
 from tailrace.services.log.topics import ensure_cluster_topics, heartbeats_topic
-from tailrace.services.roles import Owed, seal
 
 Wanted = Callable[[str], bool]
 

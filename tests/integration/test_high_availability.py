@@ -21,8 +21,8 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import JobStatus
+from tailrace.services.core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
 from tailrace.services.log.topics import log_topic
-from tailrace.services.roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
 
 from ..checker import check, dump
 from ..checker.reading import read_topic

@@ -20,12 +20,12 @@ from tailrace.schemas.types import Origin
 from tailrace.services.cli import main
 from tailrace.services.configuration import load
 from tailrace.services.configuration.configuration import Setting
-from tailrace.services.connections import admin, event_log
 from tailrace.services.history.archive.export import entries
 from tailrace.services.history.archive.importing import state_hash
 from tailrace.services.history.diff import Difference, apply
 from tailrace.services.history.index import HistoryIndex
 from tailrace.services.history.time_travel import Moment, state_at
+from tailrace.services.log.factory import admin, event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import delete_topics, ensure_cluster_topics, log_topic, submissions_topic
 

@@ -12,7 +12,7 @@ from tailrace.services.log import Codec, EventLog
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
 
-from ..services.test_host import (
+from ..services.host.test_host import (
     NewLog,
     start,
     test_a_deadline_wakes_it_up,

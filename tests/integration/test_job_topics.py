@@ -12,12 +12,12 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.physical_plan import changelog_topic, channel_topic, output_topic, topics
 from tailrace.schemas.job_master import ChannelsCreated
-from tailrace.services.dispatcher.job_topics import JobTopicCleaner
+from tailrace.services.core.role import Owed
+from tailrace.services.dispatcher.job_topic_cleaner import JobTopicCleaner
 from tailrace.services.dispatcher.state import DispatcherState, Job, Phase
 from tailrace.services.job_master.instructions import CreateChannels
 from tailrace.services.job_master.shell import JobMasterShell
 from tailrace.services.log.topics import create_topics, describe_topics
-from tailrace.services.roles import Owed
 
 RETENTION_US = 100_000_000
 GRACE_US = 60_000_000

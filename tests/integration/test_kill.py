@@ -24,8 +24,8 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.states import JOB_ENDS
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.cli.demonstration import TextServer
-from tailrace.services.connections import event_log
 from tailrace.services.log import Tail
+from tailrace.services.log.factory import event_log
 from tailrace.services.log.topics import log_topic
 
 from ..checker import check

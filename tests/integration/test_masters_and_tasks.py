@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tailrace.schemas.everyone import LeaderElected, TaskExecutorLost
-from tailrace.services.roles import DISPATCHER, JOB_MASTER, address
+from tailrace.services.core.role import DISPATCHER, JOB_MASTER, address
 
 from ..torture.jobs import Shape
 from ..torture.running import RunningJob

@@ -15,13 +15,13 @@ from confluent_kafka.admin import AdminClient
 from waiting import PATIENCE_S
 
 from tailrace.infra.kafka import EmbeddedKafka
-from tailrace.services.log.creation import create_cluster_topics
+from tailrace.services.log.cluster_topics import create_cluster_topics
 
 JOBMANAGER = """
 import os
 from tailrace.infra import threads
 from tailrace.services.configuration import load
-from tailrace.services.diagnostics import log_to_stderr
+from tailrace.infra.logging_setup import log_to_stderr
 from tailrace.services.entrypoints import jobmanager, process
 
 run, planted = threads.Thread.run, os.environ["PLANTED"]

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.cimpl import NewTopic
 
 from tailrace.services.cli.errors import ExitCode
-from tailrace.services.connections import admin
+from tailrace.services.log.factory import admin
 from tailrace.services.log.topics import create_topics
 
 from .test_cluster import Cluster

@@ -29,11 +29,11 @@ from tailrace.schemas.types import Header
 from tailrace.services.cli.app import app
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import event_log
 from tailrace.services.history import state_at
 from tailrace.services.log import Codec, LogTruncated
-from tailrace.services.log.creation import create_cluster_topics
+from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.event_log import read_to_end
+from tailrace.services.log.factory import event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import submissions_topic
 from tailrace.services.snapshots.child import ByChild
@@ -46,7 +46,7 @@ from ..services.snapshots.histories import LONG, history
 
 JOBMANAGER = """
 from tailrace.services.configuration import load
-from tailrace.services.diagnostics import log_to_stderr
+from tailrace.infra.logging_setup import log_to_stderr
 from tailrace.services.entrypoints import jobmanager, process
 log_to_stderr()
 jobmanager.run(load(), process.stop_on_signals())

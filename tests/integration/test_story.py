@@ -15,7 +15,7 @@ from tailrace.schemas.event import Event
 from tailrace.services.cli import main
 from tailrace.services.configuration import load
 from tailrace.services.configuration.configuration import Setting
-from tailrace.services.connections import admin, event_log
+from tailrace.services.log.factory import admin, event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 

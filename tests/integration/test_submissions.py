@@ -32,14 +32,14 @@ from tailrace.services.cli.errors import Failure
 from tailrace.services.cli.local.other_home import check_no_other, silence_s
 from tailrace.services.client import Client, JobRejectedError
 from tailrace.services.configuration import Configuration
-from tailrace.services.dispatcher.submissions import partitions_of
+from tailrace.services.dispatcher.admission import partitions_of
 from tailrace.services.log import Codec, LogUnavailable
 from tailrace.services.log.clients import reader
-from tailrace.services.log.creation import create_cluster_topics
+from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.dead_letters import read as read_letters
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.kafka import KafkaEventLog
-from tailrace.services.log.topic_check import UnfitTopic, check_topics
+from tailrace.services.log.topic_validation import UnfitTopic, check_topics
 from tailrace.services.log.topics import (
     LARGEST_SUBMISSION,
     create_topics,
@@ -55,7 +55,7 @@ WORD_COUNT = "tailrace.pipelines.examples.window_word_count:main"
 ME = "client/test"
 JOBMANAGER = """
 from tailrace.services.configuration import load
-from tailrace.services.diagnostics import log_to_stderr
+from tailrace.infra.logging_setup import log_to_stderr
 from tailrace.services.entrypoints import jobmanager, process
 log_to_stderr()
 jobmanager.run(load(), process.stop_on_signals())

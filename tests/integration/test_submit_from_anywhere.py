@@ -22,8 +22,8 @@ from tailrace.schemas.client import JobAccepted
 from tailrace.schemas.dispatcher import SubmitJob
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import EntryPoint
+from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.codec import Codec
-from tailrace.services.log.creation import create_cluster_topics
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import log_topic, submissions_topic
 

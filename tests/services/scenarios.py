@@ -17,7 +17,7 @@ import structlog
 from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, ExecutionState, JobGraph
-from tailrace.services.leadership import Leadership
+from tailrace.services.core.leadership import Leadership
 
 from .scenarios_checkpoints import STORIES
 from .scenarios_masters import STORIES_OF_MASTERS

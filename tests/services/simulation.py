@@ -21,12 +21,12 @@ from tailrace.schemas.types import (
     Header,
     JobGraph,
 )
+from tailrace.services.core.replica import OnIllegal, Replica
+from tailrace.services.core.role import Instruction, Owed, Role, kind_of, seal
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
-from tailrace.services.replica import OnIllegal, Replica
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
-from tailrace.services.roles import Instruction, Owed, Role, kind_of, seal
 from tailrace.services.simulation.shells import OF_MASTERS, answer
 from tailrace.services.simulation.storage import Part, SimulatedStorage, part_name
 from tailrace.services.simulation.tasks import HARDWARE as HARDWARE

@@ -18,8 +18,8 @@ from tailrace.schemas.event import Event
 from tailrace.schemas.job_master import OfferSlots, StartJob
 from tailrace.schemas.task_executor import SlotsAccepted, SubmitTask
 from tailrace.schemas.types import EntryPoint, ExecutionState
-from tailrace.services.appender import words_of_failure
-from tailrace.services.roles import Owed
+from tailrace.services.core.role import Owed
+from tailrace.services.host.event_appender import words_of_failure
 
 from .simulation import PROFILE
 from .simulation_chaos_checkpoints import CHECKPOINT_TROUBLE, CheckpointChaos

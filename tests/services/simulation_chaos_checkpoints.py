@@ -6,7 +6,7 @@ import random
 
 from tailrace.schemas import dispatcher, job_master, task_executor
 from tailrace.schemas.types import ExecutionState, JobStatus, SnapshotType
-from tailrace.services.roles import Owed
+from tailrace.services.core.role import Owed
 from tailrace.services.simulation.storage import DIRECTORIES
 from tailrace.services.simulation.tasks import acknowledgement
 

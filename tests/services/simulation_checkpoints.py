@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tailrace.schemas import job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import CheckpointOptions, ExecutionState
-from tailrace.services.roles import Owed
+from tailrace.services.core.role import Owed
 from tailrace.services.simulation.storage import Part, SimulatedStorage, part_name
 from tailrace.services.simulation.tasks import acknowledgement
 from tailrace.services.task_executor.instructions import AbortTasks, ConfirmTasks, TriggerTasks

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from tailrace.schemas import job_master, resource_manager, task_executor
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot, Header
-from tailrace.services.job_master.reports import allocated_slot_report, missing_tasks
-from tailrace.services.liveness.monitor import HeartbeatMonitor
-from tailrace.services.liveness.resource_manager import ResourceManagerHeartbeats
-from tailrace.services.resource_manager.reports import contradicts
-from tailrace.services.roles import Owed
-from tailrace.services.task_executor.contradictions import slot_contradictions
+from tailrace.services.core.role import Owed
+from tailrace.services.heartbeats.monitor import HeartbeatMonitor
+from tailrace.services.heartbeats.resource_manager import ResourceManagerHeartbeats
+from tailrace.services.job_master.heartbeat_reports import allocated_slot_report, missing_tasks
+from tailrace.services.resource_manager.slot_reports import contradicts
+from tailrace.services.task_executor.slot_reconciliation import slot_contradictions
 
 from .world import Process, World
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from tailrace.schemas.types import ExecutionState
+from tailrace.services.core.resource_profile import ProfileKey
 from tailrace.services.resource_manager.registered_slots import RegisteredSlots
 from tailrace.services.resource_manager.slot_requests import SlotRequests
 from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.resource_manager.task_manager_slot import SlotState
 from tailrace.services.resource_manager.worker_pool import WorkerState
-from tailrace.services.resource_profile import ProfileKey
 from tailrace.services.task_executor.state import TaskExecutorState
 from tailrace.services.task_executor.task_slot_table import TaskSlotState
 

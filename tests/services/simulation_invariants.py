@@ -11,12 +11,12 @@ import msgspec
 from tailrace.schemas.event import Record
 from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import ExecutionState, JobStatus
+from tailrace.services.core.role import kind_of
 from tailrace.services.dispatcher.state import DispatcherState, Phase
 from tailrace.services.job_master.job_status import ACTIVE
 from tailrace.services.job_master.slot_pool import SlotStep
 from tailrace.services.job_master.state import JobMasterState
 from tailrace.services.resource_manager.state import ResourceManagerState
-from tailrace.services.roles import kind_of
 from tailrace.services.task_executor.state import TaskExecutorState
 from tailrace.services.task_executor.task_slot_table import TaskSlotState
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, LeaderElected
-from tailrace.services.host import Host
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import Instruction, Owed, kind_of
+from tailrace.services.host.host import Host
 from tailrace.services.log.event_log import Concerns, OnUnreadable
-from tailrace.services.replica import Replica
-from tailrace.services.roles import Instruction, Owed, kind_of
 
 from .world import MASTER_KINDS, MASTER_ROLES, Process, World
 

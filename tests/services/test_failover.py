@@ -9,7 +9,7 @@ import pytest
 from tailrace.schemas import client, dispatcher, task_executor
 from tailrace.schemas.everyone import LeaderElected, TaskExecutorLost
 from tailrace.schemas.types import JobGraph, JobStatus
-from tailrace.services.roles import kind_of
+from tailrace.services.core.role import kind_of
 
 from .simulation import SECOND, graph
 from .simulation_chaos import ALWAYS, Chaos

@@ -23,14 +23,14 @@ from tailrace.services.blobs.depot import BlobDepot
 from tailrace.services.blobs.files import BlobFiles
 from tailrace.services.blobs.keys import BlobKey
 from tailrace.services.blobs.store import VoidBlobStore
+from tailrace.services.core.role import Owed
 from tailrace.services.dispatcher import shell as dispatcher_shell
-from tailrace.services.dispatcher.inlining import InlineLimit
+from tailrace.services.dispatcher.inline_limit import InlineLimit
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.job_master import shell as job_master_shell
 from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
 from tailrace.services.job_master.shell import JobMasterShell
-from tailrace.services.roles import Owed
 
 GRAPH = job_graph(source(), vertex("map"), edge("source", "map"))
 

@@ -14,9 +14,9 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event
 from tailrace.schemas.ids import is_id
 from tailrace.schemas.types import Header, Origin
-from tailrace.services.dispatcher import submissions
-from tailrace.services.dispatcher.submissions import SubmissionsReader, check_allowed
-from tailrace.services.dispatcher.unreadable import Sender, sender_of
+from tailrace.services.dispatcher import admission
+from tailrace.services.dispatcher.admission import SubmissionsReader, check_allowed
+from tailrace.services.dispatcher.submission_sender import Sender, sender_of
 from tailrace.services.log import Codec, LogUnavailable, Undecodable
 from tailrace.services.log.memory import MemoryEventLog
 
@@ -96,7 +96,7 @@ def reader_with(codec: Codec) -> SubmissionsReader:
 
 
 def test_a_submission_waits_for_a_registry_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submissions, "_REGISTRY_PAUSE_S", 0.001)
+    monkeypatch.setattr(admission, "_REGISTRY_PAUSE_S", 0.001)
     reader = reader_with(Flaky(3))
     assert reader._decode(Codec("c.submissions").encode(said())) == said()
 

@@ -1,9 +1,9 @@
 """A cluster of processes that see the log at different times: what `simulation` leaves out.
 
 Each process reads the log at its own pace, decides only when its own last append has come back, looks only at what
-changed since, as `services.host.Host` does, and may die between any two events: also with only some of what it owed
-appended. A process that was deposed goes on talking until it reads so. Shells are simulated: what they have to say is
-kept in `unsaid` until a step says it, and dies with the process, as running tasks do.
+changed since, as `services.host.host.Host` does, and may die between any two events: also with only some of what it
+owed appended. A process that was deposed goes on talking until it reads so. Shells are simulated: what they have to say
+is kept in `unsaid` until a step says it, and dies with the process, as running tasks do.
 
 A state is a function of the log, so it is folded once, when an event is appended, and every process looks at the states
 as they were at its own position. That folding anew gives the same is a law of its own, checked at the end of a run.
@@ -23,11 +23,11 @@ from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, LeaderElected
 from tailrace.schemas.states import EXECUTION_ENDS
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, Origin, ResourceProfile
+from tailrace.services.core.leadership import Leadership
+from tailrace.services.core.role import IllegalEvent, Instruction, Owed, Time, kind_of, seal
 from tailrace.services.dispatcher.role import BuildJobGraph
-from tailrace.services.leadership import Leadership
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.worker_pool import WorkerState
-from tailrace.services.roles import IllegalEvent, Instruction, Owed, Time, kind_of, seal
 from tailrace.services.simulation.shells import OF_MASTERS, answer
 from tailrace.services.simulation.storage import OF_CHECKPOINTS
 from tailrace.services.simulation.tasks import registration, state_changed

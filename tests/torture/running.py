@@ -14,7 +14,7 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.client import Client
-from tailrace.services.connections import event_log
+from tailrace.services.log.factory import event_log
 
 from . import topics
 from .jobs import Shape, torture

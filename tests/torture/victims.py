@@ -15,8 +15,8 @@ from tailrace.schemas.everyone import LeaderElected
 from tailrace.services.cli.local.cluster import Options
 from tailrace.services.cli.local.names import is_master
 from tailrace.services.configuration import Configuration
-from tailrace.services.connections import event_log
-from tailrace.services.roles import DISPATCHER
+from tailrace.services.core.role import DISPATCHER
+from tailrace.services.log.factory import event_log
 
 from ..high_availability.links import Network
 from .networked import NetworkedCluster

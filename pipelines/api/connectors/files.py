@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
 
+from ....infra.redaction import has_password
 from ...graph.errors import ProgramError
-from ...graph.redaction import has_password
 from ..checks import is_text, is_whole
 from ..durations import milliseconds_of
 from ..locations import caller_location

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ....infra.redaction import has_user_information
 from ...graph.errors import ProgramError
-from ...graph.redaction import has_user_information
 from ...types import PICKLED, RecordType
 from ..locations import caller_location
 

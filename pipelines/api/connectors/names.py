@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from ...graph.redaction import redacted
+from ....infra.redaction import redacted
 
 _LONGEST: Final = 40
 _MOST: Final = 3

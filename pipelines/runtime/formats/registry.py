@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ...graph.redaction import redacted
+from ....infra.redaction import redacted
 from ...graph.registry_credentials import read_credentials
 from ..failures import TaskError
 from .avro_schema import Schema

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from ....infra.sanitize import printable
 from ....schemas.event import Record
 from ....schemas.everyone import ClusterTerminated
 from ...configuration import Configuration
-from ...text import printable
 from .process import LocalProcess, Progress
 
 STOP_TIMEOUT_S = 40.0
@@ -27,7 +27,7 @@ def end_in_order(
 ) -> None:
     """Asks the cluster to end, and waits until what is alive has left; what goes wrong is told."""
     from ...client import Client
-    from ...feature_level import UnknownFeatureLevel
+    from ...core.feature_level import UnknownFeatureLevel
     from ...log import LogTruncated, LogUnavailable
 
     try:

@@ -14,12 +14,12 @@ from ....schemas.everyone import ClusterTerminated, LeaderElected
 from ...configuration import Configuration
 from ...configuration.options.heartbeat import HEARTBEAT_INTERVAL
 from ...configuration.options.high_availability import HIGH_AVAILABILITY, TAKE_OVER, HighAvailability
-from ...connections import event_log
-from ...liveness.topic import TASK_EXECUTORS
+from ...core.role import DISPATCHER
+from ...heartbeats.topic import TASK_EXECUTORS
 from ...log.clients import reader
 from ...log.event_log import LogTruncated, read_to_end
+from ...log.factory import event_log
 from ...log.topics import heartbeats_topic
-from ...roles import DISPATCHER
 from ..errors import ExitCode, Failure
 
 _TIMEOUT_S = 5.0

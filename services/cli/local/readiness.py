@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Iterable
 from ....schemas.event import Record
 from ....schemas.resource_manager import RegisterTaskExecutor
 from ...configuration import Configuration
-from ...connections import admin, event_log
+from ...core.role import DISPATCHER
 from ...history.views import workers
-from ...log.creation import create_cluster_topics
-from ...roles import DISPATCHER
+from ...log.cluster_topics import create_cluster_topics
+from ...log.factory import admin, event_log
 from ...simulation.members import read_members
 from ...snapshots.restoring import restore
 from ...snapshots.store import SnapshotStore

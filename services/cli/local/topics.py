@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...configuration import Configuration
-from ...connections import admin
 from ...log import LogUnavailable
-from ...log.creation import create_cluster_topics
+from ...log.cluster_topics import create_cluster_topics
+from ...log.factory import admin
 from ...log.topics import describe_topics, log_topic
 from ..errors import ExitCode, Failure
 from .process import Progress

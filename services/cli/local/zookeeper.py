@@ -21,7 +21,7 @@ from ...configuration.options.zookeeper import (
     ZOOKEEPER_TLS,
     SaslMechanism,
 )
-from ...roles import DISPATCHER
+from ...core.role import DISPATCHER
 from ..errors import ExitCode, Failure
 from .record import ClusterRecord
 
@@ -94,8 +94,8 @@ class LocalZooKeeper:
             return
         from kazoo.handlers.threading import KazooTimeoutError
 
-        from ...high_availability.contenders import Contenders
-        from ...high_availability.settings import ZooKeeperSettings
+        from ...election.candidates_reader import Contenders
+        from ...election.settings import ZooKeeperSettings
 
         settings = ZooKeeperSettings.of(configuration)
         try:

@@ -29,10 +29,10 @@ def import_log(
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     import msgspec
 
-    from ...connections import admin, event_log
     from ...history.archive.file_log import FileLog
     from ...history.archive.importing import check, import_file
     from ...history.archive.submissions import fill_submissions
+    from ...log.factory import admin, event_log
     from ...log.topics import ensure_cluster_topics, submissions_topic
 
     with FileLog.open(path) as file:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from ...text import printable
+from ....infra.sanitize import printable
 from .diagram import Arrow, Box, Diagram
 from .wrapping import wrapped
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len, chop_cells
 
-from ...text import printable
+from ....infra.sanitize import printable
 
 
 def wrapped(text: str, width: int) -> list[str]:

@@ -34,7 +34,7 @@ def shell(
 
     Without a terminal, and without -c, commands are read from stdin. `help` lists them.
     """
-    from ...diagnostics import log_to_stderr
+    from ....infra.logging_setup import log_to_stderr
 
     log_to_stderr()
     with find_source(home, bootstrap_servers, cluster_id, file) as source:

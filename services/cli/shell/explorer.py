@@ -11,15 +11,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ...text import printable
+from ....infra.sanitize import printable
 from ..data import brief, lines
 from ..moments import as_json, clock, replica_at, time_of
 from .words import CommandFailed, commands, number, options_of
 
 if TYPE_CHECKING:
+    from ...core.replica import Replica
     from ...history.source import Source
     from ...history.tree import Parts
-    from ...replica import Replica
 
 _INDENT = "    "
 

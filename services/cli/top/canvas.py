@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from ...text import printable
+from ....infra.sanitize import printable
 
 
 class Style(StrEnum):

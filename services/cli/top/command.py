@@ -107,7 +107,7 @@ def _print(
 ) -> int:
     import time
 
-    from ...diagnostics import log_to_stderr
+    from ....infra.logging_setup import log_to_stderr
     from .look import Look
     from .player import Mode, Status
     from .presence import Presence
@@ -148,8 +148,8 @@ def _presence(configuration: Configuration) -> Presence:
 
 def _read(opened: Opened, place: str | None) -> tuple[Watch, int]:
     """What was told up to a place, or the end; and the log's end."""
+    from ...core.replica import spare_the_collector
     from ...log.event_log import read_to_end
-    from ...replica import spare_the_collector
     from ..progress import Progress
     from ..source import at
     from .reading import CONTEXT

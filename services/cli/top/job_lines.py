@@ -16,11 +16,11 @@ import msgspec
 
 from ....schemas.event import EVERYONE, Record
 from ....schemas.states import EXECUTION_ENDS, JOB_ENDS
+from ...core.role import DISPATCHER, JOB_MASTER, address, instance_of, kind_of
 from ...dispatcher.state import DispatcherState, Job
 from ...history.fold import Fold
 from ...history.views import job_view
 from ...job_master.state import JobMasterState
-from ...roles import DISPATCHER, JOB_MASTER, address, instance_of, kind_of
 from .view import JobLine
 
 _NUMBER = re.compile(r"([0-9]{1,18})")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...core.role import Time
 from ...history.checkpoints import CheckpointStatus, CheckpointView
-from ...roles import Time
 from ..show import size
 from . import wording
 from .canvas import Canvas, Column, Line, Span, Style, row, width_of, widths

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...configuration import Configuration
-from ...connections import event_log
 from ...history.history_store import HistoryStore
 from ...history.source import Source
+from ...log.factory import event_log
 from ...snapshots.store import SnapshotStore
 from ..options import find_cluster
 from ..source import find_source

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
-from ...roles import Time
+from ...core.role import Time
 from ..plan.wrapping import wrapped
 from . import wording
 from .canvas import Canvas, Column, Line, Span, Style, row, width_of, widths

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ....schemas.event import Record
-from ...roles import Time
+from ...core.role import Time
 from .playback import Playback
 from .reading import Away, Back, Begun, Broken, Message, Read, Reader, Refused
 from .view import View

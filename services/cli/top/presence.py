@@ -52,8 +52,8 @@ def ask(configuration: Configuration) -> Presence:
 
 
 def _contenders(configuration: Configuration) -> tuple[str, ...] | None:
-    from ...high_availability.inventory import ZooKeeperUnreachable, inventory
-    from ...high_availability.settings import ZooKeeperSettings
+    from ...election.settings import ZooKeeperSettings
+    from ...election.zookeeper_nodes import ZooKeeperUnreachable, inventory
 
     try:
         found = inventory(ZooKeeperSettings.of(configuration), timeout_s=_TIMEOUT_S)

@@ -15,13 +15,13 @@ import msgspec
 
 from ....infra import threads
 from ....schemas.event import Record
+from ...core.role import Time
 from ...history.archive.errors import ArchiveError
 from ...history.history_store import HistoryStore
 from ...history.positions import BadPosition, OutsideLog, Position
 from ...history.source import Source
 from ...log import LogTruncated, LogUnavailable
 from ...log.event_log import Tail, Unreadable
-from ...roles import Time
 from ..errors import explained
 from .watch import Watch
 

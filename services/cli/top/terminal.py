@@ -19,8 +19,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ...diagnostics import log_nowhere
-from ...replica import spare_the_collector
+from ....infra.logging_setup import log_nowhere
+from ...core.replica import spare_the_collector
 from .canvas import Glyphs, Line, Style
 from .look import Ask, Look, Rows, looked_at, press
 from .opening import Opener

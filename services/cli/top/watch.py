@@ -11,6 +11,7 @@ from typing import Any
 
 from ....schemas.event import Record
 from ....schemas.everyone import LeaderElected, TaskExecutorLost
+from ...core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR, address, kind_of
 from ...dispatcher.state import DispatcherState
 from ...history.history_store import HistoryStore
 from ...history.leaders import leaders
@@ -26,7 +27,6 @@ from ...log import EventLog
 from ...resource_manager.registered_slots import WorkerSlots
 from ...resource_manager.state import ResourceManagerState
 from ...resource_manager.task_manager_slot import SlotState
-from ...roles import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR, address, kind_of
 from ...snapshots.store import SnapshotStore
 from .job_lines import JobLines, natural
 from .view import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ....infra.sanitize import local_time
 from ....schemas.types import ExecutionState, JobStatus
-from ...roles import Time
-from ...text import local_time
+from ...core.role import Time
 from .canvas import Style
 
 _SECOND = 1_000_000

@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ....schemas.event import Record
+from ...core.replica import spare_the_collector
 from ...log import EventLog
 from ...log.event_log import Unreadable, read_to_end
-from ...replica import spare_the_collector
 from ...snapshots.store import SnapshotStore
 from ..fold import Fold
 from ..positions import first_offset

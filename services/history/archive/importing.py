@@ -19,9 +19,9 @@ import msgspec
 
 from ....schemas import binary
 from ....schemas.event import Event, Record
+from ...core.replica import spare_the_collector
 from ...log import EventLog
 from ...log.event_log import read_to_end
-from ...replica import spare_the_collector
 from ...snapshots.hashing import StateHasher, whole
 from ...snapshots.taking import all_roles
 from ..positions import first_offset

@@ -16,13 +16,13 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from ...configuration import Configuration
-from ...connections import admin
+from ...core.replica import Replica
+from ...core.role import DISPATCHER
 from ...dispatcher.state import DispatcherState
 from ...log import LogUnavailable
 from ...log.clients import patiently, reader, writer
+from ...log.factory import admin
 from ...log.topics import submissions_topic
-from ...replica import Replica
-from ...roles import DISPATCHER
 
 _TIMEOUT_S = 30.0
 _NOTHING = b"admitted elsewhere"

@@ -1,15 +1,15 @@
 """Deciding again what was decided: `decide(state at decided_at, time)` is a function, so a log can be audited.
 
-A **turn** is one pass of a leader's loop (services/host.py): all that the roles of one session owe at one offset and
-one time. Whatever shows that there was a turn also says what had to be said in it: each address that the session leads
-and whose state had changed since it was last looked at, or whose deadline had passed, is decided on once more, with its
-state behind `decided_at`. What was said with `Header.decided` must be that, word for word, and in that order.
+A **turn** is one pass of a leader's loop (services/host/host.py): all that the roles of one session owe at one offset
+and one time. Whatever shows that there was a turn also says what had to be said in it: each address that the session
+leads and whose state had changed since it was last looked at, or whose deadline had passed, is decided on once more,
+with its state behind `decided_at`. What was said with `Header.decided` must be that, word for word, and in that order.
 
 So an address that owed something and was passed over is found too, as soon as its session has another turn. What is not
 held against anybody: what was fenced, what shells, clients and elections say, what a turn left to the next because it
-had said as much as one may, what a job owed that failed because it could not be said (services/appender.py), and words
-that are missing at the end of a session (`cut off`): its process was deposed, or died between two appends, and its
-successor says the rest.
+had said as much as one may, what a job owed that failed because it could not be said (services/host/event_appender.py),
+and words that are missing at the end of a session (`cut off`): its process was deposed, or died between two appends,
+and its successor says the rest.
 
 A state hash in the log is compared as well: what a leader's states were is a claim about how it had folded.
 """
@@ -25,13 +25,13 @@ import msgspec
 from ....schemas.event import EVERYONE, Event, Record
 from ....schemas.everyone import LeaderElected, StateHash
 from ....schemas.job_master import JobMasterFailed
-from ...appender import MOST_BYTES
-from ...deadlines import Deadlines
-from ...leadership import Leadership
+from ...core.deadline_heap import Deadlines
+from ...core.leadership import Leadership
+from ...core.reason_limits import bounded
+from ...core.replica import Replica
+from ...core.role import DISPATCHER, JOB_MASTER, Owed, Time, kind_of
+from ...host.event_appender import MOST_BYTES
 from ...log import Codec
-from ...reasons import bounded
-from ...replica import Replica
-from ...roles import DISPATCHER, JOB_MASTER, Owed, Time, kind_of
 from ...snapshots.fingerprint import code_fingerprint
 from ...snapshots.hashing import StateHasher
 from ...snapshots.taking import all_roles
@@ -252,7 +252,7 @@ class DecisionCheck:
                 except Exception:
                     if kind_of(each) != JOB_MASTER:
                         raise
-                    # As for its host, which goes on without this one (services/appender.py).
+                    # As for its host, which goes on without this one (services/host/event_appender.py).
                     owed, deadline = [], None
                 if owed:
                     turn.owed[each] = deque(owed)

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from ....schemas.event import Record
-from ...reasons import bounded
-from ...roles import Owed
+from ...core.reason_limits import bounded
+from ...core.role import Owed
 from ..as_data import as_data
 from ..story import lines
 

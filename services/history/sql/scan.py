@@ -51,7 +51,7 @@ class Origin(msgspec.Struct, frozen=True):
         """To be closed. Raises ArchiveError."""
         if self.file is not None:
             return FileLog.open(Path(self.file), selections=True)
-        from ...connections import event_log
+        from ...log.factory import event_log
 
         said = {
             BOOTSTRAP_SERVERS.key: self.bootstrap_servers,

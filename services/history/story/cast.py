@@ -17,8 +17,8 @@ from ....schemas.event import Record
 from ....schemas.everyone import ClusterTerminated, LeaderElected, TaskExecutorLost
 from ....schemas.states import EXECUTION_ENDS
 from ....schemas.types import JobGraph
+from ...core.role import CLIENT, DISPATCHER, JOB_MASTER, TASK_EXECUTOR, instance_of, kind_of
 from ...job_master.state import JobMasterState
-from ...roles import CLIENT, DISPATCHER, JOB_MASTER, TASK_EXECUTOR, instance_of, kind_of
 from ..fold import Fold
 from . import naming
 from .entities import (

@@ -19,9 +19,9 @@ from ....schemas.event import Record
 from ....schemas.everyone import LeaderElected, SnapshotTaken, StateHash
 from ....schemas.job_master import HeartbeatTimedOut
 from ....schemas.task_executor import HeartbeatTimedOut as MasterTimedOut
+from ...core.role import CLIENT, kind_of
 from ...log import EventLog
 from ...log.event_log import read_to_end
-from ...roles import CLIENT, kind_of
 from .failures import Trouble
 from .grouping import Group, likeness
 from .lines import Entry

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from ...roles import CLIENT, JOB_MASTER, TASK_EXECUTOR, instance_of, kind_of
+from ...core.role import CLIENT, JOB_MASTER, TASK_EXECUTOR, instance_of, kind_of
 
 _REMEMBERED = 1 << 16
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Mapping
 
-from ...roles import CLIENT, JOB_MASTER, TASK_EXECUTOR
+from ...core.role import CLIENT, JOB_MASTER, TASK_EXECUTOR
 from .entities import Entity, Kind, Life
 from .lines import shortened
 

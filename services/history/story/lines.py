@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from ....infra.sanitize import local_time, printable
 from ....schemas.body import Body
 from ....schemas.event import EVERYONE, Record
 from ....schemas.types import (
@@ -26,8 +27,7 @@ from ....schemas.types import (
     SlotStatus,
     SubtaskState,
 )
-from ...roles import JOB_MASTER, TASK_EXECUTOR, address
-from ...text import local_time, printable
+from ...core.role import JOB_MASTER, TASK_EXECUTOR, address
 
 _FOR_MACHINES = frozenset({"process_mark"})
 """Fields that tell people nothing."""

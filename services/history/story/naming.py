@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from ....schemas import job_master, resource_manager, task_executor
 from ....schemas.body import Body
 from ....schemas.types import Header
-from ...roles import JOB_MASTER, instance_of, kind_of
+from ...core.role import JOB_MASTER, instance_of, kind_of
 from .entities import Entity, allocation, checkpoint, job, job_of, of_address, slot, task, task_executor_of
 
 _NAMING = frozenset({"job_id", "resource_id", "allocation_id", "execution_attempt_id", "slot_id"})

@@ -12,7 +12,7 @@ import msgspec
 
 from ....schemas import client, dispatcher, everyone, job_master, resource_manager, task_executor
 from ....schemas.types import ExecutionState, JobStatus
-from ...roles import instance_of
+from ...core.role import instance_of
 from .entities import Entity, Kind, slot
 from .lines import shortened
 from .phrases import counted, loss, size

@@ -18,8 +18,8 @@ from ....schemas.event import EVERYONE, Record
 from ....schemas.everyone import SnapshotTaken, StateHash, TaskExecutorLost
 from ....schemas.job_master import SlotAllocationFailed
 from ....schemas.types import Header
+from ...core.role import CLIENT, DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, instance_of, kind_of
 from ...log import EventLog
-from ...roles import CLIENT, DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, instance_of, kind_of
 from ...snapshots.store import SnapshotStore
 from ..fold import Fold
 from .cast import Entities

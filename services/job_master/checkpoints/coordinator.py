@@ -17,14 +17,14 @@ from ....schemas import client, job_master
 from ....schemas.body import Body
 from ....schemas.event import Record
 from ....schemas.types import CheckpointFailureReason, ExecutionState, JobStatus
-from ...maps import without
-from ...roles import JOB_MASTER, Instruction, Owed, Step, Time, address, instance_of
-from .. import connections, ending, executions, job_status, rollback
+from ...core.immutable_maps import without
+from ...core.role import JOB_MASTER, Instruction, Owed, Step, Time, address, instance_of
+from .. import executions, job_status, restore, task_executor_connections, termination
 from ..instructions import DiscardCheckpoint, FindCheckpoint, RemoveCheckpoints, WriteMetadata
 from ..state import JobMasterState
 from ..topology import VertexKey
-from . import notices, retention, triggering
-from .pending import PendingCheckpoint
+from . import notifications, subsumption, trigger
+from .pending_checkpoint import PendingCheckpoint
 from .state import Answer, Discard, NoticeKind
 
 _SHOWN = 3
@@ -48,7 +48,7 @@ def _awaiting(
     if pending is None or execution is None or attempt not in pending.awaited:
         return None
     own = instance_of(record.header.sender) == execution.resource_id
-    return pending if own and not connections.is_late(state, record) else None
+    return pending if own and not task_executor_connections.is_late(state, record) else None
 
 
 def _acknowledged(
@@ -80,30 +80,32 @@ def _completed(state: JobMasterState, record: Record, body: job_master.Checkpoin
     checkpoints = replace(
         state.checkpoints,
         pending=state.checkpoints.pending.delete(pending.checkpoint_id),
-        notices=notices.taken_back(state.checkpoints.notices, pending.checkpoint_id),
+        notices=notifications.taken_back(state.checkpoints.notices, pending.checkpoint_id),
         last_ended=record.header.time,
         stopping=state.checkpoints.stopping or pending.options.stops,
     ).answered(pending.requests, Answer("", checkpoint))
     if not pending.is_savepoint:
         retained = state.options.checkpointing.retained
         checkpoints = replace(
-            retention.added(checkpoints, checkpoint, retained, cause), failures=0, anew=False
+            subsumption.added(checkpoints, checkpoint, retained, cause), failures=0, anew=False
         ).overtaken(checkpoint.checkpoint_id, cause)
         restore = checkpoints.latest
     else:
         checkpoints, restore = checkpoints.with_savepoint(checkpoint), None
     state = replace(state, checkpoints=checkpoints)
-    told = set(notices.participants(pending))
+    told = set(notifications.participants(pending))
     if restore is not None:
         # Whoever has been put in the place of one that had acknowledged begins with it from now on, too.
         told.update(state.current.values())
-    state = notices.to_tell(state, pending.checkpoint_id, NoticeKind.CONFIRM, sorted(told), cause, restore)
+    state = notifications.to_tell(
+        state, pending.checkpoint_id, NoticeKind.CONFIRM, sorted(told), cause, restore
+    )
     if not pending.options.stops or not _is_active(state):
         return state
     if pending.outlived:
         # It knows nothing of its stop, and may have gone on behind the savepoint.
-        return ending.cancelled(state, cause)
-    return ending.stopped(state, pending, cause)
+        return termination.cancelled(state, cause)
+    return termination.stopped(state, pending, cause)
 
 
 def _aborted(state: JobMasterState, record: Record, body: job_master.CheckpointAborted) -> JobMasterState:
@@ -117,7 +119,7 @@ def _aborted(state: JobMasterState, record: Record, body: job_master.CheckpointA
     checkpoints = replace(
         checkpoints,
         pending=checkpoints.pending.delete(pending.checkpoint_id),
-        notices=notices.taken_back(checkpoints.notices, pending.checkpoint_id),
+        notices=notifications.taken_back(checkpoints.notices, pending.checkpoint_id),
         discarding=checkpoints.discarding.set(pending.checkpoint_id, discard),
         last_ended=record.header.time,
         failures=checkpoints.failures + counts,
@@ -125,20 +127,20 @@ def _aborted(state: JobMasterState, record: Record, body: job_master.CheckpointA
         last_failure=f"checkpoint {pending.checkpoint_id}: {body.failure.value}: {body.reason}",
     ).answered(pending.requests, answer)
     state = replace(state, checkpoints=checkpoints)
-    state = notices.to_tell(
-        state, pending.checkpoint_id, NoticeKind.ABORT, notices.participants(pending), cause
+    state = notifications.to_tell(
+        state, pending.checkpoint_id, NoticeKind.ABORT, notifications.participants(pending), cause
     )
     tolerable = state.options.checkpointing.tolerable_failures
     if counts and tolerable is not None and checkpoints.failures > tolerable and _is_active(state):
         why = f"{checkpoints.failures} checkpoints failed one after another, {tolerable} are tolerable; the last: "
-        return ending.failed(state, f"{why}{answer.reason}", cause)
+        return termination.failed(state, f"{why}{answer.reason}", cause)
     if pending.options.stops and _is_active(state):
         by_task = body.failure is CheckpointFailureReason.TASK_FAILURE or pending.outlived
         drained = pending.options.drains and (by_task or not _all_are_there(state))
         return _goes_on(state, pending, answer.reason, record, drained=drained)
     if pending.options.drains and state.status is JobStatus.SUSPENDED and pending.has_begun:
-        return rollback.at_resumption(state, _not_stopped(answer.reason), cause)
-    return rollback.without_candidates(state, cause)
+        return restore.at_resumption(state, _not_stopped(answer.reason), cause)
+    return restore.without_candidates(state, cause)
 
 
 def _is_active(state: JobMasterState) -> bool:
@@ -157,9 +159,9 @@ def _goes_on(
         state.executions[state.current[vertex]].state is ExecutionState.FINISHED
         for vertex in pending.acknowledged
     )
-    if not ended or rollback.is_under_way(state):
-        return ending.settled(state, record.offset)
-    return rollback.begun(state, _not_stopped(why), record.offset, record.header.time)
+    if not ended or restore.is_under_way(state):
+        return termination.settled(state, record.offset)
+    return restore.begun(state, _not_stopped(why), record.offset, record.header.time)
 
 
 def _all_are_there(state: JobMasterState) -> bool:
@@ -191,7 +193,7 @@ def _removed(state: JobMasterState, _record: Record, _body: job_master.Checkpoin
         return replace(state, ended=state.ended.without(lambda each: isinstance(each, RemoveCheckpoints)))
     if state.checkpoints.removal is None:
         return state
-    kept = retention.retained(state.checkpoints, state.options.checkpointing, state.status)
+    kept = subsumption.retained(state.checkpoints, state.options.checkpointing, state.status)
     return replace(state, checkpoints=replace(state.checkpoints, removal=None, completed=kept))
 
 
@@ -215,7 +217,7 @@ def followed(state: JobMasterState, record: Record) -> JobMasterState:
     if all_run is (checkpoints.since is None):
         checkpoints = replace(checkpoints, since=record.header.time if all_run else None)
     if checkpoints.subsumed:
-        checkpoints = retention.released(checkpoints)
+        checkpoints = subsumption.released(checkpoints)
     return state if checkpoints is state.checkpoints else replace(state, checkpoints=checkpoints)
 
 
@@ -224,8 +226,8 @@ def messages(state: JobMasterState, now: Time) -> list[Owed]:
     return [
         *answers(state),
         *_given_up(state, now),
-        *notices.messages(state),
-        *triggering.messages(state, now),
+        *notifications.messages(state),
+        *trigger.messages(state, now),
     ]
 
 
@@ -281,7 +283,7 @@ def deadline(state: JobMasterState) -> Time | None:
         for each in state.checkpoints.pending.values()
         if each.awaited and each.failure is None
     ]
-    due = triggering.deadline(state)
+    due = trigger.deadline(state)
     return min(times if due is None else [*times, due], default=None)
 
 
@@ -295,15 +297,15 @@ def instructions(state: JobMasterState) -> list[Instruction]:
         for _, pending in sorted(checkpoints.pending.items())
         if pending.is_acknowledged
     ]
-    kept = retention.kept_directories(checkpoints)
+    kept = subsumption.kept_directories(checkpoints)
     for number, each in sorted(checkpoints.discarding.items()):
         found.append(DiscardCheckpoint(job_id, number, each.directory, each.completed, kept, each.cause))
-    if rollback.is_wanted(state):
-        allow, cause = state.allow_non_restored_state, rollback.wanted_since(state)
-        found.append(FindCheckpoint(job_id, graph, rollback.candidates(state), allow, cause))
+    if restore.is_wanted(state):
+        allow, cause = state.allow_non_restored_state, restore.wanted_since(state)
+        found.append(FindCheckpoint(job_id, graph, restore.candidates(state), allow, cause))
     if checkpoints.removal is not None and not checkpoints.pending and not checkpoints.discarding:
-        keep = retention.retained(checkpoints, state.options.checkpointing, state.status)
-        directory = triggering.job_directory(state)
+        keep = subsumption.retained(checkpoints, state.options.checkpointing, state.status)
+        directory = trigger.job_directory(state)
         found.append(RemoveCheckpoints(job_id, directory, keep, checkpoints.removal))
     return found
 
@@ -314,16 +316,16 @@ def _counted(state: JobMasterState, pending: PendingCheckpoint) -> Map[VertexKey
 
 
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {
-    **notices.STEPS,
-    **triggering.STEPS,
+    **notifications.STEPS,
+    **trigger.STEPS,
     job_master.AcknowledgeCheckpoint: _acknowledged,
     job_master.DeclineCheckpoint: _declined,
     job_master.CheckpointCompleted: _completed,
     job_master.CheckpointAborted: _aborted,
     job_master.CheckpointDiscarded: _discarded,
     job_master.CheckpointsRemoved: _removed,
-    job_master.CheckpointRestored: rollback.found,
-    job_master.RestoreFailed: rollback.not_found,
+    job_master.CheckpointRestored: restore.found,
+    job_master.RestoreFailed: restore.not_found,
     client.CheckpointSucceeded: _answered,
     client.CheckpointFailed: _answered,
 }

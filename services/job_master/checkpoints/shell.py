@@ -16,14 +16,14 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from ....infra import threads
+from ....infra.logging_setup import logger
 from ....pipelines.checkpoint.errors import CheckpointError, StorageError
 from ....schemas import job_master
 from ....schemas.body import Body
 from ....schemas.types import CheckpointFailureReason
-from ...diagnostics import logger
-from ...roles import Instruction, Owed, Say
+from ...core.role import Instruction, Owed, Say
 from ..instructions import DiscardCheckpoint, FindCheckpoint, RemoveCheckpoints, WriteMetadata
-from .store import CompletedCheckpointStore, Recovered, Unusable
+from .completed_checkpoint_store import CompletedCheckpointStore, Recovered, Unusable
 
 _T = TypeVar("_T")
 _log = logger(__name__)

@@ -20,9 +20,9 @@ from ....schemas.types import (
     ExecutionState,
     RestoredCheckpoint,
 )
-from ...roles import Time
+from ...core.role import Time
 from ..topology import VertexKey
-from .pending import CheckpointRequest, PendingCheckpoint
+from .pending_checkpoint import CheckpointRequest, PendingCheckpoint
 
 MOST_REQUESTS = 64
 """How many requests may wait."""

@@ -19,10 +19,10 @@ import psutil
 
 from ....infra import threads
 from ....infra.interpreter import module_command
+from ....infra.logging_setup import logger
+from ....infra.process_exit_watcher import Exits
 from ....infra.processes import OwnedProcess, ProcessIdentity
 from ...configuration import Configuration
-from ...diagnostics import logger
-from ...liveness.exits import Exits
 from .driver import OnExit, WorkerNotStarted
 
 KILL_AFTER_S = 15.0

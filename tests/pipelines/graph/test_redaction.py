@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace.infra.redaction import has_password, has_user_information, is_secret, redacted
 from tailrace.pipelines.api import FileSink, FileSource
 from tailrace.pipelines.graph.errors import ProgramError
-from tailrace.pipelines.graph.redaction import has_password, has_user_information, is_secret, redacted
 from tailrace.pipelines.graph.registry_credentials import read_credentials
 
 SECRETS = st.from_regex(r"[A-Za-z0-9_.!$%^*+~-]{6,20}", fullmatch=True).map(lambda text: f"s3cr{text}")

@@ -46,7 +46,7 @@ from tailrace.pipelines.graph.chain import edge_type
 from tailrace.pipelines.graph.physical_plan import channel_topic
 from tailrace.pipelines.runtime.buffers import BufferCodec
 from tailrace.pipelines.runtime.failures import RecordError, describe
-from tailrace.services.repetition import repetition
+from tailrace.services.core.failure_repetition import repetition
 
 from ..memory_cluster import CLUSTER, JOB, MemoryCluster, Message
 

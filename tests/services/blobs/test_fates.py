@@ -6,10 +6,10 @@ import pytest
 from immutables import Map
 
 from tailrace.services.blobs.keeping import Fate
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import DISPATCHER
 from tailrace.services.dispatcher.state import DispatcherState, Job, Phase
 from tailrace.services.entrypoints.blobs import _fates
-from tailrace.services.replica import Replica
-from tailrace.services.roles import DISPATCHER
 
 
 @pytest.mark.parametrize("phase", Phase)

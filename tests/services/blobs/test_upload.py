@@ -14,10 +14,10 @@ from tailrace.schemas.types import EntryPoint
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.keeping import server_of
 from tailrace.services.blobs.keys import BlobKey
-from tailrace.services.blobs.upload import find_server, upload
+from tailrace.services.client.blob_upload import find_server, upload
 from tailrace.services.configuration import Configuration
+from tailrace.services.core.role import DISPATCHER, RESOURCE_MANAGER
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.roles import DISPATCHER, RESOURCE_MANAGER
 
 CONFIGURATION = Configuration({"blob.offload.minsize": "1 kb"})
 

@@ -28,7 +28,7 @@ from tailrace.services.history.checkpoints import (
     SubtaskView,
 )
 from tailrace.services.history.views import JobView
-from tailrace.services.job_master.exceptions import TaskException
+from tailrace.services.job_master.exception_history import TaskException
 
 S = 1_000_000
 METRICS = CheckpointMetrics(bytes_written=1_536)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from tailrace import __version__
-from tailrace.services.candidacy import MandateFromAnotherTime
 from tailrace.services.cli import main
 from tailrace.services.cli.errors import CODES, ExitCode, Failure, explained
 from tailrace.services.cli.local.record import ClusterRecord, ProcessRecord, read_record, write_record
 from tailrace.services.client import JobRejectedError, NoAnswer
-from tailrace.services.host import Deposed
+from tailrace.services.host.election_participant import MandateFromAnotherTime
+from tailrace.services.host.host import Deposed
 from tailrace.services.log import LogTruncated, LogUnavailable
 from tailrace.services.snapshots.audit import ReplicaDiverged
 

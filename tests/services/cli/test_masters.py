@@ -22,7 +22,7 @@ from tailrace.services.configuration.options.blob import BLOB_SECRET_FILE
 from tailrace.services.configuration.options.cluster import SKIPPED_OFFSETS
 from tailrace.services.configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
 from tailrace.services.configuration.options.zookeeper import ZOOKEEPER_QUORUM
-from tailrace.services.feature_level import UnknownFeatureLevel
+from tailrace.services.core.feature_level import UnknownFeatureLevel
 from tailrace.services.log import LogTruncated, LogUnavailable
 
 ZOOKEEPER = {"high-availability.type": "zookeeper"}

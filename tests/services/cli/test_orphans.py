@@ -11,7 +11,7 @@ import pytest
 from tailrace.schemas.types import JobStatus
 from tailrace.services.cli.orphans import Jobs, Kept, NotRemoved, Orphan, find, look, remove
 from tailrace.services.configuration import Configuration
-from tailrace.services.high_availability.inventory import RoleNodes
+from tailrace.services.election.zookeeper_nodes import RoleNodes
 
 JOBS: Jobs = {"runs": JobStatus.RUNNING, "waits": JobStatus.SUSPENDED, "over": JobStatus.CANCELED}
 END = 10

@@ -14,7 +14,7 @@ from tailrace.services.cli.inspection import key_groups
 from tailrace.services.cli.local.record import ClusterRecord, write_record
 from tailrace.services.cli.locations import location
 
-from ..saved import COUNT, SOURCE, save
+from ..savepoint_files import COUNT, SOURCE, save
 
 WIDE = "SUBTASK                   OPERATOR        STATE  FILES  KEY GROUPS  WHAT"
 

@@ -56,8 +56,8 @@ KAFKA = ("confluent_kafka", "kazoo")
 SPARED: dict[str, tuple[str, ...]] = {
     "--version": (*HEAVY, *KAFKA, "msgspec", "fastavro", "tailrace.schemas"),
     "--help": (*(each for each in HEAVY if each not in ("rich",)), *KAFKA, "msgspec", "fastavro"),
-    f"state --file {GOLDEN}": (*HEAVY, *KAFKA, "tailrace.services.host", "tailrace.services.client"),
-    f"log --file {GOLDEN}": (*HEAVY, *KAFKA, "tailrace.services.host", "tailrace.services.client"),
+    f"state --file {GOLDEN}": (*HEAVY, *KAFKA, "tailrace.services.host.host", "tailrace.services.client"),
+    f"log --file {GOLDEN}": (*HEAVY, *KAFKA, "tailrace.services.host.host", "tailrace.services.client"),
     "cluster status": (*HEAVY, *KAFKA, "tailrace.services.simulation", "tailrace.services.history"),
     "list": (*HEAVY, *KAFKA, "tailrace.services.history"),
     "stat": (*HEAVY, *KAFKA, "msgspec", "fastavro"),

@@ -22,7 +22,7 @@ from tailrace.pipelines.graph import job_options
 from tailrace.pipelines.graph.options import ConfigOption
 from tailrace.services.configuration import Configuration, options, role_options
 from tailrace.services.configuration.options.resource_manager import WorkerDriver
-from tailrace.services.resource_manager.drivers.table import DRIVERS, new_driver
+from tailrace.services.resource_manager.drivers.factory import DRIVERS, new_driver
 
 SUBJECTS = [import_module(f"{options.__name__}.{each.name}") for each in iter_modules(options.__path__)]
 DECLARED_IN = {Path(str(each.__file__)) for each in (options, *SUBJECTS, job_options)}

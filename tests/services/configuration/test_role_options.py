@@ -27,7 +27,7 @@ from tailrace.services.configuration.role_options import (
     job_configuration,
     restart_strategy,
 )
-from tailrace.services.roles import Owed
+from tailrace.services.core.role import Owed
 from tailrace.services.task_executor.shell import Runtime as RuntimeProtocol
 from tailrace.services.task_executor.shell import TaskExecutorShell
 

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from tailrace.schemas import client, dispatcher, job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import EntryPoint, JobStatus, SnapshotType
+from tailrace.services.core.role import IllegalEvent, Owed
 from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
 from tailrace.services.dispatcher.state import Phase
-from tailrace.services.roles import IllegalEvent, Owed
 
 from ..simulation import graph
-from .talk import CLIENT, OWN, Talk, in_phase, names
+from .log_builder import CLIENT, OWN, Talk, in_phase, names
 
 REQUESTS: list[tuple[Body, job_master.TriggerCheckpoint]] = [
     (

@@ -9,11 +9,11 @@ import pytest
 from tailrace.schemas import client, dispatcher, job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import JobStatus
+from tailrace.services.core.role import IllegalEvent
 from tailrace.services.dispatcher.state import TRANSITIONS, IllegalTransition, Job, Phase
-from tailrace.services.roles import IllegalEvent
 
 from ..simulation import graph
-from .talk import CLIENT, OWN, Talk, in_phase
+from .log_builder import CLIENT, OWN, Talk, in_phase
 
 JM = "job_master/j"
 PAIRS = list(product(Phase, Phase))

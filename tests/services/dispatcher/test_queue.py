@@ -7,7 +7,7 @@ from operations import operations
 
 from tailrace.schemas import client, dispatcher
 from tailrace.schemas.types import EntryPoint
-from tailrace.services.begun import Begun
+from tailrace.services.core.instruction_tracker import Begun
 from tailrace.services.dispatcher import checkpoints, jobs
 from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
 from tailrace.services.dispatcher.role import BuildJobGraph

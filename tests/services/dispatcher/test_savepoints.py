@@ -10,13 +10,13 @@ import pytest
 
 from tailrace.schemas import dispatcher
 from tailrace.schemas.types import SnapshotType
+from tailrace.services.core.role import Owed
 from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
 from tailrace.services.dispatcher.savepoints import Disposed, dispose
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.dispatcher.state import DispatcherState
-from tailrace.services.roles import Owed
 
-from ..saved import save
+from ..savepoint_files import save
 from .test_shell import Submissions
 
 

@@ -10,12 +10,12 @@ from immutables import Map
 
 from tailrace.schemas.client import FeatureLevelRejected
 from tailrace.schemas.everyone import ConfigurationChanged, FeatureLevelRaised
+from tailrace.services.core.feature_level import FEATURE_LEVEL
+from tailrace.services.core.role import Owed
 from tailrace.services.dispatcher.role import RaiseFeatureLevel
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.dispatcher.submissions_topic import Admitted
-from tailrace.services.feature_level import FEATURE_LEVEL
-from tailrace.services.roles import Owed
 
 OURS = {"slot.idle.timeout": "7 s"}
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from tailrace.schemas.event import Event
-from tailrace.services.leadership import Leadership
+from tailrace.services.core.leadership import Leadership
+from tailrace.services.core.replica import Replica
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.replica import Replica
 from tailrace.services.snapshots.hashing import StateHasher, whole
 
 from ..snapshots.histories import WALKS, history, quiet

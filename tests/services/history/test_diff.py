@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.services.core.replica import Replica
 from tailrace.services.history.diff import Difference, DoesNotApply, apply, compare, difference
 from tailrace.services.history.time_travel import moment
-from tailrace.services.replica import Replica
 
 from ..snapshots.histories import quiet
 from .captured import SEEDS, live

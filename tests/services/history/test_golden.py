@@ -3,7 +3,7 @@
 `tests/golden/<version>/` holds the log of each scenario as that release said it, in Avro with the schemas of then.
 `pytest tests/services/history/test_golden.py --record-golden` records those of the version in `__init__.py`, for its
 release; an earlier one's are never written again. Where one fails, a change of logic wants a feature level
-(services/feature_level.py), a change of schemas a default.
+(services/core/feature_level.py), a change of schemas a default.
 """
 
 from __future__ import annotations

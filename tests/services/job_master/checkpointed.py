@@ -16,11 +16,11 @@ from tailrace.schemas.types import (
     SnapshotType,
     SubtaskState,
 )
-from tailrace.services.job_master.checkpoints.pending import PendingCheckpoint
+from tailrace.services.core.role import Instruction, Owed
+from tailrace.services.job_master.checkpoints.pending_checkpoint import PendingCheckpoint
 from tailrace.services.job_master.checkpoints.state import Checkpoints
 from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint, WriteMetadata
 from tailrace.services.job_master.state import Execution
-from tailrace.services.roles import Instruction, Owed
 
 from ...graphs import edge, job_graph, source, vertex
 from .driver import JOB, Job, bodies

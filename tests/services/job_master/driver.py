@@ -9,9 +9,9 @@ from tailrace.schemas import everyone, job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, ResourceProfile, SlotOffer
+from tailrace.services.core.role import Owed
 from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.state import Execution, JobMasterState
-from tailrace.services.roles import Owed
 
 from ..simulation import PROFILE, SECOND
 from .invariants import check_job_master

@@ -6,7 +6,7 @@ from collections import Counter
 
 from tailrace.schemas.states import JOB_ENDS
 from tailrace.schemas.types import ExecutionState
-from tailrace.services.job_master.agenda import Agenda
+from tailrace.services.core.due_index import Agenda
 from tailrace.services.job_master.checkpoints.state import NoticeKind
 from tailrace.services.job_master.execution_states import DEPLOYED
 from tailrace.services.job_master.job_status import ACTIVE

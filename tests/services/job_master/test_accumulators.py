@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tailrace.pipelines.graph.accumulators import MOST, total
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.types import ExecutionState, RestoredCheckpoint, SnapshotType
+from tailrace.services.core.role import IllegalEvent
 from tailrace.services.job_master.instructions import WriteMetadata
-from tailrace.services.roles import IllegalEvent
 
 from ...graphs import edge, job_graph, source, vertex
 from . import checkpointed

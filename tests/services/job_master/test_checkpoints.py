@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from tailrace.schemas import client, job_master, task_executor
 from tailrace.schemas.types import CheckpointFailureReason, ExecutionState, JobStatus, SnapshotType
+from tailrace.services.core.role import IllegalEvent
 from tailrace.services.job_master.instructions import DiscardCheckpoint, WriteMetadata
-from tailrace.services.roles import IllegalEvent
 
 from ...graphs import edge, job_graph, source, vertex
 from .checkpointed import GRAPH, ON_REQUEST, PERIODIC, Checkpointed, running

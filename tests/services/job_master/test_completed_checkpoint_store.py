@@ -30,18 +30,21 @@ from tailrace.schemas.types import (
     SnapshotType,
     SubtaskState,
 )
+from tailrace.services.core.role import Owed
+from tailrace.services.job_master.checkpoints import completed_checkpoint_store as stores
 from tailrace.services.job_master.checkpoints import shell as module
-from tailrace.services.job_master.checkpoints import store as stores
-from tailrace.services.job_master.checkpoints.pending import Acknowledgement, PendingCheckpoint
+from tailrace.services.job_master.checkpoints.completed_checkpoint_store import (
+    CompletedCheckpointStore,
+    Unusable,
+)
+from tailrace.services.job_master.checkpoints.pending_checkpoint import Acknowledgement, PendingCheckpoint
 from tailrace.services.job_master.checkpoints.shell import CheckpointShell, Demand
-from tailrace.services.job_master.checkpoints.store import CompletedCheckpointStore, Unusable
 from tailrace.services.job_master.instructions import (
     DiscardCheckpoint,
     FindCheckpoint,
     RemoveCheckpoints,
     WriteMetadata,
 )
-from tailrace.services.roles import Owed
 
 GRAPH = pipeline(1, 1)
 

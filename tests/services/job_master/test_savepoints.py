@@ -8,9 +8,9 @@ import pytest
 
 from tailrace.schemas import client, dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.types import ExecutionState, JobStatus, SnapshotType
+from tailrace.services.core.role import IllegalEvent
 from tailrace.services.job_master.checkpoints.state import MOST_REQUESTS
 from tailrace.services.job_master.instructions import DiscardCheckpoint, FindCheckpoint, WriteMetadata
-from tailrace.services.roles import IllegalEvent
 
 from .checkpointed import GRAPH, ON_REQUEST, PERIODIC, Checkpointed, running
 from .driver import JOB, bodies

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tailrace.schemas.types import JobGraph
+from tailrace.services.core.resource_profile import merge
 from tailrace.services.job_master.scheduling import find_slots
 from tailrace.services.job_master.slot_sharing import (
     MultiTaskSlot,
@@ -16,7 +17,6 @@ from tailrace.services.job_master.slot_sharing import (
     without_leaf,
 )
 from tailrace.services.job_master.topology import SchedulingTopology
-from tailrace.services.resource_profile import merge
 
 from ...graphs import edge, job_graph, source, vertex
 from ..simulation import PROFILE

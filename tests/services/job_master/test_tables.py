@@ -11,9 +11,9 @@ from tailrace.schemas import job_master
 from tailrace.schemas.event import Record
 from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import ExecutionState, JobStatus
+from tailrace.services.core.role import IllegalEvent
 from tailrace.services.job_master import JobMaster, execution_states, job_status, slot_pool
 from tailrace.services.job_master.slot_pool import SlotStep
-from tailrace.services.roles import IllegalEvent
 
 from ...graphs import job_graph, source
 from ..simulation import header

@@ -9,10 +9,10 @@ from tailrace.schemas import everyone, resource_manager, task_executor
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Record
 from tailrace.schemas.types import Header, ResourceProfile, SlotID, SlotStatus
+from tailrace.services.core.role import Instruction, Owed
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.resource_manager.task_manager_slot import SlotState
-from tailrace.services.roles import Instruction, Owed
 
 from ..simulation import HARDWARE, PROFILE, SECOND
 from ..simulation_indexes import check_resource_manager

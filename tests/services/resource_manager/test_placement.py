@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tailrace.schemas.types import ResourceProfile
+from tailrace.services.core.resource_profile import ProfileKey, matches, profile_key
 from tailrace.services.resource_manager.placement import Placed, Placement, place
 from tailrace.services.resource_manager.registered_slots import RegisteredSlots
 from tailrace.services.resource_manager.slot_requests import SlotRequest
 from tailrace.services.resource_manager.task_manager_slot import SlotState, TaskManagerSlot
-from tailrace.services.resource_profile import ProfileKey, matches, profile_key
 
 from ..simulation import PROFILE
 

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from tailrace.services.core.resource_profile import profile_key
 from tailrace.services.resource_manager.task_manager_slot import (
     SLOT_TRANSITIONS,
     IllegalSlotTransition,
@@ -19,7 +20,6 @@ from tailrace.services.resource_manager.worker_pool import (
     WorkerPool,
     WorkerState,
 )
-from tailrace.services.resource_profile import profile_key
 
 from ..simulation import PROFILE
 

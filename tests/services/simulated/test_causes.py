@@ -12,8 +12,8 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import ExecutionState, Header
 from tailrace.services.configuration import Configuration
-from tailrace.services.replica import Replica
-from tailrace.services.roles import CLIENT, TASK_EXECUTOR, Owed, instance_of, kind_of
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import CLIENT, TASK_EXECUTOR, Owed, instance_of, kind_of
 from tailrace.services.simulation.hosted import TasksThatRun
 from tailrace.services.task_executor.shell import TaskExecutorShell
 

@@ -17,16 +17,8 @@ from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import ExecutionState, Header
 from tailrace.services.configuration import load
-from tailrace.services.dispatcher import Dispatcher
-from tailrace.services.history.archive.submissions import positions_of
-from tailrace.services.host import Host
-from tailrace.services.job_master import JobMaster
-from tailrace.services.log import Codec
-from tailrace.services.log.event_log import read_to_end
-from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.replica import Replica
-from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.roles import (
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import (
     DISPATCHER,
     JOB_MASTER,
     RESOURCE_MANAGER,
@@ -34,6 +26,14 @@ from tailrace.services.roles import (
     Shell,
     address,
 )
+from tailrace.services.dispatcher import Dispatcher
+from tailrace.services.history.archive.submissions import positions_of
+from tailrace.services.host.host import Host
+from tailrace.services.job_master import JobMaster
+from tailrace.services.log import Codec
+from tailrace.services.log.event_log import read_to_end
+from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.simulation.forking import members_of, settings_of, write_settings
 from tailrace.services.simulation.hosted import Follower, JobMastersWithoutTopics, TasksThatRun
 from tailrace.services.simulation.members import (

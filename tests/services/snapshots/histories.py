@@ -6,9 +6,9 @@ import functools
 import itertools
 
 from tailrace.schemas.event import Event, Record
+from tailrace.services.core.replica import Replica
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.replica import Replica
 
 from ..scenarios import SCENARIOS, walk
 from ..simulation import new_replica

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected, StateHash
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import AnyRole, Owed, seal
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.job_master import JobMaster
 from tailrace.services.log import Codec
-from tailrace.services.replica import Replica
 from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.roles import AnyRole, Owed, seal
 from tailrace.services.snapshots.audit import ReplicaDiverged, StateAudit
 from tailrace.services.snapshots.file import pack, unpack
 from tailrace.services.snapshots.hashing import Knowledge, StateHasher

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from immutables import Map
 
+from tailrace.services.core.leadership import Leader, Leadership
+from tailrace.services.core.role import kind_of
 from tailrace.services.dispatcher.state import DispatcherState
-from tailrace.services.leadership import Leader, Leadership
-from tailrace.services.roles import kind_of
 from tailrace.services.snapshots.encoding import LEADERSHIP, decode, encode
 from tailrace.services.snapshots.fingerprint import fingerprint_of, schema_fingerprint
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.services.core.replica import Replica
 from tailrace.services.dispatcher import Dispatcher
-from tailrace.services.replica import Replica
 from tailrace.services.snapshots.file import Snapshot, UnusableSnapshot, pack, unpack
 from tailrace.services.snapshots.fingerprint import schema_fingerprint
 from tailrace.services.snapshots.hashing import StateHasher, whole

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.services.replica import Replica
+from tailrace.services.core.replica import Replica
 from tailrace.services.snapshots.file import pack, unpack
 from tailrace.services.snapshots.hashing import StateHasher, whole
 

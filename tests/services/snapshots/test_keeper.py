@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from tailrace.schemas.event import EVERYONE, Record
 from tailrace.schemas.everyone import SnapshotTaken
 from tailrace.schemas.types import Header
-from tailrace.services.roles import Owed
+from tailrace.services.core.role import Owed
 from tailrace.services.snapshots.keeper import Progress, SnapshotFailed, SnapshotKeeper
 from tailrace.services.snapshots.taking import Taken
 

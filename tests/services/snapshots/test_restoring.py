@@ -11,14 +11,14 @@ from structlog.testing import capture_logs
 
 from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas.event import Event
+from tailrace.services.core.leadership import Leadership
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import DISPATCHER
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.history import Fold
 from tailrace.services.history.views import jobs
-from tailrace.services.leadership import Leadership
 from tailrace.services.log import Codec, LogTruncated
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.replica import Replica
-from tailrace.services.roles import DISPATCHER
 from tailrace.services.snapshots import fingerprint, store
 from tailrace.services.snapshots.hashing import StateHasher, whole
 from tailrace.services.snapshots.restoring import known_leadership, known_to_clients, restore

@@ -13,10 +13,10 @@ from tailrace.schemas.types import (
     SnapshotType,
     SubtaskState,
 )
-from tailrace.services.roles import Instruction
+from tailrace.services.core.role import Instruction
 from tailrace.services.task_executor.instructions import AbortTasks, ConfirmTasks, RunTasks, TriggerTasks
 
-from .talk import JM, OWN, Talk, names
+from .log_builder import JM, OWN, Talk, names
 
 OPTIONS = CheckpointOptions(
     snapshot_type=SnapshotType.CHECKPOINT, directory="file:///c/j/chk-1", shared="file:///c/j/shared"

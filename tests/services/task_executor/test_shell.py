@@ -24,7 +24,7 @@ from tailrace.schemas.types import (
 )
 from tailrace.services.configuration import Configuration
 from tailrace.services.configuration.role_options import TaskExecutorOptions
-from tailrace.services.roles import Owed
+from tailrace.services.core.role import Owed
 from tailrace.services.task_executor.instructions import (
     AbortTasks,
     ConfirmTasks,

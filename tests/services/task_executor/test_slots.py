@@ -8,11 +8,11 @@ import pytest
 
 from tailrace.schemas import job_master, resource_manager, task_executor
 from tailrace.schemas.types import ExecutionState
-from tailrace.services.roles import RESOURCE_MANAGER
+from tailrace.services.core.role import RESOURCE_MANAGER
 from tailrace.services.task_executor.task_slot_table import TaskSlotState
 
 from ..simulation import SECOND
-from .talk import JM, OWN, Talk, names
+from .log_builder import JM, OWN, Talk, names
 
 FREE, ALLOCATED, ACTIVE, RELEASING = TaskSlotState
 RUNNING, CANCELED = ExecutionState.RUNNING, ExecutionState.CANCELED

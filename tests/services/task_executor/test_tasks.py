@@ -9,10 +9,10 @@ import pytest
 from tailrace.schemas import job_master, task_executor
 from tailrace.schemas.states import EXECUTION_ENDS, EXECUTION_TRANSITIONS
 from tailrace.schemas.types import ExecutionState
-from tailrace.services.roles import IllegalEvent
+from tailrace.services.core.role import IllegalEvent
 from tailrace.services.task_executor.task_slot_table import TaskSlotState
 
-from .talk import JM, Talk, names
+from .log_builder import JM, Talk, names
 
 DEPLOYING, INITIALIZING, RUNNING = (
     ExecutionState.DEPLOYING,

@@ -13,12 +13,12 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.job_master import StartJob
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, Origin
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import TASK_EXECUTOR, Time
 from tailrace.services.history.archive.export import Choice, export
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.replica import Replica
-from tailrace.services.roles import TASK_EXECUTOR, Time
 from tailrace.services.simulation.attempts import Attempts
 from tailrace.services.simulation.latencies import Latencies, Work
 from tailrace.services.simulation.lives import Alike, Contribution, End, Life, Start, Subtask

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Event, Record
+from tailrace.services.core.role import RESOURCE_MANAGER, TASK_EXECUTOR, address, kind_of
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.replay import DecisionCheck
 from tailrace.services.log import Codec
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.resource_manager.state import ResourceManagerState
-from tailrace.services.roles import RESOURCE_MANAGER, TASK_EXECUTOR, address, kind_of
 from tailrace.services.snapshots.taking import all_roles
 from tailrace.services.task_executor.state import TaskExecutorState
 from tailrace.services.task_executor.task_slot_table import TaskSlotState

@@ -7,11 +7,7 @@ import random
 from tailrace.schemas import dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import CheckpointFailureReason, ExecutionState
-from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint, WriteMetadata
-from tailrace.services.job_master.state import JobMasterState
-from tailrace.services.resource_manager.instructions import StartWorkerProcess
-from tailrace.services.resource_manager.state import ResourceManagerState
-from tailrace.services.roles import (
+from tailrace.services.core.role import (
     JOB_MASTER,
     RESOURCE_MANAGER,
     TASK_EXECUTOR,
@@ -20,6 +16,10 @@ from tailrace.services.roles import (
     Time,
     address,
 )
+from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint, WriteMetadata
+from tailrace.services.job_master.state import JobMasterState
+from tailrace.services.resource_manager.instructions import StartWorkerProcess
+from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.task_executor.state import TaskExecutorState
 
 from ..simulation import SECOND

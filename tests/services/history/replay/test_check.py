@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from tailrace.schemas.event import EVERYONE, Record
 from tailrace.schemas.everyone import LeaderElected, StateHash
 from tailrace.schemas.types import Header
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import Owed, Time
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.history.replay import DecisionCheck, Difference, Kind
 from tailrace.services.job_master import JobMaster
-from tailrace.services.replica import Replica
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.state import ResourceManagerState
-from tailrace.services.roles import Owed, Time
 from tailrace.services.snapshots.fingerprint import code_fingerprint
 from tailrace.services.snapshots.hashing import StateHasher
 from tailrace.services.task_executor import TaskExecutor

@@ -1,0 +1,140 @@
+"""Told within milliseconds when a process of this machine ends, whoever started it.
+
+Linux tells through a pidfd, which stays with its process: once it is open, no other process can be taken for it, not
+even one that is given the same pid later. Where there are no pidfds, processes are looked at twice a second, and are
+known by pid and time of creation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import selectors
+import socket
+import threading
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from . import threads
+from .logging_setup import logger
+from .processes import ProcessIdentity
+
+K = TypeVar("K", bound=Hashable)
+_POLL_S = 0.5
+_log = logger(__name__)
+
+
+class Exits(Generic[K]):
+    """Watches processes, each under a key; all methods may be called from any thread."""
+
+    def __init__(self, on_exit: Callable[[K], None], *, use_pidfd: bool = hasattr(os, "pidfd_open")) -> None:
+        """`on_exit` is called once for each key that was not dropped before, on the thread that watches."""
+        self._on_exit = on_exit
+        self._use_pidfd = use_pidfd
+        self._lock = threading.Lock()
+        self._watched: dict[K, int | ProcessIdentity] = {}
+        self._selector = selectors.DefaultSelector()
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._selector.register(self._wake_in, selectors.EVENT_READ)
+        self._closed = False
+        self._thread = threads.Thread(target=self._run, name="process exits")
+        self._thread.start()
+
+    def watch(self, key: K, process: ProcessIdentity) -> bool:
+        """Whether the process lives; then its end will be told. A key that is watched already is watched no more."""
+        self.drop(key)
+        watched: int | ProcessIdentity = process
+        if self._use_pidfd:
+            try:
+                watched = os.pidfd_open(process.pid)
+            except ProcessLookupError:
+                return False
+            except OSError as error:
+                # No kernel support, or a sandbox that forbids it.
+                _log.warning("pidfds can't be used; looks twice a second", error=str(error))
+                self._use_pidfd = False
+        # Looked at after the descriptor was opened: from then on it can't become another process.
+        if process.process() is None:
+            if isinstance(watched, int):
+                os.close(watched)
+            return False
+        with self._lock:
+            if self._closed:
+                if isinstance(watched, int):
+                    os.close(watched)
+                return True
+            self._watched[key] = watched
+            if isinstance(watched, int):
+                self._selector.register(watched, selectors.EVENT_READ, key)
+        self._wake()
+        return True
+
+    @property
+    def watched(self) -> frozenset[K]:
+        """Whose end will be told."""
+        with self._lock:
+            return frozenset(self._watched)
+
+    def drop(self, key: K) -> None:
+        """Watches it no more; one that is not watched is passed over."""
+        with self._lock:
+            self._take(key)
+
+    def close(self) -> None:
+        """Watches nothing any more. Not to be called by `on_exit`."""
+        with self._lock:
+            self._closed = True
+        self._wake()
+        self._thread.join()
+        with self._lock:
+            for key in list(self._watched):
+                self._take(key)
+        self._selector.close()
+        self._wake_in.close()
+        self._wake_out.close()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._wake_out.send(b"w")
+
+    def _take(self, key: K) -> bool:
+        """Whether it was watched still."""
+        watched = self._watched.pop(key, None)
+        if isinstance(watched, int):
+            self._selector.unregister(watched)
+            os.close(watched)
+        return watched is not None
+
+    def _run(self) -> None:
+        while not self._closed:
+            looking = [each for each in self._watched.copy().values() if not isinstance(each, int)]
+            ready = self._selector.select(_POLL_S if looking else None)
+            ended: list[K] = [key.data for key, _ in ready if key.fileobj is not self._wake_in]
+            with contextlib.suppress(BlockingIOError):
+                self._wake_in.recv(4096)
+            for key, each in self._watched.copy().items():
+                if not isinstance(each, int) and each.process() is None:
+                    ended.append(key)
+            for key in ended:
+                self._tell(key)
+
+    def _tell(self, key: K) -> None:
+        with self._lock:
+            watched = self._watched.get(key)
+            # The number of a descriptor that was closed a moment ago may be that of another process by now.
+            if self._closed or (isinstance(watched, int) and not _is_readable(watched)):
+                return
+            if not self._take(key):
+                return
+        try:
+            self._on_exit(key)
+        except Exception:
+            _log.exception("the end of a process could not be told")
+
+
+def _is_readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,69 @@
+"""A client's way to the BlobServer: where it is now, and what of a job goes there before the job is submitted."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from ...schemas.event import EVERYONE
+from ...schemas.types import EntryPoint, JobGraph
+from ..blobs.client import BlobClient
+from ..blobs.errors import BlobError, BlobUnavailable
+from ..blobs.identity import SharedSecret
+from ..blobs.offloading import least_size, offloaded
+from ..blobs.protocol import ENDPOINT, Pace
+from ..configuration import Configuration
+from ..configuration.options.blob import BLOB_CONNECT_TIMEOUT, BLOB_OFFLOAD_MINSIZE, BLOB_SOCKET_TIMEOUT
+from ..core.leadership import Leadership
+from ..core.role import DISPATCHER
+from ..log import EventLog, LogTruncated, LogUnavailable
+from ..snapshots.restoring import known_leadership
+from ..snapshots.store import SnapshotStore
+
+_TRIES = 3
+T = TypeVar("T", bound=JobGraph | EntryPoint)
+
+
+def address_of(leadership: Leadership) -> str | None:
+    """Where the BlobServer of the Dispatcher's leader is, host:port; None where nobody leads, or it has none."""
+    leader = leadership.leader(DISPATCHER)
+    return None if leader is None else leader.endpoints.get(ENDPOINT)
+
+
+def find_server(log: EventLog, store: SnapshotStore | None = None) -> str | None:
+    """As `address_of`, as the log says it now; from a snapshot on, where there is one. Raises LogUnavailable."""
+    leadership, start = (Leadership(), 0) if store is None else known_leadership(log, store)
+    end = log.end()
+    tail = log.tail(start, concerns=lambda sender, recipient: sender == DISPATCHER and recipient == EVERYONE)
+    try:
+        while tail.position < end:
+            for record in tail.poll(1.0):
+                leadership = leadership.evolve(record)
+    finally:
+        tail.close()
+    return address_of(leadership)
+
+
+def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) -> tuple[T, str | None]:
+    """What is to be submitted: with its large parts put on the cluster's BlobServer, or as it is.
+
+    With the reason, in one line, where parts should have been put there and could not be.
+    """
+    minsize = configuration.get(BLOB_OFFLOAD_MINSIZE)
+    if least_size(what, minsize) is None:
+        return what, None
+    pace, secret = Pace(answer=configuration.get(BLOB_SOCKET_TIMEOUT) / 1e6), SharedSecret.of(configuration)
+    reason = ""
+    for _ in range(_TRIES):
+        try:
+            address = find_server(log, SnapshotStore.of(configuration))
+            if address is None:
+                return what, "the cluster has no BlobServer"
+            timeout = configuration.get(BLOB_CONNECT_TIMEOUT) / 1e6
+            with BlobClient(address, connect_timeout=timeout, pace=pace, secret=secret) as client:
+                return offloaded(what, minsize, lambda content: client.put(content, job_id)), None
+        except BlobUnavailable as error:
+            # The leader may be another by now.
+            reason = str(error)
+        except (BlobError, LogTruncated, LogUnavailable) as error:
+            return what, str(error)
+    return what, reason

@@ -1,0 +1,38 @@
+"""What a role makes of its state in one turn of its host.
+
+`decide` and `instructions` fail on their own: what a job has left to be deleted is demanded, and done, also where its
+JobMaster can't say what it owes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .role import AnyRole, Instruction, Owed, Time
+
+
+class Decision(NamedTuple):
+    """`error`: the first that came up; then nothing is owed, and there is no deadline."""
+
+    owed: Sequence[Owed]
+    deadline: Time | None
+    instructions: Sequence[Instruction]
+    error: Exception | None = None
+
+
+def decision_of(role: AnyRole, state: Any, now: Time) -> Decision:
+    """What is owed, when to look again, and what the shell is to obey. Raises nothing."""
+    owed: Sequence[Owed] = ()
+    deadline, error = None, None
+    instructions: Sequence[Instruction] = ()
+    try:
+        owed, deadline = role.decide(state, now), role.deadline(state)
+    except Exception as fault:
+        # Whatever it raises: the host makes it the failure of this one role.
+        owed, error = (), fault
+    try:
+        instructions = role.instructions(state)
+    except Exception as fault:
+        owed, deadline, error = (), None, error or fault
+    return Decision(owed, deadline, instructions, error)

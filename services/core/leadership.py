@@ -1,0 +1,111 @@
+"""Who leads, and by which rules, as the log says it: fencing (design, section 2).
+
+A leader of a role appends `LeaderElected` with an epoch higher than any before. From that offset on, whatever the
+role says under another epoch is ignored by every reader, in the same way and at the same place: it depends on nothing
+but the LeaderElected events, which everybody reads.
+
+A claim whose epoch jumps too far above the last one is ignored in the same way: it would use up the epochs of its role.
+
+A JobMaster is led by whoever leads the Dispatcher, under the Dispatcher's epoch, until somebody claims that one job:
+StartJob is all that it takes to begin a job, and a new Dispatcher's leader has its jobs at once, however many they are.
+From its first claim on a job is led for itself, whatever becomes of the Dispatcher.
+
+The feature level (services/core/feature_level.py) is a matter of the same kind: everybody reads of it, and at one
+offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from immutables import Map
+from msgspec.structs import replace
+
+from ...schemas.event import Record
+from ...schemas.everyone import FeatureLevelRaised, LeaderElected
+from .feature_level import FEATURE_LEVEL, FIRST_LEVEL, UnknownFeatureLevel
+from .role import CLIENT, DISPATCHER, JOB_MASTER, kind_of
+
+LARGEST_STEP: Final = 1 << 48
+"""By how much a claim's epoch may be above the last one. Without an election it is one more; with ZooKeeper it is a
+transaction id, whose upper half counts ZooKeeper's own elections: 65,536 of them may lie between two claims."""
+LARGEST_EPOCH: Final = (1 << 63) - 1 - LARGEST_STEP
+"""Above it a role may come to the end of what 64 bits hold: `tailrace cluster recover` says so."""
+
+
+class Leader(msgspec.Struct, frozen=True):
+    """Who leads a role since `offset`."""
+
+    epoch: int
+    address: str
+    session: str
+    offset: int
+    endpoints: Mapping[str, str] = {}
+    """Servers of the leader's process: name -> host:port."""
+    elected_by: str = ""
+    """Who elected it; empty: nobody."""
+
+
+class Leadership(msgspec.Struct, frozen=True):
+    """The leader of every role that was claimed; `leader` says who leads the others."""
+
+    leaders: Map[str, Leader] = Map()
+    feature_level: int = FIRST_LEVEL
+
+    def evolve(self, record: Record) -> Leadership:
+        """The leadership after the event; unchanged by claims that come too late. Raises UnknownFeatureLevel."""
+        body = record.body
+        if not self.admits(record):
+            return self
+        if isinstance(body, FeatureLevelRaised):
+            return self._raised(record, body.level)
+        if not isinstance(body, LeaderElected):
+            return self
+        leader = Leader(
+            body.epoch, body.address, body.session, record.offset, body.endpoints, body.elected_by
+        )
+        return replace(self, leaders=self.leaders.set(body.role, leader))
+
+    def _raised(self, record: Record, level: int) -> Leadership:
+        if record.header.sender != DISPATCHER or level <= self.feature_level:
+            return self
+        if level > FEATURE_LEVEL:
+            raise UnknownFeatureLevel(record.offset, level)
+        return replace(self, feature_level=level)
+
+    def admits(self, record: Record) -> bool:
+        """Whether readers take notice of the event."""
+        header, body = record.header, record.body
+        sender = header.sender
+        if isinstance(body, LeaderElected):
+            # A claim is said by the role that it is for: nobody else can depose its leader.
+            return sender == body.role and 0 < body.epoch - self.epoch(sender) <= LARGEST_STEP
+        return header.sender_epoch == self.epoch(sender) or kind_of(sender) == CLIENT
+
+    def leader(self, role: str) -> Leader | None:
+        """Who leads the role; None before the first."""
+        leader = self.leaders.get(role)
+        if leader is None and kind_of(role) == JOB_MASTER:
+            return self.leaders.get(DISPATCHER)
+        return leader
+
+    def epoch(self, role: str) -> int:
+        """The epoch that the role speaks under; 0 before the first leader."""
+        leader = self.leader(role)
+        return leader.epoch if leader else 0
+
+    def is_claimed(self, role: str) -> bool:
+        """Whether somebody has claimed this very role."""
+        return role in self.leaders
+
+
+def is_out_of_reach(leadership: Leadership, record: Record) -> bool:
+    """Whether the event is a claim of a role that is ignored only because its epoch jumps too far."""
+    body, sender = record.body, record.header.sender
+    return (
+        isinstance(body, LeaderElected)
+        and sender == body.role
+        and body.epoch > leadership.epoch(sender) + LARGEST_STEP
+    )

@@ -1,0 +1,346 @@
+"""Admission: from `<c>.submissions`, which clients write, into the log, which only services write.
+
+How far the submissions are admitted is part of the Dispatcher's state (each admitted event carries its origin), so no
+consumer group is needed, and a new leader goes on exactly behind the last one. What can't be read, or is no request
+of a client, becomes a dead letter and a SubmissionRefused.
+
+The topic is looked at every few seconds: one that was deleted and created again is admitted from its start
+(submissions_topic.py), and partitions that were added are read. What is large of a graph becomes blobs (inlining.py).
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
+
+from ...infra import threads
+from ...infra.logging_setup import logger
+from ...schemas import dispatcher
+from ...schemas.event import Event
+from ...schemas.types import Origin
+from ..core.role import CLIENT, DISPATCHER, Clock, Owed, Say
+from ..log import Codec, EventLog, LogUnavailable, Undecodable, Unreadable
+from ..log.clients import ENDS_READING, client, patiently, reader
+from ..log.topics import LARGEST_SUBMISSION, TopicDescription, describe_topics, submissions_topic
+from .inline_limit import GraphTooLarge, InlineLimit
+from .open_transactions import OpenTransactions
+from .submission_sender import sender_of
+from .submissions_topic import Admitted, SubmissionsTopic, change
+
+_log = logger(__name__)
+REQUESTS = (
+    dispatcher.SubmitJob,
+    dispatcher.CancelJob,
+    dispatcher.TriggerCheckpoint,
+    dispatcher.TriggerSavepoint,
+    dispatcher.StopWithSavepoint,
+    dispatcher.DisposeSavepoint,
+    dispatcher.RaiseFeatureLevel,
+    dispatcher.ShutDownCluster,
+)
+"""What clients may ask for."""
+_SENDER = re.compile(rf"{CLIENT}/[A-Za-z0-9._-]{{1,64}}")
+_LATEST = 1 << 53
+"""Microseconds since the epoch, in the year 2255: every reader of the log can make a date of it."""
+_PATIENCE_S = 30.0
+_REGISTRY_PAUSE_S = 1.0
+_LOOK_S = 2.0
+"""So often it is looked whether the topic is still the same."""
+_WARN_S = 60.0
+_RESET = ENDS_READING | {KafkaError._AUTO_OFFSET_RESET}
+
+
+class _TopicChanged(Exception):
+    """The topic has to be looked at again before it is read on."""
+
+
+class SubmissionsReader:
+    """A thread that admits submissions for as long as its process leads the Dispatcher."""
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str,
+        cluster: str,
+        codec: Codec,
+        log: EventLog,
+        say: Say,
+        write_dead_letter: Callable[[Unreadable, int], None],
+        clock: Clock,
+        on_failure: Callable[[Exception], None],
+        stamps: bool = False,
+        inline: InlineLimit | None = None,
+    ) -> None:
+        """`inline`: what may stay in a graph; None: all of it. `stamps`: what is admitted has the time of the clock
+        here, not that of the client's."""
+        self._servers = bootstrap_servers
+        self._topic = submissions_topic(cluster)
+        self._codec = codec
+        self._log = log
+        self._say = say
+        self._write_dead_letter = write_dead_letter
+        self._clock = clock
+        self._stamps = stamps
+        self._inline = inline or InlineLimit(None, LARGEST_SUBMISSION, LARGEST_SUBMISSION)
+        self._on_failure = on_failure
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._admitted = Admitted(None, {})
+        self._followed = threading.Event()
+        self._positions: dict[int, int] = {}
+        """Partition -> the next offset to be seen."""
+        self._warned_at: float | None = None
+
+    def start(self, admitted: Admitted) -> None:
+        """Begins to admit what is behind that; once."""
+        self._admitted = admitted
+        self._thread = threads.Thread(target=self._run, name="submissions")
+        self._thread.start()
+
+    def follow(self, admitted: Admitted) -> None:
+        """How far the log has admitted submissions now."""
+        self._admitted = admitted
+        self._followed.set()
+
+    def close(self) -> None:
+        """Stops; what was not admitted yet stays in the topic."""
+        self._stop.set()
+        self._followed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        admin = AdminClient(client(self._servers))
+        try:
+            while not self._stop.is_set():
+                self._admit_while_unchanged(admin)
+        except Exception as error:
+            if not self._stop.is_set():
+                self._on_failure(error)
+
+    def _admit_while_unchanged(self, admin: AdminClient) -> None:
+        """Returns when the topic has changed, is not there, or `close` was called."""
+        described = self._describe(admin)
+        if described is None:
+            self._stop.wait(_LOOK_S)
+            return
+        consumer = Consumer(reader(self._servers, auto_offset_reset="error"))
+        try:
+            found = self._read_extent(consumer, described)
+            if not self._is_agreed(found):
+                return
+            self._assign(consumer, found)
+            looked = time.monotonic()
+            transactions = OpenTransactions(admin, self._topic, time.monotonic)
+            while not self._stop.is_set():
+                message = consumer.poll(0.1)
+                if message is not None:
+                    self._take(message)
+                if time.monotonic() - looked > _LOOK_S:
+                    looked = time.monotonic()
+                    if self._describe(admin) not in (None, described):
+                        return
+                    transactions.look(described.partitions)
+        except (_TopicChanged, LogUnavailable) as error:
+            self._warn("submissions wait", reason=str(error))
+            self._stop.wait(_LOOK_S)
+        finally:
+            consumer.close()
+
+    def _describe(self, admin: AdminClient) -> TopicDescription | None:
+        """None where the topic is not there, or Kafka does not say."""
+        try:
+            found = describe_topics(admin, [self._topic])[self._topic]
+        except LogUnavailable as error:
+            self._warn("submissions wait", reason=str(error))
+            return None
+        if found is None:
+            self._warn(
+                "the topic of submissions is not there, so that nothing can be submitted: was it deleted? `tailrace "
+                "cluster start` creates it",
+                topic=self._topic,
+            )
+        return found
+
+    def _read_extent(self, consumer: Consumer, described: TopicDescription) -> SubmissionsTopic:
+        """Raises LogUnavailable."""
+        partitions = partitions_of(consumer, self._topic, _PATIENCE_S)
+        offsets = [offsets_of(consumer, self._topic, partition, _PATIENCE_S) for partition in partitions]
+        return SubmissionsTopic(described.topic_id, offsets)
+
+    def _is_agreed(self, found: SubmissionsTopic) -> bool:
+        """Whether the log's positions are of this topic; says so in the log, and waits for it, where they were not."""
+        while not self._stop.is_set():
+            changed = change(self._topic, self._admitted, found)
+            if changed is None:
+                return True
+            tell = _log.warning if found.size or self._admitted.positions else _log.info
+            tell("submissions begin anew", reason=changed.reason, positions=list(changed.positions))
+            self._say(DISPATCHER, Owed(DISPATCHER, changed, None))
+            self._positions = {}
+            while change(self._topic, self._admitted, found) == changed and not self._stop.is_set():
+                self._followed.wait()
+                self._followed.clear()
+        return False
+
+    def _assign(self, consumer: Consumer, found: SubmissionsTopic) -> None:
+        known = self._admitted.positions
+        for partition, (first, _) in enumerate(found.offsets):
+            position = max(known.get(partition, 0), self._positions.get(partition, 0))
+            if position < first:
+                _log.warning(
+                    "submissions were deleted before they were admitted",
+                    topic=self._topic,
+                    partition=partition,
+                    from_offset=position,
+                    to_offset=first - 1,
+                )
+            self._positions[partition] = max(position, first)
+        consumer.assign([TopicPartition(self._topic, *each) for each in sorted(self._positions.items())])
+        self._warned_at = None
+
+    def _warn(self, what: str, **more: object) -> None:
+        """Not every time."""
+        now = time.monotonic()
+        if self._warned_at is None or now - self._warned_at > _WARN_S:
+            self._warned_at = now
+            _log.warning(what, **more)
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        if error is not None:
+            if error.fatal():
+                raise RuntimeError(f"{self._topic} can't be read: {error.str()}")
+            if error.code() in _RESET:
+                raise _TopicChanged(f"{self._topic} can't be read on: {error.str()}")
+            if not error.retriable():
+                self._warn("submissions can't be read", topic=self._topic, error=error.str())
+            return
+        partition, offset = message.partition() or 0, message.offset() or 0
+        if offset < self._positions.get(partition, 0):
+            raise _TopicChanged(
+                f"{self._topic} goes back from offset {self._positions[partition]} to {offset}"
+            )
+        self._admit(message)
+        self._positions[partition] = offset + 1
+
+    def _admit(self, message: Message) -> None:
+        origin = Origin(topic=self._topic, partition=message.partition() or 0, offset=message.offset() or 0)
+        try:
+            value = message.value()
+            if value is not None and len(value) > LARGEST_SUBMISSION:
+                # The topic takes it only if it is compressed.
+                raise Undecodable(
+                    f"{len(value):,} bytes are too many: at most {LARGEST_SUBMISSION:,} are taken"
+                )
+            event = self._decode(value)
+            if event is None:
+                return
+            check_allowed(event)
+            body = self._inline.admitted(event.body)
+        except (Undecodable, GraphTooLarge) as reason:
+            self._refuse(message, origin, str(reason))
+            return
+        header = replace(
+            event.header,
+            # A client that gives no time gives 0.
+            time=self._clock() if self._stamps or event.header.time <= 0 else event.header.time,
+            recipient=DISPATCHER,
+            sender_epoch=0,
+            decided_at=None,
+            cause=None,
+            origin=origin,
+        )
+        self._log.append([Event(header, body)])
+
+    def _decode(self, value: bytes | None) -> Event | None:
+        """The event; None where the reader is stopped while the registry is away. Raises Undecodable."""
+        while not self._stop.is_set():
+            try:
+                return self._codec.decode(value)
+            except LogUnavailable as error:
+                # Only submissions wait for the registry: jobs run on meanwhile.
+                _log.warning("a submission waits", topic=self._topic, error=str(error))
+                self._stop.wait(_REGISTRY_PAUSE_S)
+        return None
+
+    def _refuse(self, message: Message, origin: Origin, reason: str) -> None:
+        _log.warning(
+            "refused a submission",
+            topic=origin.topic,
+            partition=origin.partition,
+            offset=origin.offset,
+            reason=reason,
+        )
+        key = message.key()
+        unreadable = Unreadable(
+            origin.topic,
+            origin.partition,
+            origin.offset,
+            reason,
+            key,
+            message.value(),
+        )
+        self._write_dead_letter(unreadable, self._clock())
+        sender = sender_of(message.value() or b"")
+        refused = dispatcher.SubmissionRefused(
+            source=origin,
+            reason=reason,
+            client="" if sender is None else sender.client,
+            job_id="" if sender is None else sender.job_id,
+        )
+        self._say(DISPATCHER, Owed(DISPATCHER, refused, None))
+
+
+def partitions_of(consumer: Consumer, topic: str, timeout: float) -> list[int]:
+    """The topic's partitions, one or more. Raises LogUnavailable where it has none within `timeout` seconds."""
+
+    def ask() -> list[int]:
+        found = consumer.list_topics(topic, timeout=timeout).topics[topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        if not found.partitions:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+        return sorted(found.partitions)
+
+    try:
+        return patiently(ask, timeout)
+    except KafkaException as error:
+        raise LogUnavailable(
+            f"{topic} can't be read: {error.args[0].str()}; was it deleted? `tailrace cluster start` creates it"
+        ) from error
+
+
+def offsets_of(consumer: Consumer, topic: str, partition: int, timeout: float) -> tuple[int, int]:
+    """The first offset that the partition holds, and the one behind its last. Raises LogUnavailable."""
+    asked = TopicPartition(topic, partition)
+    try:
+        return patiently(lambda: consumer.get_watermark_offsets(asked, timeout=timeout), timeout)
+    except KafkaException as error:
+        raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
+
+
+def check_allowed(event: Event) -> None:
+    """Raises Undecodable where a client must not say this, or not so: all replicas are to read it for ever."""
+    name = event.body.AVRO_NAME
+    if not isinstance(event.body, REQUESTS):
+        allowed = ", ".join(request.AVRO_NAME for request in REQUESTS)
+        raise Undecodable(f"{name} is not for clients to say; allowed are {allowed}")
+    if not _SENDER.fullmatch(event.header.sender):
+        raise Undecodable(
+            f"the sender {event.header.sender[:80]!r} is no client: name it client/<your name>, the name of "
+            "1 to 64 letters, digits, '.', '_' or '-'"
+        )
+    if isinstance(event.body, dispatcher.SubmitJob) and event.body.job_id.startswith("-"):
+        raise Undecodable(
+            f"the job id {event.body.job_id[:80]!r} begins with '-', so that commands take it for an option: begin it "
+            "with a letter or digit"
+        )
+    if not 0 <= event.header.time <= _LATEST:
+        raise Undecodable(f"the time {event.header.time} is not 0 to 2^53: give microseconds since the epoch")

@@ -1,0 +1,65 @@
+"""How much of a job's graph travels in events.
+
+The log has a graph when the job is submitted, when it starts, and once for each TaskExecutor that it gets. So the
+leader makes blobs of what is large, where a client has not done so; what stays in the graph is bounded. Then the log
+grows with what was submitted and with the number of TaskExecutors, and not with both multiplied.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from ...infra.logging_setup import logger
+from ...schemas import dispatcher
+from ...schemas.body import Body
+from ...schemas.ids import is_id
+from ...schemas.types import JobGraph
+from ..blobs.depot import BlobDepot
+from ..blobs.errors import BlobError
+from ..blobs.offloading import offloaded
+from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX
+
+_log = logger(__name__)
+
+
+class GraphTooLarge(ValueError):
+    """The text is a line for people: how large, what is allowed, and what to do."""
+
+
+class InlineLimit:
+    """Makes blobs of the large parts of graphs, and refuses what is too large still. For any number of threads.
+
+    `minsize`: bytes of a part that becomes a blob in any case; `most`: bytes of the graph that may stay.
+    """
+
+    def __init__(self, blobs: BlobDepot | None, minsize: int, most: int) -> None:
+        self._blobs = blobs
+        self._minsize = minsize
+        self._most = most
+
+    def admitted(self, request: Body) -> Body:
+        """The request as it comes into the log. Raises GraphTooLarge."""
+        if not isinstance(request, dispatcher.SubmitJob) or request.job_graph is None:
+            return request
+        graph = self.shrunk(request.job_graph, request.job_id)
+        return request if graph is request.job_graph else replace(request, job_graph=graph)
+
+    def shrunk(self, graph: JobGraph, job_id: str) -> JobGraph:
+        """The graph as events have it. Raises GraphTooLarge."""
+        why = ""
+        if self._blobs is not None and is_id(job_id):
+            blobs = self._blobs
+            try:
+                graph = offloaded(graph, self._minsize, lambda content: blobs.put(content, job_id))
+            except BlobError as error:
+                _log.warning("a graph keeps its large parts", job=job_id, error=str(error))
+                why = f"; its functions and files can't be kept as blobs: {error}"
+        size = len(msgspec.msgpack.encode(graph))
+        if size > self._most:
+            raise GraphTooLarge(
+                f"the job's graph has {size:,} bytes besides its blobs, but {BLOB_INLINE_SIZE_MAX.key} allows "
+                f"{self._most:,}, since the log has it once for each TaskExecutor{why}: have its functions load what "
+                "they need instead of carrying it with them, or raise the option"
+            )
+        return graph

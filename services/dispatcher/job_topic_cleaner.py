@@ -1,0 +1,97 @@
+"""Deletes the topics of jobs that have ended.
+
+A job's output can be read after its end, for as long as `job.output.retention` says. Channels and changelogs are
+deleted by the JobMaster's shell at the job's end; what is left of them a minute later is deleted here, whatever the
+reason. The leader of the Dispatcher compares now and then the topics that Kafka lists with what the log says of the
+jobs, so nothing has to be remembered: a successor goes on where its predecessor stopped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from ...infra import threads
+from ...infra.logging_setup import logger
+from ...pipelines.graph.physical_plan import job_of_topic, output_topic
+from ..core.role import Clock, Time
+from ..log import LogUnavailable
+from ..log.topics import delete_topics
+from .state import DispatcherState, Phase
+
+_log = logger(__name__)
+_LONGEST_INTERVAL_US: Final = 60_000_000
+_GRACE_US: Final = 60_000_000
+"""For the JobMaster's shell to delete the channels."""
+_LIST_TIMEOUT_S: Final = 10.0
+
+
+class JobTopicCleaner:
+    """Looks for such topics in a thread of its own, from `start` to `close`.
+
+    `retention` is in microseconds. `state` gives what the Dispatcher knows; None where this process does not lead it,
+    or has not read the log to its end: then nothing is deleted.
+    """
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        cluster: str,
+        retention: Time,
+        state: Callable[[], DispatcherState | None],
+        clock: Clock,
+    ) -> None:
+        self._admin = admin
+        self._cluster = cluster
+        self._retention = retention
+        self._state = state
+        self._clock = clock
+        self._closed = threading.Event()
+        self._thread = threads.Thread(target=self._run, name="topics of ended jobs")
+
+    def start(self) -> None:
+        """Begins to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops looking; does not wait for a request that is under way."""
+        self._closed.set()
+
+    def clean_up(self) -> list[str]:
+        """Deletes what is due; the topics' names. Raises KafkaException, LogUnavailable."""
+        state = self._state()
+        if state is None:
+            return []
+        listed = self._admin.list_topics(timeout=_LIST_TIMEOUT_S).topics
+        found = expired(state, self._cluster, listed, self._clock(), self._retention)
+        delete_topics(self._admin, found)
+        return found
+
+    def _run(self) -> None:
+        while not self._closed.wait(min(_LONGEST_INTERVAL_US, self._retention) / 1e6):
+            try:
+                deleted = self.clean_up()
+            except (KafkaException, LogUnavailable) as error:
+                _log.warning("can't delete the topics of ended jobs; tries again", error=str(error))
+            else:
+                if deleted:
+                    _log.info("deleted topics of jobs that have ended", topics=len(deleted))
+
+
+def expired(
+    state: DispatcherState, cluster: str, topics: Iterable[str], now: Time, retention: Time
+) -> list[str]:
+    """Those of the topics that belong to jobs that have ended, and that are not to be kept any more."""
+    found = []
+    for topic in sorted(topics):
+        job = state.jobs.get(job_of_topic(cluster, topic) or "")
+        if job is None or job.phase is not Phase.ENDED:
+            continue
+        is_output = topic == output_topic(cluster, job.job_id)
+        if job.ended_at < now - (retention if is_output else _GRACE_US):
+            found.append(topic)
+    return found

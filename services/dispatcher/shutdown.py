@@ -1,0 +1,65 @@
+"""The end of a cluster: no job is taken any more, those that are there end or are suspended, then the TaskExecutors go.
+
+An end that suspends can be made one that cancels, for as long as it lasts: who waits for a suspension that hangs has a
+way out. Not the other way round: what is cancelled can't go on.
+
+Who dies on the way does not matter: the next leader goes on where the log says. When the cluster is over, its next
+leader starts it again, and the jobs that were suspended go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ...schemas import dispatcher, everyone, resource_manager
+from ...schemas.body import Body
+from ...schemas.event import Record
+from ..core.role import RESOURCE_MANAGER, Owed, Step
+from . import jobs
+from .state import DispatcherState, Ending
+
+
+def _asked_for(state: DispatcherState, record: Record, body: dispatcher.ShutDownCluster) -> DispatcherState:
+    if state.ending is not None and body.suspend:
+        return state
+    end = jobs.to_suspend if body.suspend else jobs.to_cancel
+    concerned = state.live if body.suspend else (*state.live, *state.suspended)
+    for job in sorted((state.jobs[job_id] for job_id in concerned), key=lambda job: (job.cause, job.job_id)):
+        state = end(state, job, record.offset)
+    return replace(state, ending=state.ending or Ending(body.reason, record.offset))
+
+
+def _passed_on(
+    state: DispatcherState, _record: Record, _body: resource_manager.ShutDownCluster
+) -> DispatcherState:
+    return replace(state, ending=state.ending and replace(state.ending, passed_on=True))
+
+
+def _over(state: DispatcherState, _record: Record, _body: everyone.ClusterTerminated) -> DispatcherState:
+    return replace(state, ending=state.ending and replace(state.ending, over=True))
+
+
+def _new_leader(state: DispatcherState, record: Record, _body: everyone.LeaderElected) -> DispatcherState:
+    if state.ending is None or not state.ending.over:
+        return state
+    for job_id in sorted(state.suspended):
+        state = jobs.to_resume(state, state.jobs[job_id], record.offset)
+    return replace(state, ending=None)
+
+
+def messages(state: DispatcherState) -> list[Owed]:
+    """ShutDownCluster to the ResourceManager, when no job is left that it would have to wait for."""
+    ending = state.ending
+    if ending is None or ending.passed_on or state.live:
+        return []
+    return [Owed(RESOURCE_MANAGER, resource_manager.ShutDownCluster(reason=ending.reason), ending.cause)]
+
+
+STEPS: Mapping[type[Body], Step[DispatcherState]] = {
+    dispatcher.ShutDownCluster: _asked_for,
+    resource_manager.ShutDownCluster: _passed_on,
+    everyone.ClusterTerminated: _over,
+    everyone.LeaderElected: _new_leader,
+}

@@ -1,0 +1,30 @@
+"""Who elects the leader, by `high-availability.type`."""
+
+from __future__ import annotations
+
+from ..configuration import Configuration
+from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+from .kafka_liveness_guard import WhileKafkaAnswers
+from .leader_election import Mandates
+from .leader_information import LeaderInformation
+from .log_liveness import HeardLog
+from .settings import ZooKeeperSettings
+from .zookeeper_leader_election import ZooKeeperMandates
+
+
+def mandates_of(configuration: Configuration, me: LeaderInformation, log: HeardLog) -> Mandates | None:
+    """What a master contends by, `me` being what it says of itself where it leads, and `log` the one that it leads by;
+    None where nobody stands against it.
+
+    Raises ConfigurationError.
+    """
+    match configuration.get(HIGH_AVAILABILITY):
+        case HighAvailability.NONE:
+            return None
+        case HighAvailability.ZOOKEEPER:
+            settings = ZooKeeperSettings.of(configuration)
+            mandates = WhileKafkaAnswers(
+                ZooKeeperMandates(settings, me), log, timeout_s=settings.session_timeout_s
+            )
+            mandates.start()
+            return mandates

@@ -1,0 +1,117 @@
+"""Mandates are given back where Kafka does not answer: whoever can speak is to lead.
+
+A master that ZooKeeper hears and Kafka does not can say nothing or hear nothing, so nothing that it does counts; but
+for as long as it holds its mandates nobody else may claim the lead. After a session timeout without an answer it gives
+all of them back, as if its session were over, and stands for nothing until Kafka answers again: what it had under way
+then is in the log, behind the claim of another, and is ignored by every reader.
+
+Before that, from half of it on, its mandates are suspended: what it would say would only wait.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from ...infra import threads
+from ...infra.logging_setup import logger
+from .leader_election import Mandates
+from .log_liveness import HeardLog
+
+_log = logger(__name__)
+
+_LOOKS = 12
+"""So often within a session timeout it is looked."""
+_PATIENCE = 5 / 6
+"""The part of the session timeout after which mandates are given back: two looks before it is over."""
+_DOUBT = 1 / 2
+_NOTHING: Mapping[str, int | None] = {}
+
+
+class WhileKafkaAnswers:
+    """Mandates of `mandates`, for as long as Kafka answers `log`."""
+
+    def __init__(
+        self,
+        mandates: Mandates,
+        log: HeardLog,
+        *,
+        timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`timeout_s`: ZooKeeper's session timeout. Nothing is looked at before `start`."""
+        self._mandates = mandates
+        self._heard = log
+        self._timeout = timeout_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wanted: dict[str, None] = {}
+        self._doubtful = self._away = False
+        self._closed = threading.Event()
+        self._thread = threads.Thread(target=self._run, name="kafka answers")
+
+    @property
+    def elected_by(self) -> str:
+        return self._mandates.elected_by
+
+    @property
+    def suspended(self) -> bool:
+        return self._doubtful or self._mandates.suspended
+
+    def contend(self, role: str) -> None:
+        with self._lock:
+            self._wanted[role] = None
+            if not self._away:
+                self._mandates.contend(role)
+
+    def withdraw(self, role: str, *, for_ever: bool = False) -> None:
+        with self._lock:
+            self._wanted.pop(role, None)
+            self._mandates.withdraw(role, for_ever=for_ever)
+
+    def granted(self) -> Mapping[str, int | None]:
+        return _NOTHING if self._away else self._mandates.granted()
+
+    def confirm(self, role: str, epoch: int) -> None:
+        self._mandates.confirm(role, epoch)
+
+    def start(self) -> None:
+        """Begins to look, in a thread of its own; once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._mandates.close()
+
+    def look(self) -> None:
+        """Whether Kafka answers, and what follows; a twelfth of the timeout after the last look."""
+        # Who stands for nothing yet may still restore a snapshot.
+        silence = self._heard.silence(self._clock(), self._timeout / _LOOKS, reads=bool(self._wanted))
+        if not self._away and silence >= self._timeout * _PATIENCE:
+            _log.warning(
+                "Kafka does not answer, or gives nothing to read: another master may lead",
+                topic=self._heard.topic,
+                for_s=round(silence, 1),
+            )
+            with self._lock:
+                self._away = True
+                for role in self._wanted:
+                    self._mandates.withdraw(role)
+        elif self._away and not silence:
+            _log.info("Kafka answers again: stands for election", topic=self._heard.topic)
+            with self._lock:
+                self._away = False
+                for role in self._wanted:
+                    self._mandates.contend(role)
+        # Of what was given back nothing can be suspended.
+        self._doubtful = not self._away and silence >= self._timeout * _DOUBT
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._timeout / _LOOKS):
+            try:
+                self.look()
+            except Exception as error:
+                _log.exception("cannot find out whether Kafka answers; tries again", error=str(error))

@@ -1,0 +1,273 @@
+"""One contender for one role: the leader latch (document 000; ZooKeeper's recipe for leader election).
+
+Each contender has an ephemeral, sequential node below the role's; who has the lowest leads. A contender watches the one
+node before its own, so that an end wakes one other and not all. The leader watches its own: somebody may remove it.
+
+- A node is of one term. When a term is over, because it was given up or its session was lost or is not believed in any
+  more, its node is removed and the next term has another, behind all that wait by then. The node's creation zxid is
+  the term's epoch: the nodes of a role are created in the order of their numbers, so epochs rise.
+- A creation whose answer was lost may have made a node. A contender that nobody pursues would hold up the election for
+  as long as its session lives, so it is looked for by the GUID in its name, and taken, or removed.
+- What is found by its GUID must belong to the session that is spoken in: one of an earlier session is about to vanish.
+- Who publishes itself as the leader does so in one transaction with a check that its own node still exists.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+from kazoo.protocol.states import EventType
+
+from .paths import Paths, contender, guid_of, in_order
+from .pipelined_requests import Steps
+from .session import Session
+
+
+class Latch:
+    """For the thread of its session, which asks what is yielded. After an error everything may be tried again."""
+
+    def __init__(
+        self, session: Session, paths: Paths, role: str, content: bytes, on_change: Callable[[Latch], None]
+    ) -> None:
+        """`content` of the contender's node is for people; `on_change` is called by any thread, and returns at once."""
+        self.role = role
+        self._session = session
+        self._paths = paths
+        self._content = content
+        self._on_change = on_change
+        self._path = paths.latch(role)
+        self._leader = paths.leader(role)
+        self._guid: str | None = None
+        self._guids: set[str] = set()
+        """Of this latch's nodes that may still be there."""
+        self._node: str | None = None
+        """Its own, once it is known."""
+        self._made_path = False
+        """Whether its role's node, of a job, was not there before; then the leader's is not either."""
+        self._published = False
+
+    def pursue(self) -> Steps[int | None]:
+        """The epoch of its term, where it leads; None while another is before it."""
+        if self._guid is None:
+            yield from self._enter()
+        while True:
+            nodes = in_order((yield from self._children()))
+            mine = [node for node in nodes if guid_of(node) == self._guid]
+            ours = {node for node in nodes if guid_of(node) in self._guids}
+            for stray in sorted(ours.difference(mine[:1])):
+                yield from self._delete(f"{self._path}/{stray}")
+            if not mine and self._node is not None:
+                self._begin_anew()
+                return None
+            if not mine:
+                yield from self._enter()
+                continue
+            self._node = f"{self._path}/{mine[0]}"
+            ahead = [node for node in nodes[: nodes.index(mine[0])] if node not in ours]
+            watched = f"{self._path}/{ahead[-1]}" if ahead else self._node
+            found = yield self._session.client.exists_async(watched, watch=self._on_event)
+            if found is None:
+                continue
+            if ahead:
+                return None
+            if found.ephemeralOwner == self._session.id:
+                return int(found.czxid)
+            self._begin_anew()
+            return None
+
+    def is_there(self) -> Steps[bool]:
+        """Whether the node of its term is there still, and of this session."""
+        found = yield self._session.client.exists_async(self._node or self._path, watch=self._on_event)
+        return found is not None and self._node is not None and found.ephemeralOwner == self._session.id
+
+    def publish(self, content: bytes) -> Steps[None]:
+        """Says who leads, where others look for it; only while its own node exists."""
+        with_parents = self._made_path
+        while self._node is not None:
+            found = yield from self._leader_node()
+            if found is not None and found[0] == content and found[1].ephemeralOwner == self._session.id:
+                return
+            transaction = self._session.client.transaction()
+            transaction.check(self._node, -1)
+            parents = self._levels(self._paths.leaders, self._leader)[:-1] if with_parents else []
+            for parent in parents:
+                transaction.create(parent)
+            if found is not None:
+                transaction.delete(self._leader, found[1].version)
+            transaction.create(self._leader, content, ephemeral=True)
+            index, error = yield from self._commit(transaction)
+            match error:
+                case None | BadVersionError():
+                    self._published = True
+                case NoNodeError() if index == 0:
+                    self._on_change(self)
+                    return
+                case NoNodeError() if index == len(transaction.operations) - 1 or index <= len(parents):
+                    yield from self._ensure(self._leader.rpartition("/")[0])
+                    with_parents = False
+                case NodeExistsError() if index <= len(parents):
+                    with_parents = False
+                case NoNodeError() | NodeExistsError():
+                    pass
+                case _:
+                    raise error
+
+    def end(self) -> None:
+        """Its term, or its wait, is over. Nodes that it may have left, in whatever session, stay known as its own."""
+        self._guid = self._node = None
+        self._published = False
+
+    def leave(self, *, for_ever: bool) -> Steps[bool]:
+        """Removes its nodes, and those of its job that are empty then. Whether nothing more is to be done: `for_ever`
+        asks that nothing of the job is left, also where others still contend for it."""
+        of_job = self._paths.of_job(self.role)
+        if (
+            of_job
+            and self._node is not None
+            and len(self._guids) == 1
+            and (yield from self._leave_at_once(of_job))
+        ):
+            return True
+        for node in (yield from self._children()):
+            if guid_of(node) in self._guids:
+                yield from self._delete(f"{self._path}/{node}")
+        yield from self._retract(whoever=for_ever)
+        self.end()
+        self._guids.clear()
+        empty = True
+        for path in [self._path, *of_job] if of_job else []:
+            empty = (yield from self._delete(path)) and empty
+        return empty or not for_ever
+
+    def purge(self) -> Steps[None]:
+        """Removes all that there is of a job, whoever made it."""
+        for path in self._paths.of_job(self.role):
+            yield from self._delete_all(path)
+
+    def _begin_anew(self) -> None:
+        """Somebody has removed its node. That is told before anything else is done."""
+        self.end()
+        self._on_change(self)
+
+    def _enter(self) -> Steps[None]:
+        """A new node for a new term."""
+        self._guid, self._node = secrets.token_hex(16), None
+        self._guids.add(self._guid)
+        client, prefix = self._session.client, f"{self._path}/{contender(self._guid)}"
+        while True:
+            if (yield client.exists_async(self._path)) is None:
+                if (yield from self._make_with(self._path, prefix)):
+                    return
+                continue
+            try:
+                yield client.create_async(prefix, self._content, ephemeral=True, sequence=True)
+                return
+            except NoNodeError:
+                continue
+
+    def _make_with(self, path: str, prefix: str) -> Steps[bool]:
+        """The first contender makes the role's node too, of a job two, in one transaction."""
+        parents = self._levels(self._paths.latches, path)
+        transaction = self._session.client.transaction()
+        for parent in parents:
+            transaction.create(parent)
+        transaction.create(prefix, self._content, ephemeral=True, sequence=True)
+        index, error = yield from self._commit(transaction)
+        if error is None:
+            self._made_path = True
+            return True
+        if isinstance(error, NoNodeError) and index == 0:
+            yield from self._ensure(self._paths.latches)
+        elif isinstance(error, NodeExistsError) and index < len(parents):
+            yield from self._ensure(path)
+        else:
+            raise error
+        return False
+
+    def _leader_node(self) -> Steps[tuple[bytes, Any] | None]:
+        try:
+            content, stat = yield self._session.client.get_async(self._leader, watch=self._on_event)
+        except NoNodeError:
+            return None
+        return content, stat
+
+    def _retract(self, *, whoever: bool) -> Steps[None]:
+        try:
+            _, stat = yield self._session.client.get_async(self._leader)
+        except NoNodeError:
+            return
+        if whoever or stat.ephemeralOwner == self._session.id:
+            yield from self._delete(self._leader)
+
+    def _leave_at_once(self, of_job: tuple[str, ...]) -> Steps[bool]:
+        """The usual end of a job, in one transaction: its last contender, which leads it, goes."""
+        transaction = self._session.client.transaction()
+        transaction.delete(self._node)
+        transaction.delete(self._path)
+        latches, leaders = of_job
+        transaction.delete(latches)
+        if self._published:
+            transaction.delete(self._leader)
+            transaction.delete(leaders)
+        _, error = yield from self._commit(transaction)
+        # Where it was not published itself, one that led the job before, and died, may have been.
+        return error is None and (self._published or (yield from self._delete(leaders)))
+
+    def _commit(self, transaction: Any) -> Steps[tuple[int, KazooException | None]]:
+        """All of it or nothing: the first step that failed, and why."""
+        results: Iterable[Any] = yield transaction.commit_async()
+        for index, result in enumerate(results):
+            if isinstance(result, KazooException) and not isinstance(
+                result, RolledBackError | RuntimeInconsistency
+            ):
+                return index, result
+        return 0, None
+
+    def _children(self) -> Steps[list[str]]:
+        try:
+            found: list[str] = yield self._session.client.get_children_async(self._path)
+        except NoNodeError:
+            return []
+        return found
+
+    def _delete(self, path: str) -> Steps[bool]:
+        """Whether the node is gone; one with children stays."""
+        try:
+            yield self._session.client.delete_async(path)
+        except NoNodeError:
+            return True
+        except NotEmptyError:
+            return False
+        return True
+
+    def _delete_all(self, path: str) -> Steps[None]:
+        while not (yield from self._delete(path)):
+            try:
+                children: list[str] = yield self._session.client.get_children_async(path)
+            except NoNodeError:
+                return
+            for child in children:
+                yield from self._delete_all(f"{path}/{child}")
+
+    def _levels(self, above: str, path: str) -> list[str]:
+        names = path.removeprefix(above + "/").split("/")
+        return ["/".join([above, *names[: count + 1]]) for count in range(len(names))]
+
+    def _ensure(self, path: str) -> Steps[None]:
+        yield self._session.client.ensure_path_async(path)
+
+    def _on_event(self, event: Any) -> None:
+        # Without a type: the connection is gone, and all is looked at again when there is one.
+        if event.type != EventType.NONE:
+            self._on_change(self)

@@ -1,0 +1,240 @@
+"""`high-availability.type: zookeeper`: mandates that masters contend for in ZooKeeper (mandates.py has the contract).
+
+One session for the whole process and a latch for each role in it: another process may lead each of them. What a caller
+asks for is noted and obeyed by the session's thread; what that thread saw is written down, and is believed for as long
+as the session's lease is held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from ...infra.logging_setup import logger
+from ..configuration.options.high_availability import HighAvailability
+from ..core.role import JOB_MASTER, kind_of
+from .latch import Latch
+from .leader_information import LeaderInformation, encode
+from .lease import uptime
+from .paths import Paths
+from .pipelined_requests import Steps, conduct
+from .session import Session
+from .settings import ZooKeeperSettings
+
+_log = logger(__name__)
+
+_NOTHING: Mapping[str, int | None] = {}
+
+
+class ZooKeeperMandates:
+    """Of one process: `me` is what it says of itself where it leads (the epoch is put in)."""
+
+    elected_by = HighAvailability.ZOOKEEPER.value
+
+    def __init__(
+        self, settings: ZooKeeperSettings, me: LeaderInformation, *, clock: Callable[[], float] = uptime
+    ) -> None:
+        """Connects in the background. Raises ConfigurationError where the settings cannot be obeyed here."""
+        self._paths = Paths.of(settings)
+        self._base_epoch = settings.base_epoch
+        self._me = me
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._contenders: dict[str, Latch] = {}
+        self._granted: Mapping[str, int | None] = _NOTHING
+        self._confirmed: dict[str, int] = {}
+        self._urgent: dict[Latch, None] = {}
+        self._dirty: dict[Latch, None] = {}
+        self._leaving: dict[Latch, bool] = {}
+        """Withdrawn, and its nodes not yet removed -> whether for ever."""
+        self._lingering: dict[Latch, float] = {}
+        """Withdrawn for ever, and others still contend -> when all is removed whoever it belongs to."""
+        self._under_way: set[Latch] = set()
+        self._session = Session(settings, f"zookeeper-{me.address}", clock=clock)
+        self._session.start(self)
+
+    @property
+    def suspended(self) -> bool:
+        """Whether it is not known for the moment who should lead."""
+        return not self._session.usable
+
+    def contend(self, role: str) -> None:
+        """Takes part in the election of a role; a second time does nothing."""
+        with self._lock:
+            if role in self._contenders:
+                return
+            latch = Latch(self._session, self._paths, role, self._me.address.encode(), self._changed)
+            self._contenders[role] = latch
+            self._touch(latch)
+        self._session.wake()
+
+    def withdraw(self, role: str, *, for_ever: bool = False) -> None:
+        """Takes part no more; its nodes are removed as soon as ZooKeeper can be reached."""
+        with self._lock:
+            latch = self._contenders.pop(role, None)
+            if latch is None:
+                if not for_ever:
+                    return
+                latch = Latch(self._session, self._paths, role, b"", self._changed)
+            self._revoke(role)
+            self._urgent.pop(latch, None)
+            self._dirty.pop(latch, None)
+            self._leaving[latch] = for_ever
+        self._session.wake()
+
+    def granted(self) -> Mapping[str, int | None]:
+        """Role -> epoch. The same object for as long as nothing has changed."""
+        return self._granted if self._session.held else _NOTHING
+
+    def confirm(self, role: str, epoch: int) -> None:
+        """Has the process published as the leader that the log names."""
+        with self._lock:
+            latch = self._contenders.get(role)
+            if latch is None or role not in self._granted or self._confirmed.get(role) == epoch:
+                return
+            self._confirmed[role] = epoch
+            self._touch(latch)
+        self._session.wake()
+
+    def close(self) -> None:
+        """Ends the session, and with it all that it held."""
+        with self._lock:
+            self._granted = _NOTHING
+        self._session.close()
+
+    def resumed(self, *, anew: bool) -> None:
+        """Looks whether what was granted is still there; the rest can wait a moment (Tenant)."""
+        with self._lock:
+            held = [] if anew else [self._contenders[role] for role in self._granted]
+            for latch in self._contenders.values():
+                self._touch(latch)
+        self._conduct(_one_by_one(held), self._look_after)
+
+    def ended(self, *, gone: bool) -> None:
+        """All terms are over (Tenant)."""
+        with self._lock:
+            led = {self._contenders[role] for role in self._granted}
+            latches = [*self._contenders.values(), *self._leaving]
+            self._granted = _NOTHING
+            self._confirmed.clear()
+        for latch in latches:
+            # Who only waits goes on waiting where it is, if its session goes on.
+            if gone or latch in led:
+                latch.end()
+
+    def work(self) -> float | None:
+        """Pursues what has changed (Tenant)."""
+        self._conduct(self._next_dirty, self._pursue, self._changed)
+        self._leave()
+        now = self._clock()
+        self._conduct(
+            _one_by_one([latch for latch, due in self._lingering.items() if due <= now]), self._purge
+        )
+        return max(0.0, min(self._lingering.values()) - now) if self._lingering else None
+
+    def closing(self) -> None:
+        """What was withdrawn is removed before the session ends (Tenant)."""
+        self._leave()
+
+    def _conduct(
+        self,
+        next_latch: Callable[[], Latch | None],
+        work: Callable[[Latch], Steps[None]],
+        failed: Callable[[Latch], None] = lambda _: None,
+    ) -> None:
+        """Does the work of many latches at once; of one latch one after the other. After an error it begins no more of
+        it, and raises that in the end."""
+        errors: list[Exception] = []
+
+        def next_one() -> tuple[Latch, Steps[None]] | None:
+            latch = None if errors else next_latch()
+            if latch is None:
+                return None
+            self._under_way.add(latch)
+            return latch, work(latch)
+
+        def done(latch: Latch, error: Exception | None) -> None:
+            self._under_way.discard(latch)
+            if error is not None:
+                errors.append(error)
+                failed(latch)
+
+        conduct(next_one, self._session.settle, done)
+        if errors:
+            raise errors[0]
+
+    def _pursue(self, latch: Latch) -> Steps[None]:
+        epoch = yield from latch.pursue()
+        role = latch.role
+        with self._lock:
+            if self._contenders.get(role) is not latch:
+                return
+            mandate = None if epoch is None else epoch + self._base_epoch
+            if self._granted.get(role) != mandate:
+                self._revoke(role)
+                if mandate is not None:
+                    self._granted = {**self._granted, role: mandate}
+            confirmed = self._confirmed.get(role)
+        if confirmed is not None:
+            yield from latch.publish(encode(self._me_as(confirmed)))
+
+    def _look_after(self, latch: Latch) -> Steps[None]:
+        if (yield from latch.is_there()):
+            return
+        _log.warning("the node that contends for a role is gone", role=latch.role)
+        latch.end()
+        with self._lock:
+            if self._contenders.get(latch.role) is latch:
+                self._revoke(latch.role)
+
+    def _leave(self) -> None:
+        with self._lock:
+            leaving = dict(self._leaving)
+        self._conduct(_one_by_one(leaving), self._remove)
+
+    def _remove(self, latch: Latch) -> Steps[None]:
+        with self._lock:
+            for_ever = self._leaving[latch]
+        if not (yield from latch.leave(for_ever=for_ever)):
+            self._lingering[latch] = self._clock() + self._session.timeout_s
+        with self._lock:
+            del self._leaving[latch]
+
+    def _purge(self, latch: Latch) -> Steps[None]:
+        yield from latch.purge()
+        del self._lingering[latch]
+
+    def _revoke(self, role: str) -> None:
+        """With the lock held."""
+        self._confirmed.pop(role, None)
+        if role in self._granted:
+            self._granted = {each: epoch for each, epoch in self._granted.items() if each != role}
+
+    def _changed(self, latch: Latch) -> None:
+        with self._lock:
+            if self._contenders.get(latch.role) is latch:
+                self._touch(latch)
+        self._session.wake()
+
+    def _next_dirty(self) -> Latch | None:
+        with self._lock:
+            for dirty in (self._urgent, self._dirty):
+                latch = next((latch for latch in dirty if latch not in self._under_way), None)
+                if latch is not None:
+                    del dirty[latch]
+                    return latch
+        return None
+
+    def _touch(self, latch: Latch) -> None:
+        """With the lock held. A cluster without a Dispatcher stands still, a job without a JobMaster goes on running:
+        the latches of jobs, which may be many, wait for the others."""
+        (self._urgent if kind_of(latch.role) != JOB_MASTER else self._dirty)[latch] = None
+
+    def _me_as(self, epoch: int) -> LeaderInformation:
+        me = self._me
+        return LeaderInformation(me.address, me.session_id, epoch, me.endpoints)
+
+
+def _one_by_one(latches: Iterable[Latch]) -> Callable[[], Latch | None]:
+    remaining = iter(latches)
+    return lambda: next(remaining, None)

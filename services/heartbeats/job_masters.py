@@ -1,0 +1,162 @@
+"""The heartbeats of a process's JobMasters: an AllocatedSlotReport to each TaskExecutor that holds slots for a job, and
+the AccumulatorReports that come back (document 000).
+
+A TaskExecutor whose process has ended and for which the ResourceManager waits (`taskmanager.restart-grace`) is silent
+for a known reason. No job misses it before the ResourceManager does; from its return on it has a fresh timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from immutables import Map
+
+from ...schemas import job_master, task_executor
+from ...schemas.event import Record
+from ...schemas.types import AllocatedSlotReport
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, Owed, Say, address, instance_of
+from ..job_master.state import Connection, JobMasterState
+from .latest_states import Handover
+from .manager import Monitor, Target
+from .repeat_filter import Contradictions
+
+MissingTasks = Callable[[JobMasterState, job_master.HeartbeatFromTaskManager], Collection[str]]
+"""Executions that the report should have and has not."""
+AllocatedSlots = Callable[[JobMasterState, str], AllocatedSlotReport]
+"""The slots that the job holds at a TaskExecutor, by its ResourceID."""
+Returning = Callable[[], frozenset[str]]
+"""TaskExecutors, by ResourceID, whose process has ended and that may come back yet."""
+_NO_CONNECTIONS: Map[str, Connection] = Map()
+
+
+class Peer(NamedTuple):
+    """A TaskExecutor that a job is connected to."""
+
+    job_id: str
+    resource_id: str
+
+
+class JobMasterHeartbeats:
+    """A Participant of Heartbeats, for all JobMasters of the process."""
+
+    def __init__(
+        self,
+        say: Say,
+        missing_tasks: MissingTasks,
+        allocated_slot_report: AllocatedSlots,
+        returning: Returning = frozenset,
+    ) -> None:
+        """`returning` is asked on the thread of the heartbeats, in each round."""
+        self._say = say
+        self._now_returning = returning
+        self._returning: frozenset[str] = frozenset()
+        self._missing_tasks = missing_tasks
+        self._allocated_slot_report = allocated_slot_report
+        self._handed: Handover[JobMasterState] = Handover()
+        self._states: dict[str, JobMasterState] = {}
+        self._reports: Contradictions[Peer] = Contradictions()
+
+    def follow(self, role_address: str, state: JobMasterState) -> None:
+        """A job's newest state; from the host's thread."""
+        self._handed.give(role_address, state)
+
+    def retire(self, role_address: str) -> None:
+        """The job is not led here any more; from the host's thread."""
+        self._handed.give(role_address, None)
+
+    def update(self, monitor: Monitor, now: int) -> None:
+        for role_address, state in self._handed.take().items():
+            job_id = instance_of(role_address)
+            before = self._states.get(job_id)
+            known = before.connections if before is not None else _NO_CONNECTIONS
+            connections = state.connections if state is not None else _NO_CONNECTIONS
+            if state is not None and connections:
+                self._states[job_id] = state
+            else:
+                self._states.pop(job_id, None)
+            if known is not connections:
+                self._follow(job_id, known, connections, monitor, now)
+        before_return, self._returning = self._returning, self._now_returning()
+        for resource_id in before_return - self._returning:
+            for job_id, of_job in self._states.items():
+                if _lasts(of_job.connections.get(resource_id)):
+                    monitor.watch(Peer(job_id, resource_id), now)
+
+    def _follow(
+        self,
+        job_id: str,
+        known: Map[str, Connection],
+        connections: Map[str, Connection],
+        monitor: Monitor,
+        now: int,
+    ) -> None:
+        for resource_id, connection in known.items():
+            if _lasts(connection) and not _lasts(connections.get(resource_id)):
+                peer = Peer(job_id, resource_id)
+                monitor.forget(peer)
+                self._reports.forget(peer)
+        for resource_id, connection in connections.items():
+            if _lasts(connection) and not _lasts(known.get(resource_id)):
+                monitor.watch(Peer(job_id, resource_id), now)
+
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+        for job_id, state in self._states.items():
+            yield (
+                address(JOB_MASTER, job_id),
+                [
+                    Owed(
+                        address(TASK_EXECUTOR, resource_id),
+                        task_executor.HeartbeatFromJobManager(
+                            position=position,
+                            allocated_slot_report=self._allocated_slot_report(state, resource_id),
+                        ),
+                        None,
+                    )
+                    for resource_id, connection in state.connections.items()
+                    if _lasts(connection)
+                ],
+            )
+
+    def hear(self, record: Record) -> Target | None:
+        body = record.body
+        if not isinstance(body, job_master.HeartbeatFromTaskManager):
+            return None
+        state = self._states.get(body.job_id)
+        if (
+            state is None
+            or not _lasts(state.connections.get(body.resource_id))
+            or record.header.sender != address(TASK_EXECUTOR, body.resource_id)
+        ):
+            return None
+        peer = Peer(body.job_id, body.resource_id)
+        missing = self._reports.confirmed(peer, frozenset(self._missing_tasks(state, body)))
+        if missing:
+            fact = job_master.TasksContradicted(
+                resource_id=body.resource_id,
+                execution_attempt_ids=tuple(sorted(missing)),
+                reason=f"two reports of TaskExecutor {body.resource_id} say that it does not run them",
+            )
+            self._tell(body.job_id, fact)
+        return peer
+
+    def is_mine(self, target: Target) -> bool:
+        return isinstance(target, Peer)
+
+    def timed_out(self, target: Target, silence: int) -> None:
+        if isinstance(target, Peer) and target.resource_id not in self._returning:
+            fact = job_master.HeartbeatTimedOut(
+                resource_id=target.resource_id,
+                reason=f"no heartbeat for {silence / 1e6:.0f} s from TaskExecutor {target.resource_id}: it has died, "
+                "hangs, or can't reach Kafka",
+            )
+            self._tell(target.job_id, fact)
+
+    def _tell(self, job_id: str, fact: job_master.TasksContradicted | job_master.HeartbeatTimedOut) -> None:
+        own = address(JOB_MASTER, job_id)
+        self._say(own, Owed(own, fact, None))
+
+
+def _lasts(connection: Connection | None) -> bool:
+    """Whether there is one that is not being ended."""
+    return connection is not None and connection.farewell is None

@@ -1,0 +1,165 @@
+"""The heartbeats topic on Kafka: one producer without a wish for order or durability, one consumer from the end on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from ...infra.logging_setup import logger
+from ...schemas.event import Event, Record
+from ..log import Codec, LogUnavailable, Undecodable
+from ..log.clients import ENDS_READING, LARGEST_MESSAGE, client, patiently, reader
+from ..log.kafka import RECIPIENT, headers_of, messages
+from .topic import Wanted
+
+_LONGEST_FETCH_WAIT_S = 1.0
+_FETCH_BYTES = 1 << 20
+_LINGER_MS = 20
+_log = logger(__name__)
+
+
+class KafkaHeartbeats:
+    """A HeartbeatTopic: reads partition `reads` of `topic` from its present end on, and writes the other one.
+
+    `patience` seconds are what a heartbeat may take to be acknowledged. Raises LogUnavailable.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        codec: Codec,
+        *,
+        reads: int,
+        wanted: Wanted,
+        patience: float,
+        timeout: float = 10.0,
+    ) -> None:
+        self._topic = topic
+        self._codec = codec
+        self._reads = reads
+        self._wanted = wanted
+        self._patience = patience
+        self._timeout = timeout
+        self._unacknowledged: dict[int, float] = {}
+        self._sent = 0
+        self._interrupted = False
+        wait_s = min(_LONGEST_FETCH_WAIT_S, patience / 4)
+        self._producer = Producer(
+            client(
+                bootstrap_servers,
+                # Soft state: the next one comes soon, and one that comes late says nothing.
+                acks=1,
+                linger_ms=_LINGER_MS,
+                message_max_bytes=LARGEST_MESSAGE,
+                message_timeout_ms=max(1_000, int(patience * 1000)),
+            )
+        )
+        self._consumer = Consumer(
+            reader(
+                bootstrap_servers,
+                auto_offset_reset="latest",
+                # Many readers of a topic that many write: they are served in turns, not a fetch for each message.
+                fetch_min_bytes=_FETCH_BYTES,
+                fetch_wait_max_ms=max(1, int(wait_s * 1000)),
+                queued_min_messages=1_000,
+                enable_partition_eof=True,
+            )
+        )
+        try:
+            self._position = self.end()
+        except LogUnavailable:
+            self._consumer.close()
+            raise
+        self._consumer.assign([TopicPartition(topic, reads, self._position)])
+
+    def send(self, events: Sequence[Event]) -> None:
+        if not events:
+            return
+        self._sent += 1
+        number, last = self._sent, len(events) - 1
+        self._unacknowledged[number] = time.monotonic()
+        for index, event in enumerate(events):
+            # The partition keeps the order, so that the last one stands for all.
+            on_delivery = self._on_delivery(number) if index == last else None
+            try:
+                self._producer.produce(
+                    self._topic,
+                    self._codec.encode(event),
+                    partition=1 - self._reads,
+                    headers=headers_of(event),
+                    on_delivery=on_delivery,
+                )
+            except (BufferError, KafkaException, LogUnavailable) as error:
+                self._unacknowledged.pop(number, None)
+                self._failed(str(error))
+                return
+
+    def interrupted(self) -> bool:
+        self._producer.poll(0)
+        told, self._interrupted = self._interrupted, False
+        oldest = next(iter(self._unacknowledged.values()), None)
+        return told or (oldest is not None and time.monotonic() - oldest > self._patience)
+
+    def poll(self, timeout: float) -> list[Record]:
+        records: list[Record] = []
+        for message in messages(self._consumer, timeout):
+            self._take(message, records)
+        return records
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    def end(self) -> int:
+        partition = TopicPartition(self._topic, self._reads)
+        try:
+            _, high = patiently(
+                lambda: self._consumer.get_watermark_offsets(partition, timeout=self._timeout), self._timeout
+            )
+        except KafkaException as error:
+            raise LogUnavailable(f"{self._topic} can't be read: {error.args[0].str()}") from error
+        return high
+
+    def close(self) -> None:
+        self._producer.flush(min(self._timeout, self._patience))
+        self._consumer.close()
+
+    def _on_delivery(self, number: int) -> Callable[[KafkaError | None, Message], None]:
+        def on_delivery(error: KafkaError | None, _message: Message) -> None:
+            sent = self._unacknowledged.pop(number, None)
+            if error is not None:
+                self._failed(error.str())
+            elif sent is not None and time.monotonic() - sent > self._patience:
+                self._interrupted = True
+
+        return on_delivery
+
+    def _failed(self, reason: str) -> None:
+        self._interrupted = True
+        _log.warning("heartbeats can't be sent; keeps trying", topic=self._topic, reason=reason)
+
+    def _take(self, message: Message, records: list[Record]) -> None:
+        error = message.error()
+        offset = message.offset() or 0
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                self._position = max(self._position, offset)
+                return
+            if error.fatal() or error.code() in ENDS_READING:
+                raise LogUnavailable(f"{self._topic} can't be read: {error.str()}")
+            return
+        self._position = offset + 1
+        recipient = dict(message.headers() or ()).get(RECIPIENT)
+        if isinstance(recipient, bytes) and not self._wanted(recipient.decode("utf-8", "replace")):
+            return
+        try:
+            event = self._codec.decode(message.value())
+        except Undecodable as reason:
+            # Nothing is lost with it: it would be out of date in a moment.
+            _log.warning("passed over a heartbeat", topic=self._topic, offset=offset, reason=str(reason))
+            return
+        if self._wanted(event.header.recipient):
+            records.append(Record(offset, event.header, event.body))

@@ -1,0 +1,207 @@
+"""Heartbeats of one process: a thread that sends them, listens for those of others, and notices who fell silent.
+
+What is sent and what a heartbeat means is the matter of the participants, one for each kind of role in the process:
+they learn of states from their shells, on the host's thread, and hand them over without waiting; all else that they do
+is done on the thread here. Nothing that goes wrong here ends the process: without the topic nobody can be heard, so
+nobody is silent.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Protocol
+
+from ...infra import threads
+from ...infra.logging_setup import logger
+from ...schemas.event import Event, Record
+from ..core.role import Owed
+from ..log import LogUnavailable
+from .monitor import HeartbeatMonitor
+from .topic import HeartbeatTopic
+
+_LONGEST_WAIT_S = 0.25
+_PAUSE_S = 1.0
+_SHORTEST_STALL = 1_000_000
+"""Microseconds: shorter pauses are in the nature of a thread."""
+_log = logger(__name__)
+
+Target = Hashable
+Monitor = HeartbeatMonitor[Any]
+Seal = Callable[[str, Sequence[Owed]], list[Event]]
+"""(address, what) -> events with their headers, not appended anywhere; none where the process does not lead it."""
+MonotonicClock = Callable[[], int]
+"""Microseconds that never go back."""
+
+
+def monotonic() -> int:
+    """The system's."""
+    return time.monotonic_ns() // 1000
+
+
+class Participant(Protocol):
+    """The heartbeats of one kind of role. All methods are called on one thread."""
+
+    def update(self, monitor: Monitor, now: int) -> None:
+        """Brings the targets in step with the states that were handed over since."""
+        ...
+
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+        """What is to be sent now, by the address that says it; `position` is how far the host has folded the log."""
+        ...
+
+    def hear(self, record: Record) -> Target | None:
+        """Takes a heartbeat in; the target that lives, if it was one's own and is up to date."""
+        ...
+
+    def is_mine(self, target: Target) -> bool:
+        """Whether the target is one of this participant's."""
+        ...
+
+    def timed_out(self, target: Target, silence: int) -> None:
+        """The target has been silent for so many microseconds: says what follows."""
+        ...
+
+
+class Heartbeats:
+    """See above. `interval` and `timeout` in microseconds; `position` is asked on the thread, before each round."""
+
+    def __init__(
+        self,
+        connect: Callable[[], HeartbeatTopic],
+        participants: Sequence[Participant],
+        *,
+        interval: int,
+        timeout: int,
+        seal: Seal,
+        position: Callable[[], int],
+        ready: Callable[[], bool] = lambda: True,
+        idle_s: Callable[[], float] = lambda: 0.0,
+        clock: MonotonicClock = monotonic,
+    ) -> None:
+        """`ready`: whether the process leads anything; while it does not it says and expects nothing. `idle_s`: for how
+        many seconds its host has not turned: for longer than an interval, nothing is sent."""
+        self._connect = connect
+        self._participants = participants
+        self._interval = interval
+        self._seal = seal
+        self._position = position
+        self._ready = ready
+        self._idle_s = idle_s
+        self._is_idle = False
+        self._clock = clock
+        self._monitor: Monitor = HeartbeatMonitor(timeout=timeout, stall=max(interval, _SHORTEST_STALL))
+        self._due = 0
+        self._closed = threading.Event()
+        self._thread = threads.Thread(target=self._run, name="heartbeats")
+
+    def start(self) -> None:
+        """Begins; once."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends; says nothing more. May be called without `start`, and twice."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._attend()
+            except LogUnavailable as error:
+                _log.warning("no heartbeats; keeps trying", reason=str(error))
+            except Exception:
+                _log.exception("heartbeats are interrupted; goes on")
+            self._closed.wait(_PAUSE_S)
+
+    def _attend(self) -> None:
+        while not self._ready():
+            # What is not led here any more is forgotten, before it is led here again.
+            self._update(self._clock())
+            if self._closed.wait(_LONGEST_WAIT_S / 5):
+                return
+        topic = self._connect()
+        try:
+            # Whatever was sent until now is behind the end that is read from.
+            self._monitor.refresh(self._clock())
+            while not self._closed.is_set() and self._ready():
+                self._round(topic)
+        finally:
+            topic.close()
+
+    def _round(self, topic: HeartbeatTopic) -> None:
+        now = self._clock()
+        self._monitor.tick(now)
+        if topic.interrupted():
+            self._monitor.refresh(now)
+        self._update(now)
+        if now >= self._due:
+            self._due = now + self._interval
+            self._send(topic)
+        self._hear(topic.poll(self._patience(now)))
+        deadline = self._monitor.deadline()
+        if deadline is not None and deadline <= self._clock():
+            self._look_for_the_silent(topic)
+
+    def _update(self, now: int) -> None:
+        for participant in self._participants:
+            participant.update(self._monitor, now)
+
+    def _patience(self, now: int) -> float:
+        """Seconds until something is to be done though nothing was heard."""
+        due = self._due
+        deadline = self._monitor.deadline()
+        if deadline is not None and deadline < due:
+            due = deadline
+        return min(_LONGEST_WAIT_S, max(0.0, (due - now) / 1e6))
+
+    def _send(self, topic: HeartbeatTopic) -> None:
+        # A heartbeat says that the process does its work, which is the host's, and not only that a thread lives.
+        idle_s = self._idle_s()
+        was_idle, self._is_idle = self._is_idle, idle_s * 1e6 > max(self._interval, _SHORTEST_STALL)
+        if self._is_idle:
+            if not was_idle:
+                _log.warning(
+                    "no heartbeats are sent: the process has stopped reading the log", for_s=round(idle_s)
+                )
+            return
+        position = self._position()
+        events: list[Event] = []
+        for participant in self._participants:
+            for role_address, owed in participant.beats(position):
+                events += self._seal(role_address, owed)
+        topic.send(events)
+
+    def _hear(self, records: Iterable[Record]) -> None:
+        for record in records:
+            now = self._clock()
+            for participant in self._participants:
+                target = participant.hear(record)
+                if target is not None:
+                    self._monitor.heard(target, now)
+
+    def _look_for_the_silent(self, topic: HeartbeatTopic) -> None:
+        """Reads all that was sent until now; who is late still is silent."""
+        try:
+            asked = self._clock()
+            end = topic.end()
+            while topic.position < end and not self._closed.is_set():
+                self._hear(topic.poll(_LONGEST_WAIT_S))
+                if self._clock() - asked > self._interval:
+                    raise LogUnavailable("the heartbeats topic is not read to its end in time")
+        except LogUnavailable as error:
+            _log.warning("can't hear heartbeats: everybody gets another timeout", reason=str(error))
+            self._monitor.refresh(self._clock())
+            return
+        if self._closed.is_set() or topic.interrupted() or self._clock() - asked > self._interval:
+            # What could not be heard in time is no silence.
+            self._monitor.refresh(self._clock())
+            return
+        for target in self._monitor.expired(asked):
+            silence = self._monitor.silence(target, asked)
+            self._monitor.watch(target, asked)
+            for participant in self._participants:
+                if participant.is_mine(target):
+                    participant.timed_out(target, silence)

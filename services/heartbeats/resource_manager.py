@@ -1,0 +1,142 @@
+"""The ResourceManager's heartbeats: one broadcast to all TaskExecutors, and their SlotReports (document 000).
+
+A heartbeat says how far its sender has read the log. One whose position stands still below what is read here does not
+count: a TaskExecutor that sends and does not read is told nothing, and is as silent as one that does not send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from immutables import Map
+
+from ...schemas import resource_manager, task_executor
+from ...schemas.event import EVERYONE, Record
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, Say, address
+from ..resource_manager.state import ResourceManagerState, WorkerRegistration
+from .latest_states import Handover
+from .manager import Monitor, Target
+from .repeat_filter import Contradictions
+
+Contradicts = Callable[[ResourceManagerState, resource_manager.HeartbeatFromTaskManager], bool]
+_REPORT = frozenset({"the SlotReport"})
+
+
+class Worker(NamedTuple):
+    """A registered TaskExecutor."""
+
+    resource_id: str
+
+
+def returning(state: object) -> frozenset[str]:
+    """TaskExecutors whose process has ended, and that may come back yet, as the ResourceManager's state has it, whoever
+    leads it."""
+    return frozenset(state.pool.exited) if isinstance(state, ResourceManagerState) else frozenset()
+
+
+class ResourceManagerHeartbeats:
+    """A Participant of Heartbeats."""
+
+    def __init__(self, say: Say, contradicts: Contradicts) -> None:
+        self._say = say
+        self._contradicts = contradicts
+        self._states: Handover[ResourceManagerState] = Handover()
+        self._state = ResourceManagerState()
+        self._workers: Map[str, WorkerRegistration] = Map()
+        self._reports: Contradictions[str] = Contradictions()
+        self._position = -1
+        """How far the log was read here, an interval ago at most."""
+        self._positions: dict[str, int] = {}
+        """How far TaskExecutors have read it, as they said last."""
+        self._not_reading: dict[str, int] = {}
+        """How many heartbeats in a row did not count, by TaskExecutor."""
+
+    def follow(self, state: ResourceManagerState) -> None:
+        """The newest state; from the host's thread."""
+        self._states.give(RESOURCE_MANAGER, state)
+
+    def retire(self) -> None:
+        """The ResourceManager is not led here any more; from the host's thread."""
+        self._states.give(RESOURCE_MANAGER, None)
+
+    def update(self, monitor: Monitor, now: int) -> None:
+        taken = self._states.take()
+        if RESOURCE_MANAGER not in taken:
+            return
+        # Of one that is not led here nobody is waited for.
+        state = self._state = taken[RESOURCE_MANAGER] or ResourceManagerState()
+        known, workers = self._workers, state.workers
+        if workers is known:
+            return
+        self._workers = workers
+        for resource_id in known:
+            if resource_id not in workers:
+                monitor.forget(Worker(resource_id))
+                self._forget(resource_id)
+        for resource_id, worker in workers.items():
+            before = known.get(resource_id)
+            if before is worker:
+                continue
+            if before is None or before.instance_id != worker.instance_id:
+                monitor.watch(Worker(resource_id), now)
+                self._forget(resource_id)
+
+    def _forget(self, resource_id: str) -> None:
+        self._reports.forget(resource_id)
+        self._positions.pop(resource_id, None)
+        self._not_reading.pop(resource_id, None)
+
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+        self._position = position
+        body = task_executor.HeartbeatFromResourceManager()
+        return [(RESOURCE_MANAGER, [Owed(EVERYONE, body, None)])]
+
+    def hear(self, record: Record) -> Target | None:
+        body = record.body
+        if not isinstance(body, resource_manager.HeartbeatFromTaskManager):
+            return None
+        worker = self._workers.get(body.resource_id)
+        if (
+            worker is None
+            or worker.instance_id != body.instance_id
+            or record.header.sender != address(TASK_EXECUTOR, body.resource_id)
+        ):
+            # Unknown, or superseded by a newer registration.
+            return None
+        claims = _REPORT if self._contradicts(self._state, body) else frozenset()
+        if self._reports.confirmed(body.resource_id, claims):
+            fact = resource_manager.SlotReportContradicted(
+                resource_id=body.resource_id, instance_id=body.instance_id, slots=body.slots
+            )
+            self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, fact, None))
+        before = self._positions.get(body.resource_id)
+        self._positions[body.resource_id] = body.position
+        if before == body.position and before < self._position:
+            self._not_reading[body.resource_id] = self._not_reading.get(body.resource_id, 0) + 1
+            return None
+        self._not_reading.pop(body.resource_id, None)
+        return Worker(body.resource_id)
+
+    def is_mine(self, target: Target) -> bool:
+        return isinstance(target, Worker)
+
+    def timed_out(self, target: Target, silence: int) -> None:
+        if not isinstance(target, Worker) or (worker := self._workers.get(target.resource_id)) is None:
+            return
+        if worker.resource_id in self._state.pool.exited:
+            return  # That is known: its grace says when it is lost.
+        who = f"TaskExecutor {worker.resource_id} at {worker.address}"
+        position = self._positions.get(worker.resource_id)
+        # The last heartbeat before a process hangs may not have counted either: one is no sign.
+        is_not_reading = self._not_reading.get(worker.resource_id, 0) > 1
+        fact = resource_manager.WorkerLost(
+            resource_id=worker.resource_id,
+            instance_id=worker.instance_id,
+            exited=False,
+            reason=f"{who} has not read the log for {silence / 1e6:.0f} s: it stands at offset {position}, the log at "
+            f"{self._position}"
+            if is_not_reading
+            else f"no heartbeat for {silence / 1e6:.0f} s from {who}: it has died, hangs, or can't reach Kafka",
+        )
+        self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, fact, None))

@@ -1,0 +1,183 @@
+"""A TaskExecutor's heartbeats: its SlotReport to the ResourceManager, and to each JobMaster that it is connected to
+the Executions that run here (document 000). A master's silence stops no task: the log is what counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ...schemas import job_master, resource_manager, task_executor
+from ...schemas.event import Record
+from ...schemas.types import AccumulatorReport, AccumulatorSnapshot, SlotStatus
+from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Owed, Say, address
+from ..task_executor.state import TaskExecutorState
+from .latest_states import Handover
+from .manager import Monitor, Target
+from .repeat_filter import Contradictions
+
+SlotContradictions = Callable[
+    [TaskExecutorState, task_executor.HeartbeatFromJobManager], tuple[Collection[str], Collection[str]]
+]
+"""Allocations that only the JobMaster believes in, and those that only the TaskExecutor holds."""
+SlotReport = Callable[[TaskExecutorState], Sequence[SlotStatus]]
+Running = Callable[[TaskExecutorState], Iterable[AccumulatorSnapshot]]
+"""One for each Execution that the runtime really has."""
+_MISSING, _SURPLUS = "missing ", "surplus "
+_MOST_COUNTS = 20_000
+"""Counts and metrics in one heartbeat: a name has at most a few hundred bytes, and the topic takes a few MiB."""
+
+
+class Master(NamedTuple):
+    """The ResourceManager, or a JobMaster that the TaskExecutor is connected to, by its address."""
+
+    address: str
+
+
+class TaskExecutorHeartbeats:
+    """A Participant of Heartbeats."""
+
+    def __init__(
+        self,
+        say: Say,
+        own_address: str,
+        slot_report: SlotReport,
+        running: Running,
+        slot_contradictions: SlotContradictions,
+    ) -> None:
+        self._say = say
+        self._own = own_address
+        self._slot_report = slot_report
+        self._running = running
+        self._slot_contradictions = slot_contradictions
+        self._handed: Handover[TaskExecutorState] = Handover()
+        self._state: TaskExecutorState | None = None
+        self._masters: frozenset[Master] = frozenset()
+        self._reports: Contradictions[str] = Contradictions()
+        self._epochs: dict[str, int] = {}
+        """Of masters that have been heard, by address."""
+
+    def follow(self, state: TaskExecutorState) -> None:
+        """The newest state; from the host's thread."""
+        self._handed.give(self._own, state)
+
+    def update(self, monitor: Monitor, now: int) -> None:
+        state = self._handed.take().get(self._own)
+        if state is None:
+            return
+        before, self._state = self._state, state
+        if (
+            before is not None
+            and before.jobs is state.jobs
+            and before.registration is state.registration
+            and before.left == state.left
+        ):
+            return
+        masters = frozenset(_masters(state))
+        for master in self._masters - masters:
+            monitor.forget(master)
+            self._reports.forget(master.address)
+            self._epochs.pop(master.address, None)
+        for master in masters - self._masters:
+            monitor.watch(master, now)
+        self._masters = masters
+
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+        state = self._state
+        if state is None or state.left:
+            return
+        owed = []
+        instance_id = _instance_id(state)
+        if instance_id is not None:
+            report = resource_manager.HeartbeatFromTaskManager(
+                resource_id=state.resource_id,
+                instance_id=instance_id,
+                position=position,
+                slots=tuple(self._slot_report(state)),
+            )
+            owed.append(Owed(RESOURCE_MANAGER, report, None))
+        snapshots: dict[str, list[AccumulatorSnapshot]] = {job_id: [] for job_id in state.jobs}
+        for snapshot in self._running(state):
+            if snapshot.job_id in snapshots:
+                snapshots[snapshot.job_id].append(snapshot)
+        for job_id, of_job in snapshots.items():
+            of_job = bounded_snapshots(of_job)
+            body = job_master.HeartbeatFromTaskManager(
+                job_id=job_id,
+                resource_id=state.resource_id,
+                position=position,
+                accumulator_report=AccumulatorReport(accumulator_snapshots=tuple(of_job)),
+            )
+            owed.append(Owed(address(JOB_MASTER, job_id), body, None))
+        yield self._own, owed
+
+    def hear(self, record: Record) -> Target | None:
+        sender, body = record.header.sender, record.body
+        if not isinstance(
+            body, task_executor.HeartbeatFromResourceManager | task_executor.HeartbeatFromJobManager
+        ):
+            return None
+        epoch = record.header.sender_epoch
+        if epoch < self._epochs.get(sender, 0) or Master(sender) not in self._masters:
+            # Deposed, or a master that is not waited for.
+            return None
+        self._epochs[sender] = epoch
+        if isinstance(body, task_executor.HeartbeatFromJobManager):
+            job_id = body.allocated_slot_report.job_id
+            if sender != address(JOB_MASTER, job_id):
+                return None
+            self._compare(job_id, sender, body)
+        return Master(sender)
+
+    def is_mine(self, target: Target) -> bool:
+        return isinstance(target, Master)
+
+    def timed_out(self, target: Target, silence: int) -> None:
+        if isinstance(target, Master):
+            fact = task_executor.HeartbeatTimedOut(
+                peer=target.address,
+                reason=f"no heartbeat for {silence / 1e6:.0f} s from {target.address}: it has died, hangs, or can't "
+                "reach Kafka; tasks run on",
+            )
+            self._say(self._own, Owed(self._own, fact, None))
+
+    def _compare(self, job_id: str, sender: str, body: task_executor.HeartbeatFromJobManager) -> None:
+        assert self._state is not None
+        missing, surplus = self._slot_contradictions(self._state, body)
+        claims = frozenset([*(_MISSING + each for each in missing), *(_SURPLUS + each for each in surplus)])
+        confirmed = self._reports.confirmed(sender, claims)
+        if confirmed:
+            fact = task_executor.AllocatedSlotsContradicted(
+                job_id=job_id, missing=_of(_MISSING, confirmed), surplus=_of(_SURPLUS, confirmed)
+            )
+            self._say(self._own, Owed(self._own, fact, None))
+
+
+def bounded_snapshots(snapshots: list[AccumulatorSnapshot]) -> list[AccumulatorSnapshot]:
+    """As many counts as a heartbeat may have: it names the other Executions without them."""
+    left, found = _MOST_COUNTS, []
+    for each in snapshots:
+        left -= len(each.user_accumulators) + len(each.metrics)
+        found.append(each if left >= 0 else replace(each, user_accumulators={}, metrics={}))
+    return found
+
+
+def _masters(state: TaskExecutorState) -> Iterable[Master]:
+    """Those that have answered: who has not is reminded by the log."""
+    if state.left:
+        return
+    if _instance_id(state) is not None:
+        yield Master(RESOURCE_MANAGER)
+    for job_id, connection in state.jobs.items():
+        if connection.answered:
+            yield Master(address(JOB_MASTER, job_id))
+
+
+def _instance_id(state: TaskExecutorState) -> str | None:
+    """None while the ResourceManager has not answered its registration."""
+    return None if state.registration is None else state.registration.instance_id
+
+
+def _of(kind: str, claims: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(each.removeprefix(kind) for each in claims if each.startswith(kind)))

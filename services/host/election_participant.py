@@ -1,0 +1,202 @@
+"""Which roles a process stands for, as the log goes on, and what a mandate that it is given is worth.
+
+The roles of its own it stands for from the start. The latch of a job stays off the way of its submission: whoever leads
+the job by leading the Dispatcher stands for it when it has run for a moment, so that ZooKeeper never hears of a short
+job, and for one such job after the other: they are led well without, and of many that come at once none is to pay for
+the latches of those before it. The others stand for a job once the Dispatcher has got another leader than the one that
+began it, or once it was claimed.
+Nobody stands for a job at rest.
+
+Many masters learn at the same moment of many jobs to stand for, and the quickest would get all of them. So each waits
+for a moment, which is another for each job and master: the jobs, and whoever is next for each, spread over the masters.
+
+A mandate's epoch is the time of an election by ZooKeeper's clock. One that is not above the log's last may have come
+too late: another process was elected meanwhile. Then this one stands anew, and will be given a later one. But one that
+was stood for after this process had read the log's epoch has to be above it, or that clock is not the one that the log
+knows: that is found out by the roles of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...infra.logging_setup import logger
+from ..core.deadline_heap import Deadlines
+from ..core.leadership import LARGEST_STEP, Leader
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, JOB_MASTER, Clock, Time, derive_id, kind_of
+from ..election.leader_election import Mandates
+from ..job_master.state import JobMasterState
+
+_log = logger(__name__)
+_A_MOMENT = 1_000_000
+_BETWEEN_OWN = 250_000
+_SPREAD = 500_000
+"""Microseconds."""
+
+
+class MandateFromAnotherTime(Exception):
+    """ZooKeeper's transaction ids are below the log's epochs: its data were lost, or are another ensemble's."""
+
+    def __init__(self, role: str, granted: int, last: int) -> None:
+        super().__init__(
+            f"ZooKeeper grants {role} the epoch {granted}, but the log has {last}: ZooKeeper's data were lost, or the "
+            "log was led without ZooKeeper or with another one; set high-availability.zookeeper.base-epoch to "
+            f"{last} or more, the same in all jobmanagers"
+        )
+
+
+class EpochOutOfReach(Exception):
+    """ZooKeeper's transaction ids are so far above the log's epochs that readers would ignore the claim."""
+
+    def __init__(self, role: str, granted: int, last: int) -> None:
+        super().__init__(
+            f"ZooKeeper grants {role} the epoch {granted}, but the log has {last}, and takes at most {LARGEST_STEP} "
+            "more: lower high-availability.zookeeper.base-epoch, the same in all jobmanagers"
+        )
+
+
+class LedByElection(Exception):
+    """Elected masters lead, or may go on to; a process that nobody elects would take the lead from them."""
+
+    def __init__(self, role: str, leader: Leader) -> None:
+        by = leader.elected_by
+        super().__init__(
+            f"{leader.address}, elected by {by}, was the last to lead {role}: with high-availability.type none this "
+            f"process would take the lead from masters that may still run; set high-availability.type to {by} as they "
+            "have it, or end the cluster with `tailrace cluster stop` first; if none of them runs any more, set "
+            "high-availability.abandon-election to true"
+        )
+
+
+class Candidacy:
+    """Of one process, for the thread of its host. `opposed`: whether others stand against it at all."""
+
+    def __init__(
+        self,
+        mandates: Mandates,
+        replica: Replica,
+        roles: Iterable[str],
+        *,
+        session: str,
+        opposed: bool,
+        clock: Clock,
+    ) -> None:
+        self._mandates = mandates
+        self._replica = replica
+        self._roles = tuple(roles)
+        self._session = session
+        self._opposed = opposed
+        self._clock = clock
+        self._leads_jobs = DISPATCHER in self._roles
+        self._stood: dict[str, int] = {}
+        """The roles that it stands for -> the log's epoch when it began to."""
+        self._spent: dict[str, int] = {}
+        """The last mandate for a role that was given back: it may be heard of for a while still."""
+        self._soon = Deadlines()
+        """When it is to stand for which jobs."""
+        self._last_own: Time = 0
+        """When it is to stand for the last of the jobs that it has begun itself."""
+        self._begun = False
+
+    def begin(self) -> None:
+        """The log has been read: stands for all that it has to."""
+        self._begun = True
+        for role in self._roles:
+            self._stand(role)
+        self._look_at_all_jobs()
+
+    def pursue(self) -> None:
+        """Stands for the jobs whose moment has come; to be called when `due`, or whenever it may be."""
+        if self._soon.earliest() is not None:
+            for job in self._soon.passed(self._clock()):
+                self._stand(job)
+
+    def due(self) -> Time | None:
+        """When it is to stand for a job next."""
+        return self._soon.earliest()
+
+    def elected(self, role: str) -> None:
+        """Somebody leads the role, as the log has it since now."""
+        if not self._begun:
+            return
+        if role == DISPATCHER:
+            self._look_at_all_jobs()
+        else:
+            self.look_at(role)
+
+    def look_at(self, role_address: str) -> bool:
+        """The state of an address has changed; whether that is a job which is at rest now."""
+        if not self._begun or not self._leads_jobs or kind_of(role_address) != JOB_MASTER:
+            return False
+        if self._replica.is_awake(role_address):
+            if role_address not in self._stood:
+                self._consider(role_address)
+            return False
+        self._soon.put(role_address, None)
+        if self._stood.pop(role_address, None) is not None:
+            self._spent.pop(role_address, None)
+            leader = self._replica.leadership.leader(role_address)
+            mine = leader is not None and leader.session == self._session
+            self._mandates.withdraw(role_address, for_ever=mine)
+        return True
+
+    def is_valid(self, role: str, granted: int | None) -> bool:
+        """Whether a mandate may be claimed now; stands anew where it came too late. Raises MandateFromAnotherTime,
+        EpochOutOfReach."""
+        stood = self._stood.get(role)
+        if stood is None:
+            # The mandates have not heard yet that it stands for this no more.
+            return False
+        last = self._replica.leadership.epoch(role)
+        if granted is not None and self._spent.get(role) == granted:
+            return False
+        if granted is not None and granted > last + LARGEST_STEP:
+            raise EpochOutOfReach(role, granted, last)
+        if granted is None or granted > last:
+            return True
+        if granted <= stood and role in self._roles:
+            raise MandateFromAnotherTime(role, granted, last)
+        _log.info("a mandate came too late: stands for election anew", role=role, epoch=granted, last=last)
+        self.anew(role, granted)
+        return False
+
+    def anew(self, role: str, granted: int | None) -> None:
+        """Gives a mandate back, and hopes for a later one."""
+        if self._stood.pop(role, None) is not None:
+            if granted is not None:
+                self._spent[role] = granted
+            self._mandates.withdraw(role)
+            self._stand(role)
+
+    def _look_at_all_jobs(self) -> None:
+        for each in self._replica.awake:
+            self.look_at(each)
+
+    def _stand(self, role: str) -> None:
+        if role not in self._stood:
+            self._stood[role] = self._replica.leadership.epoch(role)
+            self._mandates.contend(role)
+
+    def _consider(self, job: str) -> None:
+        leadership, state = self._replica.leadership, self._replica.states[job]
+        dispatcher = leadership.leader(DISPATCHER)
+        if not self._opposed:
+            if leadership.is_claimed(job):
+                self._stand(job)
+        elif leadership.is_claimed(job):
+            self._stand_soon(job, self._spread(job))
+        elif dispatcher is not None and isinstance(state, JobMasterState):
+            if state.started < dispatcher.offset:
+                self._stand_soon(job, self._spread(job))
+            elif dispatcher.session == self._session and self._soon.of(job) is None:
+                self._last_own = max(self._clock() + _A_MOMENT, self._last_own + _BETWEEN_OWN)
+                self._soon.put(job, self._last_own)
+
+    def _stand_soon(self, job: str, after: Time) -> None:
+        due, known = self._clock() + after, self._soon.of(job)
+        if known is None or due < known:
+            self._soon.put(job, due)
+
+    def _spread(self, job: str) -> Time:
+        return int(derive_id(job, self._session)[:8], 16) % _SPREAD

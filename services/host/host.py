@@ -1,0 +1,465 @@
+"""The one loop that runs roles in a process (design, section 3).
+
+Read a batch, evolve. For what it leads, once its own last append has come back: decide, append; then have the shells
+obey what the states demand. Standbys do all but decide, and are warm: what they take over costs them an append and its
+read-back. Nothing is decided on what was only sent: the log is read back first, so that a fenced leader's last words
+move nothing.
+
+What a process leads changes while it runs. An election gives it mandates and takes them away
+(high_availability/mandates.py); the host claims what it was given, in the log, and leads once it has read its claim
+back unfenced. It steps down where a mandate is gone, or where it reads another's claim. While the mandates are
+suspended it decides nothing and keeps everything. Without an election (`high-availability.type: none`) the newest
+process is given all, and the one that it deposes ends.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ...infra.logging_setup import logger
+from ...schemas.event import EVERYONE, Event, Record
+from ...schemas.everyone import LeaderElected
+from ..core.deadline_heap import Deadlines
+from ..core.decision import decision_of
+from ..core.replica import Replica, spare_the_collector
+from ..core.role import DISPATCHER, JOB_MASTER, STANDBY, Clock, Owed, Shell, Time, address, kind_of, seal
+from ..election.leader_election import Mandates, Unopposed
+from ..log import EventLog, Tail
+from ..log.event_log import OnUnreadable
+from ..log.newer_release import UnreadRecords
+from .election_participant import Candidacy, LedByElection
+from .event_appender import Appender
+from .event_emitter import Voice
+from .held_terms import Term, Terms
+
+_LONGEST_WAIT_S = 0.1
+_CURRENT_S = 2.0
+_log = logger(__name__)
+
+
+class Deposed(Exception):
+    """Another process leads a role that this one led; it must stop, its tasks need not."""
+
+
+def wall_clock() -> Time:
+    """Microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+class Host:
+    """Runs the roles of one process over one log.
+
+    `leads` are the roles that the process is to lead; a process that is to lead the Dispatcher is to lead JobMasters
+    too. `mandates` say which of them it may lead now; None: all, and it ends when it is deposed. `endpoints` are the
+    servers of the process, by name, as LeaderElected has them. `concerns` are the addresses whose events it reads, None
+    for all. `abandons_election`: it takes the lead without mandates even where the last leader was elected, and the
+    cluster goes on. `run` raises Deposed, LedByElection, MandateFromAnotherTime, EpochOutOfReach,
+    NewerRelease, LogTruncated and LogUnavailable.
+    """
+
+    def __init__(
+        self,
+        log: EventLog,
+        replica: Replica,
+        *,
+        cluster: str,
+        leads: Iterable[str],
+        process_address: str,
+        session: str,
+        mandates: Mandates | None = None,
+        endpoints: Mapping[str, str] | None = None,
+        clock: Clock = wall_clock,
+        on_unreadable: OnUnreadable | None = None,
+        concerns: Iterable[str] | None = None,
+        abandons_election: bool = False,
+    ) -> None:
+        self._log = log
+        self._replica = replica
+        self._cluster = cluster
+        self._leads = tuple(leads)
+        self._process_address = process_address
+        self._session = session
+        self._stands_by = mandates is not None
+        self._mandates: Mandates = mandates or Unopposed()
+        self._endpoints = endpoints or {}
+        self._shells: Mapping[str, Shell] = {}
+        self._clock = clock
+        self._unread = UnreadRecords(lambda: replica.leadership, on_unreadable)
+        self._concerns = frozenset(concerns) if concerns is not None else None
+        self._terms = Terms(lambda: replica.leadership)
+        self._abandons_election = abandons_election
+        self._candidacy = Candidacy(
+            self._mandates, replica, self._leads, session=session, opposed=self._stands_by, clock=clock
+        )
+        self._granted: Mapping[str, int | None] | None = None
+        """The mandates that were looked at last; None: they are to be looked at again."""
+        self._claimed: dict[str, int] = {}
+        """What has been claimed and not read back: role -> epoch."""
+        self._failure: Exception | None = None
+        self._said = 0
+        self._counting = threading.Lock()
+        self._appender = Appender(log, self.sealed, self.state)
+        self._voice = Voice(self._appender.append_all, self.fail)
+        self._appended_to = -1
+        self._dirty: dict[str, None] = {}
+        self._deadlines = Deadlines()
+        self._position = -1
+        self._turned_at = time.monotonic()
+        self._read: Tail | None = None
+        self.leading = threading.Event()
+        """Set while every role of `leads` is led."""
+
+    def run(
+        self,
+        stop: threading.Event,
+        shells: Mapping[str, Shell],
+        finished: Callable[[Replica], bool] = lambda _: False,
+    ) -> None:
+        """Replays the log, leads what it is to lead, and goes on until `stop` is set or the states say that all is
+        done; where they say so from the start, a leader is to begin anew. `shells` are by kind of role.
+        """
+        self._shells = shells
+        spare_the_collector()
+        tail = self._read = self._tail()
+        try:
+            self._replica.telling = False
+            self._replay(tail, self._log.end(), stop)
+            self._replica.telling = True
+            self._position = self._replica.offset
+            is_old = finished(self._replica)
+            if not (self._stands_by or self._abandons_election or is_old):
+                self._refuse_where_others_are_elected()
+            self._candidacy.begin()
+            while not stop.is_set():
+                self._turned_at = time.monotonic()
+                self._follow_mandates(tail, stop)
+                if not finished(self._replica):
+                    is_old = False
+                elif not is_old:
+                    return
+                self._fold(tail.poll(self._patience()))
+                if self._failure is not None:
+                    raise self._failure
+                self._candidacy.pursue()
+                if self._replica.offset >= self._appended_to and not self._mandates.suspended:
+                    self._decide()
+                    self._position = tail.position - 1
+        finally:
+            self.leading.clear()
+            tail.close()
+
+    def say(self, role_address: str, owed: Owed) -> None:
+        """Appends what a shell has to say on behalf of a role that this process leads; from any thread, at once.
+
+        What it does not lead (any more) is not said. What can't be appended ends `run`: the instruction stands, and is
+        obeyed again after a restart.
+        """
+        for event in self.sealed(role_address, [owed]):
+            self._voice.say(event)
+
+    def say_as_standby(self, owed: Owed) -> None:
+        """Appends what a master tells of itself that leads nothing; from any thread, at once. Nothing before the log
+        has been read, and nothing of a process that nobody elects."""
+        if self._stands_by and self._position >= 0 and not self._mandates.suspended:
+            sender = address(STANDBY, self._session)
+            for event in self._seal(sender, [owed], 0, self._clock(), self._position):
+                self._voice.say(event)
+
+    def sealed(self, role_address: str, owed: Sequence[Owed]) -> list[Event]:
+        """What a role says, with its headers, for a way beside the log; nothing if the process does not lead it (any
+        more). From any thread."""
+        term = self._terms.of(role_address)
+        if term is None:
+            names = [each.body.AVRO_NAME for each in owed]
+            _log.debug("is not said: the role is not led here", role=role_address, said=names)
+            return []
+        # Shells know no more than that: what was folded since they have not been shown.
+        causes = [each.cause for each in owed if each.cause is not None]
+        return self._seal(
+            role_address, owed, term.epoch, self._clock(), max([self._position, term.since, *causes])
+        )
+
+    @property
+    def session(self) -> str:
+        """What tells this process from all others, as LeaderElected has it."""
+        return self._session
+
+    @property
+    def position(self) -> int:
+        """Up to this offset the log has been folded, and the shells have seen what came of it; -1 before that."""
+        return self._position
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds since the loop of `run` turned last: it stands still, or waits for Kafka. From any thread."""
+        return time.monotonic() - self._turned_at
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what `leads` says can be relied on: the mandates are there, and the loop has turned lately. A process
+        that was stopped may have been deposed since. From any thread."""
+        return not self._mandates.suspended and self.idle_s < _CURRENT_S
+
+    @property
+    def bytes_read(self) -> int:
+        """Of the log, since `run` began."""
+        return 0 if self._read is None else self._read.bytes_read
+
+    def state(self, role_address: str) -> object:
+        """The last state that was folded of an address, whoever leads it; None before the first. From any thread."""
+        return self._replica.states.get(role_address)
+
+    def leads(self, role_address: str) -> bool:
+        """Whether the process speaks for an address now; from any thread."""
+        return self._terms.of(role_address) is not None
+
+    def leads_any(self) -> bool:
+        """Whether the process leads anything now; from any thread."""
+        return bool(self._terms)
+
+    def fail(self, error: Exception) -> None:
+        """Ends `run` with an error that befell another thread of the process."""
+        self._failure = self._failure or error
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Returns when all that was said is in the log, or after `timeout_s` seconds."""
+        if not self._voice.close(timeout_s):
+            _log.warning(
+                "what was said last may not get into the log", log=self._log.topic, waited_s=timeout_s
+            )
+
+    def _tail(self) -> Tail:
+        # The replica may have been put behind a snapshot.
+        wanted, start = self._concerns, self._replica.offset + 1
+        if wanted is None:
+            return self._log.tail(start, on_unreadable=self._unread)
+        return self._log.tail(
+            start,
+            concerns=lambda sender, recipient: (
+                recipient in wanted or sender in wanted or recipient == EVERYONE
+            ),
+            on_unreadable=self._unread,
+        )
+
+    def _refuse_where_others_are_elected(self) -> None:
+        for role in self._leads:
+            leader = self._replica.leadership.leader(role)
+            if leader is not None and leader.elected_by:
+                raise LedByElection(role, leader)
+
+    def _replay(self, tail: Tail, end: int, stop: threading.Event) -> None:
+        """As `_catch_up`, before anything is led or stood for: then nobody looks at what has changed."""
+        apply = self._replica.apply
+        while tail.position < end and not stop.is_set():
+            self._turned_at = time.monotonic()
+            for record in self._unread.among(tail.poll(_LONGEST_WAIT_S)):
+                apply(record)
+            if self._failure is not None:
+                raise self._failure
+
+    def _catch_up(self, tail: Tail, end: int, stop: threading.Event) -> None:
+        while tail.position < end and not stop.is_set():
+            self._turned_at = time.monotonic()
+            self._fold(tail.poll(_LONGEST_WAIT_S))
+            if self._failure is not None:
+                raise self._failure
+
+    def _follow_mandates(self, tail: Tail, stop: threading.Event) -> None:
+        """Steps down from what it may lead no more; claims what it may lead now, until nothing is left to claim."""
+        while (granted := self._mandates.granted()) is not self._granted and not stop.is_set():
+            for role in self._terms.roles():
+                if role not in granted:
+                    self._step_down(role, "the mandate is gone")
+            if self._mandates.suspended:
+                return
+            # Jobs may be many, and each that is granted is a new mapping: what was looked at is not looked at again.
+            known, self._granted = self._granted or {}, granted
+            wanted = [
+                role
+                for role, epoch in granted.items()
+                if (epoch is None or known.get(role) != epoch) and self._is_to_be_claimed(role, epoch)
+            ]
+            if wanted:
+                self._claim(wanted, granted, tail, stop)
+
+    def _is_to_be_claimed(self, role: str, granted: int | None) -> bool:
+        term = self._terms.of(role)
+        if term is not None:
+            # Such as a job that is led in the Dispatcher's term.
+            self._mandates.confirm(role, term.epoch)
+            return False
+        if kind_of(role) == JOB_MASTER and not self._replica.is_awake(role):
+            return False
+        return self._candidacy.is_valid(role, granted)
+
+    def _claim(
+        self, roles: Sequence[str], granted: Mapping[str, int | None], tail: Tail, stop: threading.Event
+    ) -> None:
+        now, known = self._clock(), self._replica.offset
+        claims: list[Event] = []
+        for role in roles:
+            epoch = granted[role]
+            if epoch is None:
+                epoch = self._replica.leadership.epoch(role) + 1
+            body = LeaderElected(
+                role=role,
+                epoch=epoch,
+                address=self._process_address,
+                session=self._session,
+                endpoints=self._endpoints if role in self._leads else {},
+                elected_by=self._mandates.elected_by,
+            )
+            self._claimed[role] = epoch
+            claims += self._seal(role, [Owed(EVERYONE, body, None)], epoch, now, known)
+        self._appended_to = self._log.append(claims)[-1]
+        self._catch_up(tail, self._appended_to + 1, stop)
+        self._claimed.clear()
+        if any(self._terms.of(role) is None for role in roles):
+            # Overtaken by another's claim, which every reader takes instead: the mandates are looked at once more.
+            self._granted = None
+
+    def _fold(self, batch: Iterable[Record]) -> None:
+        apply, dirty, led = self._replica.apply, self._dirty, self._terms.of
+        look_at = self._candidacy.look_at
+        for record in self._unread.among(batch):
+            before = self._replica.leadership
+            changed = apply(record)
+            if self._replica.leadership is not before and isinstance(record.body, LeaderElected):
+                self._elected(record, record.body)
+            for each in changed:
+                if led(each) is not None:
+                    dirty[each] = None
+                if look_at(each):
+                    self._at_rest(each)
+
+    def _elected(self, record: Record, body: LeaderElected) -> None:
+        role = body.role
+        if body.session == self._session:
+            if self._claimed.get(role) == body.epoch:
+                self._begin(role, Term(body.epoch, record.offset))
+        elif role in self._terms:
+            self._deposed(body)
+        else:
+            if kind_of(role) == JOB_MASTER and self._terms.of(DISPATCHER) is not None:
+                self._leave(role)
+            if self._granted and role in self._granted:
+                # Whoever has a mandate, and thought that it led already or that others did, looks at it once more.
+                self._granted = None
+        self._candidacy.elected(role)
+
+    def _begin(self, role: str, term: Term) -> None:
+        # Of jobs there may be thousands.
+        tell = _log.debug if kind_of(role) == JOB_MASTER else _log.info
+        tell("leads", role=role, cluster=self._cluster, epoch=term.epoch)
+        self._terms.begin(role, term)
+        self._mandates.confirm(role, term.epoch)
+        for each in self._in_the_term_of(role):
+            self._dirty[each] = None
+        if all(each in self._terms for each in self._leads):
+            self.leading.set()
+
+    def _deposed(self, body: LeaderElected) -> None:
+        why = f"{body.address} leads {body.role} of {self._cluster} since epoch {body.epoch}"
+        if self.leading.is_set() and not self._stands_by:
+            term = self._terms.of(body.role)
+            raise Deposed(
+                f"{why}: this process stops leading epoch {term.epoch if term else 0}; running tasks are not touched"
+            )
+        given = (self._granted or {}).get(body.role)
+        self._step_down(body.role, why)
+        self._candidacy.anew(body.role, given)
+
+    def _step_down(self, role: str, why: str) -> None:
+        tell = _log.debug if kind_of(role) == JOB_MASTER else _log.warning
+        tell("steps down", role=role, cluster=self._cluster, why=why)
+        affected = self._in_the_term_of(role)
+        self._terms.end(role)
+        self.leading.clear()
+        for each in affected:
+            self._leave(each)
+        # It may be given the same again at once.
+        self._granted = None
+
+    def _leave(self, role_address: str) -> None:
+        """Nothing more is said, or asked of a shell, for an address."""
+        self._dirty.pop(role_address, None)
+        self._deadlines.put(role_address, None)
+        shell = self._shells.get(kind_of(role_address))
+        if shell is not None:
+            shell.retire(role_address)
+
+    def _at_rest(self, job: str) -> None:
+        """The claim of a job serves no more: if the job wakes, it is led by whoever claims it then."""
+        if job in self._terms:
+            self._terms.end(job)
+            self._leave(job)
+
+    def _in_the_term_of(self, role: str) -> list[str]:
+        """The addresses that speak in the term of a role, and whose states are not at rest."""
+        jobs = []
+        if role == DISPATCHER:
+            claimed = self._replica.leadership.is_claimed
+            jobs = [each for each in self._replica.awake if kind_of(each) == JOB_MASTER and not claimed(each)]
+        return [role, *jobs] if self._replica.is_awake(role) else jobs
+
+    def _patience(self) -> float:
+        if self._mandates.suspended:
+            return _LONGEST_WAIT_S
+        if self._dirty and self._replica.offset >= self._appended_to:
+            return 0.0
+        earliest = [each for each in (self._deadlines.earliest(), self._candidacy.due()) if each is not None]
+        if not earliest:
+            return _LONGEST_WAIT_S
+        return min(_LONGEST_WAIT_S, max(0.0, (min(earliest) - self._clock()) / 1e6))
+
+    def _decide(self) -> None:
+        now = self._clock()
+        dirty, self._dirty = self._dirty, {}
+        for each in self._deadlines.passed(now):
+            dirty[each] = None
+        events: list[Event] = []
+        for each in dirty:
+            term = self._terms.of(each)
+            if term is None:
+                continue
+            role, state = self._replica.role(each), self._replica.states[each]
+            decision = decision_of(role, state, now)
+            if decision.error is not None:
+                events += self._appender.failure_of(each, decision.error)
+            elif decision.owed:
+                events += self._seal(each, decision.owed, term.epoch, now, self._replica.offset, decided=True)
+            self._deadlines.put(each, decision.deadline)
+            shell = self._shells.get(kind_of(each))
+            if shell is not None:
+                shell.obey(each, decision.instructions, state)
+        offsets, left = self._appender.append_some(events)
+        if offsets:
+            self._appended_to = offsets[-1]
+        # The next turn comes when this one has been read back.
+        self._dirty.update(dict.fromkeys(left))
+
+    def _seal(
+        self,
+        sender: str,
+        owed: Sequence[Owed],
+        epoch: int,
+        now: Time,
+        decided_at: int,
+        *,
+        decided: bool = False,
+    ) -> list[Event]:
+        with self._counting:
+            count = self._said
+            self._said += len(owed)
+        return seal(
+            owed,
+            cluster=self._cluster,
+            sender=sender,
+            epoch=epoch,
+            decided_at=decided_at,
+            now=now,
+            count=count,
+            decided=decided,
+        )

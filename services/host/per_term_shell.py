@@ -1,0 +1,73 @@
+"""A shell that begins anew whenever its role is led anew by the same process.
+
+A process that steps down and is elected again must not go on with what it knew before: who led meanwhile has gone on.
+So a role of which there is one has a shell of its own for each term. The end of a shell may take as long as what it
+has begun takes, and the host does not wait for it; what an ended shell says is dropped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ...infra import threads
+from ..core.role import Instruction, Owed, Say
+
+
+class OneTerm(Protocol):
+    """A shell that is led once."""
+
+    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None: ...
+
+    def close(self) -> None: ...
+
+
+Settled = Callable[[], None]
+"""Returns when the shells of earlier terms have ended."""
+NewShell = Callable[[Say, Settled], OneTerm]
+
+
+class Afresh:
+    """A Shell. `on_retire` is told, on the host's thread, that the role is not led here any more."""
+
+    def __init__(self, say: Say, new_shell: NewShell, on_retire: Callable[[], None] = lambda: None) -> None:
+        self._say = say
+        self._new_shell = new_shell
+        self._on_retire = on_retire
+        self._current: tuple[OneTerm, threading.Event] | None = None
+        self._ending: list[threading.Thread] = []
+
+    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        if self._current is None:
+            over, before = threading.Event(), [each for each in self._ending if each.is_alive()]
+            self._ending = before
+
+            def say(sender: str, owed: Owed) -> None:
+                if not over.is_set():
+                    self._say(sender, owed)
+
+            def settled() -> None:
+                for each in before:
+                    each.join()
+
+            self._current = self._new_shell(say, settled), over
+        self._current[0].obey(role_address, instructions, state)
+
+    def retire(self, role_address: str) -> None:
+        del role_address
+        if self._current is None:
+            return
+        (shell, over), self._current = self._current, None
+        over.set()
+        self._on_retire()
+        ending = threads.Thread(target=shell.close, name="end of a term")
+        self._ending.append(ending)
+        ending.start()
+
+    def close(self) -> None:
+        if self._current is not None:
+            (shell, _), self._current = self._current, None
+            shell.close()
+        for each in self._ending:
+            each.join()

@@ -1,0 +1,246 @@
+"""The CompletedCheckpointStore (document 001): completed checkpoints, as far as they are in storage.
+
+A checkpoint is in storage before anybody hears of it: its files first, then its `_metadata`, and then the handle, which
+is CheckpointCompleted in the log, where the document keeps it in ZooKeeper. Hence a failed `add` loses nothing: what
+was complete before still is. `recover` takes the newest that is whole; one that is missing or torn is passed over and
+said so, but storage that can't be reached says nothing about what is in it, and nothing is passed over for that.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import Lock
+from typing import Final
+
+import msgspec
+from immutables import Map
+from msgspec.structs import replace
+
+from ....pipelines.checkpoint import disposal
+from ....pipelines.checkpoint.errors import CheckpointError, StorageError, TornFile
+from ....pipelines.checkpoint.fitting import finished_subtasks, misfits
+from ....pipelines.checkpoint.layout import base_of
+from ....pipelines.checkpoint.metadata import (
+    CheckpointMetadata,
+    edges_of,
+    files_of,
+    outline_of,
+    read_metadata,
+    verify,
+    write_metadata,
+)
+from ....pipelines.checkpoint.storage import Storage, canonical
+from ....pipelines.graph.accumulators import total
+from ....schemas.types import CompletedCheckpoint, JobGraph, RestoredCheckpoint
+from ..topology import VertexKey
+from .pending_checkpoint import PendingCheckpoint
+
+_REMEMBERED: Final = 128
+"""Checkpoints whose metadata need not be read to discard them or others."""
+_FAULTS_TOLD: Final = 3
+_READ_WHOLE: Final = 256 << 20
+"""Bytes of a checkpoint up to which it is read from remote storage before tasks begin with it. Of a larger one lengths
+have to do: its tasks read it at the same time, and find what else is wrong. Local files are always read: a machine that
+went down leaves them in their full lengths, with other bytes."""
+
+GIVEN: Final = -1
+"""The generation of a candidate that a person named."""
+
+
+class Unusable(Exception):
+    """No candidate can be restored; the text says why, for each."""
+
+
+class Recovered(msgspec.Struct, frozen=True):
+    """A checkpoint that is whole and fits."""
+
+    checkpoint: RestoredCheckpoint
+    finished: Mapping[str, tuple[int, ...]]
+    """Subtasks of the job that had finished in it: vertex -> their numbers."""
+    passed_over: Mapping[str, str]
+    """Newer ones that can't be used: directory -> why."""
+    accumulators: Mapping[str, float]
+    """What those had counted that had finished in it."""
+
+
+class CompletedCheckpointStore:
+    """One for all jobs of a process; for any number of threads."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, CheckpointMetadata] = OrderedDict()
+        self._doomed: set[str] = set()
+        """Files that are being deleted: no checkpoint that refers to them is complete any more."""
+        self._lock = Lock()
+
+    def add(
+        self,
+        job_id: str,
+        graph: JobGraph,
+        pending: PendingCheckpoint,
+        counted: Mapping[VertexKey, Mapping[str, float]] = Map(),
+    ) -> CompletedCheckpoint:
+        """Writes the metadata of a checkpoint that everybody has acknowledged; again does no more.
+
+        `counted`: by subtasks that had finished.
+
+        Raises StorageError, and TornFile where a file that it refers to is not in storage: then it is not complete.
+        """
+        subtasks = pending.subtasks(counted)
+        checkpoint = CompletedCheckpoint(
+            checkpoint_id=pending.checkpoint_id,
+            snapshot_type=pending.options.snapshot_type,
+            uri=canonical(pending.options.directory),
+            generation=pending.generation,
+            size=sum(each.state.size for each in subtasks),
+        )
+        metadata = CheckpointMetadata(
+            job_id=job_id,
+            job_name=graph.name,
+            checkpoint=checkpoint,
+            triggered=pending.triggered,
+            vertices=outline_of(graph),
+            subtasks=subtasks,
+            edges=edges_of(graph),
+        )
+        self._announce(metadata)
+        try:
+            faults = verify(metadata)
+            if faults:
+                raise TornFile(_in_short(faults))
+            write_metadata(metadata)
+        except BaseException:
+            self._forget(checkpoint.uri)
+            raise
+        return checkpoint
+
+    def recover(
+        self,
+        graph: JobGraph,
+        candidates: Sequence[RestoredCheckpoint],
+        *,
+        allow_non_restored_state: bool = False,
+    ) -> Recovered:
+        """The first of the candidates that is whole and fits the job.
+
+        Raises Unusable, and StorageError where storage does not say.
+        """
+        passed_over: dict[str, str] = {}
+        for candidate in candidates:
+            try:
+                metadata = read_metadata(candidate.uri)
+                faults = verify(metadata, checksums=_is_read_whole(metadata))
+            except StorageError:
+                raise
+            except CheckpointError as error:
+                passed_over[candidate.uri] = str(error)
+                continue
+            if not faults and candidate.generation == GIVEN:
+                faults = misfits(metadata, graph, allow_non_restored_state=allow_non_restored_state)
+            if faults:
+                passed_over[candidate.uri] = _in_short(faults)
+                continue
+            with self._lock:
+                self._keep(metadata)
+            counted = total(each.state.accumulators for each in metadata.subtasks if each.finished)
+            return Recovered(_restored(candidate, metadata), _finished(metadata, graph), passed_over, counted)
+        raise Unusable(_why_none(passed_over))
+
+    def discard(
+        self,
+        directory: str,
+        kept: Iterable[str],
+        *,
+        completed: bool,
+        before_each: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Deletes a checkpoint that is subsumed, or was never completed; again does no more. Raises StorageError, and
+        what `before_each` raises, which is called before each step that deletes.
+
+        `kept`: the directories of those that stay. What they refer to stays too.
+        """
+        if not completed:
+            before_each()
+            disposal.discard_incomplete(directory)
+            return
+        own = disposal.only_of(directory, kept, read=self._read)
+        doomed = self._doom(directory, own)
+        try:
+            disposal.delete(directory, doomed, before_each)
+        finally:
+            with self._lock:
+                self._doomed -= doomed
+        self._forget(directory)
+
+    def remove(self, job_directory: str, retained: Iterable[CompletedCheckpoint]) -> None:
+        """Deletes what a job's checkpoints have left but for those that are retained. Raises StorageError."""
+        disposal.remove_all(job_directory, [each.uri for each in retained], read=self._read)
+
+    def _announce(self, metadata: CheckpointMetadata) -> None:
+        """From here on nothing that it refers to is deleted for another. Raises TornFile where that has begun."""
+        files = _absolute_files(metadata)
+        with self._lock:
+            gone = files & self._doomed
+            if gone:
+                raise TornFile(f"{min(gone)} belongs to a checkpoint that is being deleted")
+            self._keep(metadata)
+
+    def _doom(self, directory: str, files: set[str]) -> set[str]:
+        """Those of the files, now absolute, that no other checkpoint refers to which was added meanwhile."""
+        storage = Storage.open(base_of(canonical(directory)))
+        absolute = {storage.absolute(path) for path in files}
+        with self._lock:
+            for uri, metadata in self._known.items():
+                if uri != canonical(directory) and base_of(uri) == storage.uri:
+                    absolute -= _absolute_files(metadata)
+            self._doomed |= absolute
+        return absolute
+
+    def _read(self, uri: str) -> CheckpointMetadata:
+        with self._lock:
+            known = self._known.get(canonical(uri))
+        return read_metadata(uri) if known is None else known
+
+    def _keep(self, metadata: CheckpointMetadata) -> None:
+        self._known[metadata.checkpoint.uri] = metadata
+        self._known.move_to_end(metadata.checkpoint.uri)
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    def _forget(self, directory: str) -> None:
+        with self._lock:
+            self._known.pop(canonical(directory), None)
+
+
+def _absolute_files(metadata: CheckpointMetadata) -> set[str]:
+    storage = Storage.open(base_of(metadata.checkpoint.uri))
+    return {storage.absolute(file.path) for file in files_of(metadata)}
+
+
+def _is_read_whole(metadata: CheckpointMetadata) -> bool:
+    is_local = Storage.open(metadata.checkpoint.uri).is_local
+    return is_local or sum(file.length for file in files_of(metadata)) <= _READ_WHOLE
+
+
+def _restored(candidate: RestoredCheckpoint, metadata: CheckpointMetadata) -> RestoredCheckpoint:
+    found = metadata.checkpoint
+    number = candidate.checkpoint_id or found.checkpoint_id
+    return replace(candidate, checkpoint_id=number, uri=found.uri)
+
+
+def _finished(metadata: CheckpointMetadata, graph: JobGraph) -> dict[str, tuple[int, ...]]:
+    found = {vertex.vertex_id: finished_subtasks(metadata, vertex) for vertex in graph.vertices}
+    return {vertex_id: tuple(sorted(indices)) for vertex_id, indices in found.items() if indices}
+
+
+def _in_short(faults: Sequence[str]) -> str:
+    more = len(faults) - _FAULTS_TOLD
+    return "; ".join(faults[:_FAULTS_TOLD]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _why_none(passed_over: Mapping[str, str]) -> str:
+    if not passed_over:
+        return "there is no completed checkpoint to go back to"
+    if len(passed_over) == 1:
+        return next(iter(passed_over.values()))
+    return "no checkpoint can be restored: " + "; ".join(passed_over.values())

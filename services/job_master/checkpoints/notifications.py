@@ -1,0 +1,134 @@
+"""What TaskExecutors are told of checkpoints: that one begins, that it is complete, that it will not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from immutables import Map
+from msgspec.structs import replace
+
+from ....schemas import task_executor
+from ....schemas.body import Body
+from ....schemas.event import Record
+from ....schemas.types import RestoredCheckpoint
+from ...core.role import TASK_EXECUTOR, Owed, Step, address, instance_of
+from .. import execution_states
+from ..state import JobMasterState
+from .pending_checkpoint import PendingCheckpoint
+from .state import Notice, NoticeKey, NoticeKind
+
+
+def to_tell(
+    state: JobMasterState,
+    checkpoint_id: int,
+    kind: NoticeKind,
+    attempts: Iterable[str],
+    cause: int,
+    restore: RestoredCheckpoint | None = None,
+) -> JobMasterState:
+    """Those of the Executions that a TaskExecutor still runs are to be told, each TaskExecutor once."""
+    by_resource: dict[str, list[str]] = {}
+    for attempt in attempts:
+        execution = state.executions.get(attempt)
+        if execution is not None and execution.state in execution_states.DEPLOYED:
+            by_resource.setdefault(execution.resource_id or "", []).append(attempt)
+    found = {
+        (checkpoint_id, kind, resource_id): Notice(tuple(sorted(each)), cause, restore)
+        for resource_id, each in by_resource.items()
+    }
+    if not found:
+        return state
+    notices = state.checkpoints.notices.update(found)
+    return replace(state, checkpoints=replace(state.checkpoints, notices=notices))
+
+
+def participants(pending: PendingCheckpoint) -> list[str]:
+    """All Executions that have a part in a checkpoint, or were to have one."""
+    done = [each.execution_attempt_id for each in pending.acknowledged.values()]
+    return sorted([*pending.awaited, *done])
+
+
+def begun_with(
+    state: JobMasterState, attempt: str, resource_id: str, restore: RestoredCheckpoint | None, cause: int
+) -> JobMasterState:
+    """An Execution was submitted. If a checkpoint was completed meanwhile, its TaskExecutor is to know of it, too:
+    should it be started again, the one that it was submitted with may be gone.
+    """
+    latest = state.checkpoints.latest
+    if latest is None or latest == restore or latest.generation != state.generation:
+        return state
+    key = (latest.checkpoint_id, NoticeKind.CONFIRM, resource_id)
+    notice = state.checkpoints.notices.get(key) or Notice((), cause, latest)
+    told = replace(notice, attempts=tuple(sorted({*notice.attempts, attempt})))
+    notices = state.checkpoints.notices.set(key, told)
+    return replace(state, checkpoints=replace(state.checkpoints, notices=notices))
+
+
+def taken_back(notices: Map[NoticeKey, Notice], checkpoint_id: int) -> Map[NoticeKey, Notice]:
+    """Nobody is to begin a checkpoint that is over."""
+    left = notices
+    for key in notices:
+        if key[0] == checkpoint_id and key[1] is NoticeKind.TRIGGER:
+            left = left.delete(key)
+    return left
+
+
+def messages(state: JobMasterState) -> list[Owed]:
+    """TriggerCheckpoint, ConfirmCheckpoint and AbortCheckpoint, in the order of what led to them."""
+    owed = []
+    for key in sorted(state.checkpoints.notices, key=lambda key: (state.checkpoints.notices[key].cause, key)):
+        checkpoint_id, kind, resource_id = key
+        notice = state.checkpoints.notices[key]
+        body: Body
+        match kind:
+            case NoticeKind.TRIGGER:
+                pending = state.checkpoints.pending[checkpoint_id]
+                body = task_executor.TriggerCheckpoint(
+                    job_id=state.job_id,
+                    checkpoint_id=checkpoint_id,
+                    execution_attempt_ids=notice.attempts,
+                    timestamp=pending.triggered,
+                    options=pending.options,
+                )
+            case NoticeKind.CONFIRM:
+                body = task_executor.ConfirmCheckpoint(
+                    job_id=state.job_id,
+                    checkpoint_id=checkpoint_id,
+                    execution_attempt_ids=notice.attempts,
+                    restore=notice.restore,
+                )
+            case NoticeKind.ABORT:
+                body = task_executor.AbortCheckpoint(
+                    job_id=state.job_id,
+                    checkpoint_id=checkpoint_id,
+                    execution_attempt_ids=notice.attempts,
+                )
+        owed.append(Owed(address(TASK_EXECUTOR, resource_id), body, notice.cause))
+    return owed
+
+
+def _said(kind: NoticeKind) -> Step[JobMasterState]:
+    def step(
+        state: JobMasterState,
+        record: Record,
+        body: task_executor.TriggerCheckpoint
+        | task_executor.ConfirmCheckpoint
+        | task_executor.AbortCheckpoint,
+    ) -> JobMasterState:
+        key = (body.checkpoint_id, kind, instance_of(record.header.recipient))
+        notice = state.checkpoints.notices.get(key)
+        if notice is None:
+            return state
+        left = tuple(each for each in notice.attempts if each not in body.execution_attempt_ids)
+        notices = state.checkpoints.notices
+        notices = notices.set(key, replace(notice, attempts=left)) if left else notices.delete(key)
+        return replace(state, checkpoints=replace(state.checkpoints, notices=notices))
+
+    return step
+
+
+STEPS: Mapping[type[Body], Step[JobMasterState]] = {
+    task_executor.TriggerCheckpoint: _said(NoticeKind.TRIGGER),
+    task_executor.ConfirmCheckpoint: _said(NoticeKind.CONFIRM),
+    task_executor.AbortCheckpoint: _said(NoticeKind.ABORT),
+}

@@ -1,0 +1,283 @@
+"""When a checkpoint begins, and who has which part in it.
+
+All tasks have to run or to have finished. Checkpoints begin at the interval, a pause apart, no more than so many at
+once; one that is asked for begins as soon as there is room. A savepoint is alone: it waits until nothing is under way,
+and nothing else begins before it has ended, because its tasks hold records back while they wait for its barriers.
+
+Those are told to begin that have nobody to get a barrier from: sources, and tasks whose senders have all ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from immutables import Map
+from msgspec.structs import replace
+
+from ....pipelines.checkpoint import layout
+from ....pipelines.graph.execution_graph import IntermediateResult
+from ....schemas import client, job_master
+from ....schemas.body import Body
+from ....schemas.event import Record
+from ....schemas.types import CheckpointFailureReason, CheckpointOptions, ExecutionState, SnapshotType
+from ...core.role import JOB_MASTER, IllegalEvent, Owed, Step, Time, address, derive_id
+from .. import job_status
+from ..state import Execution, JobMasterState
+from ..topology import VertexKey
+from . import notifications
+from .pending_checkpoint import CheckpointRequest, PendingCheckpoint
+from .state import MOST_REQUESTS, Answer, Checkpoints, NoticeKind
+
+
+def job_directory(state: JobMasterState) -> str:
+    """Where all checkpoints of the job are; empty where the cluster has named no place."""
+    root = state.options.checkpointing.checkpoints_directory
+    return layout.job_directory(root, state.job_id) if root else ""
+
+
+def _asked_for(state: JobMasterState, record: Record, body: job_master.TriggerCheckpoint) -> JobMasterState:
+    if not state.known:
+        raise IllegalEvent(record, state.status.value, f"job {state.job_id} was not started")
+    checkpoints = state.checkpoints
+    request = CheckpointRequest(
+        offset=record.offset,
+        time=record.header.time,
+        requester=body.requester,
+        snapshot_type=body.snapshot_type,
+        directory=body.directory,
+        stops=body.stops,
+        drains=body.drains,
+    )
+    fault = _fault(state, request)
+    if fault is not None:
+        answers = checkpoints.answers.set(record.offset, Answer(body.requester, reason=fault))
+        return replace(state, checkpoints=replace(checkpoints, answers=answers))
+    return replace(state, checkpoints=replace(checkpoints, requests=(*checkpoints.requests, request)))
+
+
+def _fault(state: JobMasterState, request: CheckpointRequest) -> str | None:
+    """Why the request can't be met, now or later."""
+    checkpoints, options = state.checkpoints, state.options.checkpointing
+    if state.status not in job_status.ACTIVE:
+        return f"job {state.job_id} is {state.status.value}: only a job that runs has checkpoints taken"
+    if checkpoints.stopping or any(each.stops for each in _underway(checkpoints)):
+        return f"job {state.job_id} is being stopped with a savepoint"
+    if len(checkpoints.requests) >= MOST_REQUESTS:
+        return f"{MOST_REQUESTS} requests wait already (TOO_MANY_CHECKPOINT_REQUESTS): try again later"
+    if not options.checkpoints_directory:
+        return "the cluster has no directory for checkpoints: set state.checkpoints.dir"
+    if request.snapshot_type is SnapshotType.SAVEPOINT and not _savepoints(state, request):
+        return "no directory for the savepoint: name one, or set state.savepoints.dir"
+    own = job_directory(state)
+    if request.snapshot_type is SnapshotType.SAVEPOINT and f"{_savepoints(state, request)}/".startswith(
+        f"{own}/"
+    ):
+        return f"a savepoint in {own} would be deleted with the job's checkpoints: name another directory"
+    return None
+
+
+def _savepoints(state: JobMasterState, request: CheckpointRequest) -> str:
+    return request.directory or state.options.checkpointing.savepoints_directory
+
+
+def _underway(checkpoints: Checkpoints) -> Iterator[CheckpointRequest | CheckpointOptions]:
+    yield from checkpoints.requests
+    for each in checkpoints.pending.values():
+        if each.failure is None:
+            yield each.options
+
+
+def periodic(state: JobMasterState) -> Time | None:
+    """When the next checkpoint is due by the interval; None while none may begin."""
+    options, checkpoints = state.options.checkpointing, state.checkpoints
+    if options.interval is None or checkpoints.requests or not _has_room(state):
+        return None
+    since = checkpoints.since or 0
+    due = (since if checkpoints.last_triggered is None else checkpoints.last_triggered) + options.interval
+    if checkpoints.last_ended is not None:
+        due = max(due, checkpoints.last_ended + options.min_pause)
+    return max(due, since)
+
+
+def _has_room(state: JobMasterState, *, alone: bool = False) -> bool:
+    checkpoints, options = state.checkpoints, state.options.checkpointing
+    if checkpoints.since is None or checkpoints.stopping or not options.checkpoints_directory:
+        return False
+    if alone:
+        return not checkpoints.pending
+    if any(each.is_savepoint for each in checkpoints.pending.values()):
+        return False
+    return len(checkpoints.pending) < options.max_concurrent
+
+
+def messages(state: JobMasterState, now: Time) -> list[Owed]:
+    """CheckpointTriggered, one at a time; CheckpointFailed for requests that have waited for too long."""
+    checkpoints = state.checkpoints
+    if not checkpoints.requests:
+        due = periodic(state)
+        return [] if due is None or due > now else [_triggered(state, None)]
+    timeout = state.options.checkpointing.timeout
+    first = checkpoints.requests[0]
+    savepoint = first.snapshot_type is SnapshotType.SAVEPOINT
+    owed = [_triggered(state, first)] if _has_room(state, alone=savepoint) else []
+    taken = checkpoints.requests[: len(_together(checkpoints)) if owed else 0]
+    for request in checkpoints.requests:
+        if request.time + timeout <= now and request not in taken:
+            reason = (
+                f"no checkpoint of job {state.job_id} could begin within {timeout / 1e6:g} s: not all of its tasks "
+                "were running (TASKS_NOT_RUNNING), or others were under way"
+            )
+            failed = client.CheckpointFailed(job_id=state.job_id, reason=reason)
+            owed.append(Owed(request.requester, failed, request.offset))
+    return owed
+
+
+def deadline(state: JobMasterState) -> Time | None:
+    """When a checkpoint is due, or a request has waited for too long."""
+    requests = state.checkpoints.requests
+    if requests:
+        return min(each.time for each in requests) + state.options.checkpointing.timeout
+    return periodic(state)
+
+
+def _together(checkpoints: Checkpoints) -> tuple[CheckpointRequest, ...]:
+    """The requests that the next checkpoint answers: a savepoint belongs to one."""
+    first = checkpoints.requests[0]
+    if first.snapshot_type is SnapshotType.SAVEPOINT:
+        return (first,)
+    count = 0
+    for each in checkpoints.requests:
+        if each.snapshot_type is SnapshotType.SAVEPOINT:
+            break
+        count += 1
+    return checkpoints.requests[:count]
+
+
+def _triggered(state: JobMasterState, request: CheckpointRequest | None) -> Owed:
+    checkpoints = state.checkpoints
+    number = checkpoints.counter + 1
+    requests = () if request is None else tuple(each.offset for each in _together(checkpoints))
+    awaited, finished = [], []
+    for execution in _in_order(state):
+        if execution.state is ExecutionState.FINISHED:
+            finished.append(execution.execution_attempt_id)
+        else:
+            awaited.append(execution)
+    body = job_master.CheckpointTriggered(
+        job_id=state.job_id,
+        checkpoint_id=number,
+        options=_options(state, number, request),
+        to_trigger=tuple(_without_senders(state, awaited)),
+        to_acknowledge=tuple(each.execution_attempt_id for each in awaited),
+        finished=tuple(finished),
+        requests=requests,
+    )
+    cause = state.cause if request is None else request.offset
+    return Owed(address(JOB_MASTER, state.job_id), body, cause)
+
+
+def _options(state: JobMasterState, number: int, request: CheckpointRequest | None) -> CheckpointOptions:
+    options, directory = state.options.checkpointing, job_directory(state)
+    if request is not None and request.snapshot_type is SnapshotType.SAVEPOINT:
+        root = _savepoints(state, request)
+        name = derive_id(state.job_id, "savepoint", number)[:12]
+        own = layout.savepoint_directory(root, state.job_id, name)
+        return CheckpointOptions(
+            snapshot_type=SnapshotType.SAVEPOINT,
+            directory=own,
+            shared=own,
+            full=True,
+            stops=request.stops,
+            drains=request.drains,
+        )
+    latest = state.checkpoints.latest
+    # Files of another job's savepoint may be deleted at any time: the first checkpoint does without them.
+    foreign = latest is not None and latest.generation < 0
+    return CheckpointOptions(
+        snapshot_type=SnapshotType.CHECKPOINT,
+        directory=layout.checkpoint_directory(directory, number),
+        shared=layout.shared_directory(directory),
+        full=options.interval is None or foreign or state.checkpoints.anew,
+    )
+
+
+def _in_order(state: JobMasterState) -> Iterator[Execution]:
+    for vertex in state.topology.in_order:
+        for index in range(vertex.parallelism):
+            yield state.executions[state.current[(vertex.vertex_id, index)]]
+
+
+def _without_senders(state: JobMasterState, awaited: list[Execution]) -> Iterator[str]:
+    """Those of the Executions that no barrier will come to."""
+    sending: dict[str, set[int]] = {}
+    for execution in awaited:
+        sending.setdefault(execution.vertex_id, set()).add(execution.subtask_index)
+    inputs: dict[str, list[IntermediateResult]] = {}
+    for edge in state.graph.edges if state.graph is not None else ():
+        source = state.topology.vertices[edge.source_vertex_id].parallelism
+        target = state.topology.vertices[edge.target_vertex_id].parallelism
+        result = IntermediateResult(edge, source, target, range(source))
+        if edge.source_vertex_id in sending:
+            inputs.setdefault(edge.target_vertex_id, []).append(result)
+    for execution in awaited:
+        for result in inputs.get(execution.vertex_id, ()):
+            senders, alive = (
+                result.producers_of(execution.subtask_index),
+                sending[result.edge.source_vertex_id],
+            )
+            if not result.pointwise or any(each in alive for each in senders):
+                break
+        else:
+            yield execution.execution_attempt_id
+
+
+def _begun(state: JobMasterState, record: Record, body: job_master.CheckpointTriggered) -> JobMasterState:
+    checkpoints, cause = state.checkpoints, record.offset
+    if state.ended is not None:
+        return state
+    if not state.known or body.checkpoint_id <= checkpoints.counter:
+        raise IllegalEvent(
+            record,
+            state.status.value,
+            f"checkpoint {body.checkpoint_id} is not the next after {checkpoints.counter}",
+        )
+    pending = PendingCheckpoint(
+        checkpoint_id=body.checkpoint_id,
+        options=body.options,
+        triggered=record.header.time,
+        cause=cause,
+        generation=state.generation,
+        requests=tuple(each for each in checkpoints.requests if each.offset in body.requests),
+    )
+    awaited: dict[str, VertexKey] = {}
+    finished: dict[VertexKey, None] = {}
+    gone = None
+    for attempt in (*body.to_acknowledge, *body.finished):
+        execution = state.executions.get(attempt)
+        if execution is not None and execution.state is ExecutionState.FINISHED:
+            finished[execution.vertex] = None
+        elif execution is not None and execution.state is ExecutionState.RUNNING:
+            awaited[attempt] = execution.vertex
+        else:
+            gone = attempt
+    pending = replace(pending, awaited=Map(awaited), finished=Map(finished))
+    if state.status not in job_status.ACTIVE:
+        reason = f"job {state.job_id} is {state.status.value}"
+        pending = pending.failed(CheckpointFailureReason.JOB_ENDED, reason, cause)
+    elif gone is not None or len(awaited) + len(finished) != state.topology.subtasks:
+        reason = "not all tasks run any more"
+        pending = pending.failed(CheckpointFailureReason.TASKS_NOT_RUNNING, reason, cause)
+    left = tuple(each for each in checkpoints.requests if each.offset not in body.requests)
+    checkpoints = replace(
+        checkpoints, counter=body.checkpoint_id, requests=left, last_triggered=record.header.time
+    ).put(pending)
+    state = replace(state, checkpoints=checkpoints)
+    if pending.failure is not None:
+        return state
+    return notifications.to_tell(state, body.checkpoint_id, NoticeKind.TRIGGER, body.to_trigger, cause)
+
+
+STEPS: Mapping[type[Body], Step[JobMasterState]] = {
+    job_master.TriggerCheckpoint: _asked_for,
+    job_master.CheckpointTriggered: _begun,
+}

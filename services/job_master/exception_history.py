@@ -1,0 +1,37 @@
+"""The last failures of a job's tasks, for people: what was raised, where, when (Flink's exception history).
+
+They are kept with their stacks, shortened where they are long, so that the root cause of a failure or of a restart can
+be shown long after.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..core.role import Time
+
+MOST = 16
+_LONGEST = 8_000
+
+
+class TaskException(msgspec.Struct, frozen=True):
+    """A task failed, or was lost with its TaskExecutor."""
+
+    time: Time
+    offset: int
+    """Of the event that told of it."""
+    task: str
+    """Its vertex's name and, in parentheses, its subtask counted from 1; with how many failed beside it."""
+    resource_id: str | None
+    text: str
+    """What was raised, with its stack."""
+
+
+def noted(history: tuple[TaskException, ...], exception: TaskException) -> tuple[TaskException, ...]:
+    """With one more; the oldest go."""
+    text = exception.text
+    if len(text) > _LONGEST:
+        half = _LONGEST // 2
+        cut = f"{text[:half]}\n[... {len(text) - _LONGEST} characters left out ...]\n{text[-half:]}"
+        exception = msgspec.structs.replace(exception, text=cut)
+    return (*history, exception)[-MOST:]

@@ -1,0 +1,198 @@
+"""Going back to a checkpoint: all tasks end, then all start again, in the next generation of the job.
+
+A task that failed goes on from what it has committed. Where that is gone (a topic, a stretch of one), going on would
+lose or repeat records, so the whole job goes back: what older generations have sent and committed counts for nothing
+from then on. It is RESTARTING until the last task has ended and a checkpoint was found whole. Slots are kept.
+
+A job that is submitted with a savepoint waits for it in the same way, before its first tasks, and begins generation 0.
+"""
+
+from __future__ import annotations
+
+from immutables import Map
+from msgspec.structs import replace
+
+from ...pipelines.graph.accumulators import bounded
+from ...schemas import job_master
+from ...schemas.event import Record
+from ...schemas.types import (
+    CheckpointFailureReason,
+    CompletedCheckpoint,
+    ExecutionState,
+    JobStatus,
+    RestoredCheckpoint,
+)
+from ..core.role import Time
+from . import execution_states, executions, job_status, scheduling, termination
+from .checkpoints import subsumption
+from .checkpoints.state import Restoring
+from .state import JobMasterState, Progress, Submissions
+from .topology import VertexKey
+
+
+def is_under_way(state: JobMasterState) -> bool:
+    """Whether all tasks are on their way to an earlier checkpoint: what ends then has not failed."""
+    return state.checkpoints.restoring is not None
+
+
+def begun(state: JobMasterState, why: str, cause: int, due: Time) -> JobMasterState:
+    """All tasks are to end, and to start again from a checkpoint, not before `due`. Without one the job fails."""
+    checkpoints = state.checkpoints.given_up(
+        CheckpointFailureReason.TASK_FAILURE, "the job goes back to an earlier checkpoint", cause
+    )
+    cancellations = {
+        attempt: cause
+        for attempt in state.current.values()
+        if state.executions[attempt].state in execution_states.DEPLOYED
+        and state.executions[attempt].state is not ExecutionState.CANCELING
+    }
+    state = replace(
+        termination.with_status(state, JobStatus.RESTARTING, cause),
+        submissions=Submissions(cancellations=state.submissions.cancellations.update(cancellations)),
+        checkpoints=replace(checkpoints, restoring=Restoring(cause, due, why)),
+    )
+    return without_candidates(state, cause)
+
+
+def at_resumption(state: JobMasterState, why: str, cause: int) -> JobMasterState:
+    """All tasks of a suspended job are to begin with a checkpoint when it is resumed."""
+    if is_under_way(state):
+        return state
+    return replace(state, checkpoints=replace(state.checkpoints, restoring=Restoring(cause, 0, why)))
+
+
+def without_candidates(state: JobMasterState, cause: int) -> JobMasterState:
+    """A job that is to go back, and has nothing to go back to, fails."""
+    checkpoints = state.checkpoints
+    if checkpoints.restoring is None or state.status not in job_status.ACTIVE:
+        return state
+    written = (each for each in checkpoints.pending.values() if each.is_acknowledged)
+    if candidates(state) or not all(each.is_savepoint for each in written):
+        return state
+    gone = checkpoints.restoring.why
+    why = f"{gone}; the job can't go on without it, and has no completed checkpoint to go back to"
+    return termination.failed(state, why, cause)
+
+
+def candidates(state: JobMasterState) -> tuple[RestoredCheckpoint, ...]:
+    """What tasks may begin with, newest first."""
+    restoring = state.checkpoints.restoring
+    if restoring is None:
+        return ()
+    if restoring.initial:
+        path = state.savepoint_path or ""
+        return (RestoredCheckpoint(checkpoint_id=0, uri=path, generation=-1),)
+    return state.checkpoints.candidates()
+
+
+def is_wanted(state: JobMasterState) -> bool:
+    """Whether a checkpoint is to be looked for now: nothing of the old generation can happen any more."""
+    checkpoints = state.checkpoints
+    return (
+        checkpoints.restoring is not None
+        and state.status in job_status.ACTIVE
+        and not state.counts.unfinished
+        and not state.announcements
+        and not checkpoints.pending
+    )
+
+
+def wanted_since(state: JobMasterState) -> int:
+    """The offset of what demands the checkpoint that is looked for; answers to any other demand say nothing of it."""
+    restoring = state.checkpoints.restoring
+    return state.started if restoring is None else max(restoring.cause, state.started)
+
+
+def found(state: JobMasterState, record: Record, body: job_master.CheckpointRestored) -> JobMasterState:
+    """A checkpoint is whole: tasks may begin with it."""
+    restoring, cause = state.checkpoints.restoring, record.offset
+    if restoring is None or not _is_answer(state, record):
+        return state
+    checkpoint = body.checkpoint
+    checkpoints = state.checkpoints
+    checkpoints = replace(
+        checkpoints,
+        latest=checkpoint,
+        origin=checkpoint if restoring.initial else checkpoints.origin,
+        finished=_finished(state, body),
+        restoring=None,
+        passed_over=Map(body.passed_over),
+        last_triggered=None,
+        last_ended=None,
+        failures=0,
+    )
+    checkpoints = subsumption.dropped(checkpoints, _torn(checkpoints.completed, checkpoint), cause)
+    state = replace(state, checkpoints=checkpoints)
+    if restoring.initial:
+        if body.accumulators and checkpoints.finished:
+            # What finished in another job is one sum; it goes where the next checkpoint will have it.
+            counted = bounded(body.accumulators)
+            state = replace(state, accumulators=state.accumulators.set(min(checkpoints.finished), counted))
+        return scheduling.restored(state, [], cause, restoring.due)
+    # A topic that is gone is why jobs go back: what is there still is not touched.
+    state = replace(state, generation=state.generation + 1, channels=Progress.OWED, started=cause)
+    if state.status is JobStatus.RESTARTING:
+        state = termination.with_status(state, JobStatus.CREATED, cause)
+    state, again = _once_more(state, cause)
+    return scheduling.restored(state, again, cause, restoring.due)
+
+
+def not_found(state: JobMasterState, record: Record, body: job_master.RestoreFailed) -> JobMasterState:
+    """There is nothing that tasks could begin with: storage has said so of each candidate."""
+    restoring = state.checkpoints.restoring
+    if restoring is None or not _is_answer(state, record):
+        return state
+    why = f"{restoring.why}; {body.reason}" if restoring.why else body.reason
+    return termination.failed(state, why, record.offset)
+
+
+def _is_answer(state: JobMasterState, record: Record) -> bool:
+    return is_wanted(state) and record.header.cause == wanted_since(state)
+
+
+def _finished(state: JobMasterState, body: job_master.CheckpointRestored) -> Map[VertexKey, None]:
+    known = state.topology.vertices
+    return Map(
+        {
+            (vertex_id, index): None
+            for vertex_id, subtasks in body.finished.items()
+            if vertex_id in known
+            for index in subtasks
+            if 0 <= index < known[vertex_id].parallelism
+        }
+    )
+
+
+def _torn(
+    completed: tuple[CompletedCheckpoint, ...], found: RestoredCheckpoint | None
+) -> tuple[CompletedCheckpoint, ...]:
+    """Those newer than the one that was found: they could not be read."""
+    return tuple(
+        each
+        for each in completed
+        if found is None or found.generation < 0 or each.checkpoint_id > found.checkpoint_id
+    )
+
+
+def _once_more(state: JobMasterState, cause: int) -> tuple[JobMasterState, list[VertexKey]]:
+    """What had finished runs once more, and has counted nothing but what it had in the checkpoint."""
+    again = []
+    for vertex, attempt in sorted(state.current.items()):
+        last = state.executions[attempt]
+        if last.state is not ExecutionState.FINISHED:
+            continue
+        new = executions.created(state.job_id, vertex, last.attempt_number + 1, cause, prior=None)
+        state = executions.without_prior(state, last)
+        state = replace(
+            state,
+            executions=state.executions.delete(attempt).set(new.execution_attempt_id, new),
+            current=state.current.set(vertex, new.execution_attempt_id),
+        )
+        again.append(vertex)
+    counted = {
+        vertex: counts
+        for vertex, counts in state.accumulators.items()
+        if vertex in state.checkpoints.finished
+    }
+    state = replace(state, counts=replace(state.counts, finished=0), accumulators=Map(counted))
+    return state, [each for each in again if each[0] in state.scheduled]

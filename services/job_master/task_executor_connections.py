@@ -1,0 +1,205 @@
+"""The TaskExecutors that hold slots for the job: they register, fall silent, leave, and are lost (documents 000, 003).
+
+What a TaskExecutor says without having read of its own loss counts for nothing: its slots are gone by then, for all who
+read the log alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from ...schemas import everyone, job_master, task_executor
+from ...schemas.body import Body
+from ...schemas.event import Record
+from ..core.immutable_maps import without
+from ..core.role import TASK_EXECUTOR, Owed, Step, address, instance_of
+from . import failover, scheduling, termination
+from .job_status import ACTIVE
+from .state import Connection, JobMasterState, Progress
+
+# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
+_OWED: Final = Progress.OWED
+_DONE: Final = Progress.DONE
+
+
+def is_late(state: JobMasterState, record: Record) -> bool:
+    """Whether a TaskExecutor says this without having read of its own loss."""
+    sender, decided_at = record.header.sender, record.header.decided_at
+    if decided_at is None or not state.lost:
+        return False
+    lost = state.lost.get(instance_of(sender))
+    return lost is not None and decided_at < lost and sender.startswith(TASK_EXECUTOR)
+
+
+def connect(state: JobMasterState, connection: Connection) -> JobMasterState:
+    """Stores a connection, and what it owes."""
+    resource_id = connection.resource_id
+    owing = state.connections_owing
+    if connection.registration is _OWED or connection.farewell is _OWED:
+        owing = owing.set(resource_id, connection.cause)
+    elif resource_id in owing:
+        owing = owing.delete(resource_id)
+    return replace(state, connections=state.connections.set(resource_id, connection), connections_owing=owing)
+
+
+def _disconnect(state: JobMasterState, resource_id: str) -> JobMasterState:
+    if resource_id not in state.connections:
+        return state
+    owing = state.connections_owing
+    return replace(
+        state,
+        connections=state.connections.delete(resource_id),
+        connections_owing=without(owing, resource_id),
+    )
+
+
+def _task_manager_registers(
+    state: JobMasterState, record: Record, body: job_master.RegisterTaskManager
+) -> JobMasterState:
+    if is_late(state, record):
+        return state
+    resource_id, cause = body.resource_id, record.offset
+    before = state.connections.get(resource_id)
+    farewell, reason = None, ""
+    if state.ended is not None:
+        # There is nothing left that it could be welcomed to.
+        return connect(state, Connection(resource_id, _DONE, cause, _OWED, termination.parting_words(state)))
+    if state.terminal is not None:
+        farewell, reason = _OWED, termination.parting_words(state)
+    elif before is not None and before.farewell is _OWED:
+        farewell, reason = before.farewell, before.reason
+    return connect(state, Connection(resource_id, _OWED, cause, farewell, reason))
+
+
+def _connection_answered(
+    state: JobMasterState, record: Record, _body: task_executor.JobManagerRegistrationSuccess
+) -> JobMasterState:
+    connection = state.connections.get(instance_of(record.header.recipient))
+    if connection is None or (connection.cause != record.header.cause and connection.farewell is None):
+        # It left, or registered once more, between the decision and its place in the log.
+        return state
+    return connect(state, replace(connection, registration=_DONE))
+
+
+def _connection_ended(
+    state: JobMasterState, record: Record, body: task_executor.DisconnectJobManager
+) -> JobMasterState:
+    resource_id = instance_of(record.header.recipient)
+    connection = state.connections.get(resource_id)
+    if connection is not None and state.terminal is not None:
+        return connect(state, replace(connection, farewell=Progress.SAID))
+    # The TaskExecutor reads this and frees all slots of the job: also what it was given for requests since.
+    state = failover.slots_lost(state, state.slots.at(resource_id), body.reason, record, alive=False)
+    state = failover.requested_anew(state, body.reason, record.offset)
+    if connection is not None and connection.registration is _OWED:
+        return connect(state, replace(connection, farewell=None))
+    return _disconnect(state, resource_id)
+
+
+def _task_manager_leaves(
+    state: JobMasterState, record: Record, body: job_master.DisconnectTaskManager
+) -> JobMasterState:
+    if is_late(state, record):
+        return state
+    return _gone(state, body.resource_id, body.reason, record)
+
+
+def _task_executor_lost(
+    state: JobMasterState, record: Record, body: everyone.TaskExecutorLost
+) -> JobMasterState:
+    resource_id = body.resource_id
+    known = resource_id in state.connections or resource_id in state.slots.of_resource
+    if state.graph is None or not (known or state.slots.requests):
+        return state
+    state = replace(state, lost=state.lost.set(resource_id, record.offset))
+    state = _gone(state, resource_id, body.reason, record)
+    if state.status not in ACTIVE:
+        return state
+    # It may have allocated slots for the job that it had not offered: whatever is requested is requested again.
+    return replace(state, slots=state.slots.ask_again(record.offset))
+
+
+def _task_executor_silent(
+    state: JobMasterState, record: Record, body: job_master.HeartbeatTimedOut
+) -> JobMasterState:
+    connection = state.connections.get(body.resource_id)
+    if connection is None or connection.farewell is not None:
+        return state
+    slots = state.slots.at(body.resource_id)
+    state = failover.slots_lost(state, slots, body.reason, record, alive=False)
+    if state.terminal is not None:
+        return state
+    return connect(
+        _nothing_owed_to(state, body.resource_id),
+        replace(connection, farewell=_OWED, reason=body.reason, cause=record.offset),
+    )
+
+
+def _gone(state: JobMasterState, resource_id: str, reason: str, record: Record) -> JobMasterState:
+    """No TaskExecutor of this name has anything of the job any more."""
+    state = failover.slots_lost(state, state.slots.at(resource_id), reason, record, alive=False)
+    state = replace(_nothing_owed_to(state, resource_id), slots=state.slots.forget(resource_id))
+    return _disconnect(state, resource_id)
+
+
+def _nothing_owed_to(state: JobMasterState, resource_id: str) -> JobMasterState:
+    """No answer to its offers is owed, and nothing about Executions that were submitted to it before."""
+    answers = state.answers
+    for offset, answer in state.answers.items():
+        if answer.resource_id == resource_id:
+            answers = answers.delete(offset)
+    submissions = state.submissions
+    for attempt in (*submissions.cancellations, *submissions.ready.times):
+        execution = state.executions[attempt]
+        if execution.resource_id != resource_id:
+            continue
+        state = scheduling.unready(state, execution, resource_id)
+        cancellations = state.submissions.cancellations
+        if attempt in cancellations:
+            left = replace(state.submissions, cancellations=cancellations.delete(attempt))
+            state = replace(state, submissions=left)
+    return replace(state, answers=answers, checkpoints=state.checkpoints.nothing_to_tell(resource_id))
+
+
+def answers(state: JobMasterState) -> list[Owed]:
+    """JobManagerRegistrationSuccess, in the order of the registrations."""
+    return [
+        Owed(
+            address(TASK_EXECUTOR, connection.resource_id),
+            task_executor.JobManagerRegistrationSuccess(job_id=state.job_id, job_graph=state.graph),
+            connection.cause,
+        )
+        for connection in _owing(state)
+        if connection.registration is _OWED and state.graph is not None
+    ]
+
+
+def farewells(state: JobMasterState) -> list[Owed]:
+    """DisconnectJobManager, in the order of what led to it."""
+    return [
+        Owed(
+            address(TASK_EXECUTOR, connection.resource_id),
+            task_executor.DisconnectJobManager(job_id=state.job_id, reason=connection.reason),
+            connection.cause,
+        )
+        for connection in _owing(state)
+        if connection.farewell is _OWED
+    ]
+
+
+def _owing(state: JobMasterState) -> list[Connection]:
+    owing = sorted(state.connections_owing.items(), key=lambda pair: (pair[1], pair[0]))
+    return [state.connections[resource_id] for resource_id, _ in owing]
+
+
+STEPS: Mapping[type[Body], Step[JobMasterState]] = {
+    job_master.RegisterTaskManager: _task_manager_registers,
+    job_master.DisconnectTaskManager: _task_manager_leaves,
+    job_master.HeartbeatTimedOut: _task_executor_silent,
+    everyone.TaskExecutorLost: _task_executor_lost,
+    task_executor.JobManagerRegistrationSuccess: _connection_answered,
+    task_executor.DisconnectJobManager: _connection_ended,
+}

@@ -1,0 +1,344 @@
+"""How a job comes to its end: finished, failed, cancelled or suspended (document 000).
+
+A job that is to end before it has finished winds down: its tasks are cancelled, and it ends when each of them has
+confirmed that. It does not end before its new status is announced, either: what the JobMaster had decided before it
+knew is in the log by then, so that no task is submitted and no slot requested behind the end's back. Then the slots are
+freed one by one, and the TaskExecutors, the Dispatcher and the ResourceManager are told.
+
+A job that is stopped with a savepoint has finished when that is complete and no task is left. A task that has
+acknowledged it has committed and published all that comes before it, and does nothing behind it: if it is lost before
+its own end, nothing is left for another attempt to do. Flink's sinks may have open transactions then, so that it
+restarts the job (StopWithSavepointTerminationHandler); here the savepoint has none.
+
+When all that has been said, and the job's channels are gone, the JobMaster is at rest: it keeps a summary, which
+answers whoever comes late. What it owes to them is all that it has then. A JobMaster that fails keeps the summary at
+once, with what is to be deleted of the job (cleanup.py).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from immutables import Map
+from msgspec.structs import replace
+
+from ...pipelines.graph.accumulators import bounded
+from ...schemas.states import JOB_ENDS
+from ...schemas.types import ExecutionState, JobStatus
+from . import cleanup, execution_states, executions, job_status, scheduling
+from .checkpoints import subsumption
+from .checkpoints.pending_checkpoint import PendingCheckpoint
+from .checkpoints.state import Answer, Checkpoints, Discard
+from .state import Announcement, Ended, JobMasterState, Progress, Submissions
+
+# Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
+_SAID: Final = Progress.SAID
+_OWED: Final = Progress.OWED
+_SHOWN = 100
+"""Characters of the job's name: the words are said for each slot."""
+
+
+def with_status(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
+    """The job is in another state, which clients are to be told. Raises ValueError where it can't be."""
+    announcement = Announcement(status, cause)
+    return replace(
+        state,
+        status=job_status.check(state.status, status),
+        cause=cause,
+        announcements=(*state.announcements, announcement),
+    )
+
+
+def failed(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
+    """The job fails."""
+    if state.status not in job_status.ACTIVE:
+        return settled(state, cause)
+    return _wind_down(replace(state, reason=reason), JobStatus.FAILING, cause)
+
+
+def cancelled(state: JobMasterState, cause: int) -> JobMasterState:
+    """The job is cancelled, also one that is suspended; one that is ending already goes on with that."""
+    if state.status in job_status.ACTIVE or state.status is JobStatus.SUSPENDED:
+        return _wind_down(replace(state, reason=None), JobStatus.CANCELLING, cause)
+    return state
+
+
+def suspended(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
+    """The job pauses: its progress stays, and it may be resumed or cancelled; one that is ending goes on with that."""
+    if state.status not in job_status.ACTIVE or state.checkpoints.stopping:
+        return state
+    return _wind_down(replace(state, reason=reason), JobStatus.SUSPENDED, cause)
+
+
+def stopped(state: JobMasterState, savepoint: PendingCheckpoint, cause: int) -> JobMasterState:
+    """The savepoint that the job is to end with is complete: what has been lost meanwhile does not run again.
+
+    The others end when they are told so, and with the last of them the job does.
+    """
+    counted = {
+        vertex: bounded({**state.accumulators.get(vertex, {}), **each.state.accumulators})
+        for vertex, each in savepoint.acknowledged.items()
+        if each.state.accumulators
+    }
+    submissions = Submissions(cancellations=state.submissions.cancellations)
+    state = replace(state, submissions=submissions, accumulators=state.accumulators.update(counted))
+    for attempt in sorted(state.current.values()):
+        execution = state.executions[attempt]
+        if execution.state is ExecutionState.SCHEDULED:
+            state = executions.moved(state, execution, ExecutionState.CANCELED, cause)
+    pool, why = state.slots, f"job {state.job_id} is stopped with a savepoint"
+    for allocation_id in sorted(pool.requests):
+        pool = pool.give_back(allocation_id, why, cause)
+    return settled(replace(state, slots=pool), cause)
+
+
+def abandoned(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
+    """The JobMaster could not say what it owes: the job ends at once, without waiting for its tasks.
+
+    Tasks are forgotten, and checkpoints that are under way are discarded; TaskExecutors cancel the tasks when they are
+    told to let the job go. If that can't be said either, a second call leaves only the job's end to be told, and what
+    is to be deleted.
+    """
+    if not state.known or at_rest(state):
+        return state
+    if state.status in JOB_ENDS:
+        return _only_last_words(state, cause)
+    if state.status is JobStatus.SUSPENDED:
+        state = with_status(state, JobStatus.CREATED, cause)
+    if state.status in job_status.ACTIVE:
+        state = with_status(replace(state, reason=reason), JobStatus.FAILING, cause)
+    before = state.checkpoints
+    requests = [*before.requests, *(each for pending in before.pending.values() for each in pending.requests)]
+    checkpoints = Checkpoints(
+        counter=before.counter,
+        completed=before.completed,
+        savepoints=before.savepoints,
+        keep_on_cancellation=before.keep_on_cancellation,
+        latest=before.latest,
+        answers=before.answers,
+        discarding=before.discarding.update(
+            {
+                number: Discard(number, each.options.directory, completed=False, cause=cause)
+                for number, each in before.pending.items()
+            }
+        ),
+    ).answered(requests, Answer("", reason=reason))
+    executions_left = {
+        attempt: replace(execution, state=ExecutionState.FAILED, cause=cause)
+        for attempt, execution in state.executions.items()
+        if execution.state in execution_states.DEPLOYED
+    }
+    state = replace(
+        state,
+        checkpoints=checkpoints,
+        executions=state.executions.update(executions_left),
+        counts=replace(state.counts, unfinished=0, running=0),
+        submissions=Submissions(),
+        assembling=False,
+    )
+    return replace(_ended(state, job_status.END_OF[state.status], cause), submissions=Submissions())
+
+
+def can_resume(state: JobMasterState) -> bool:
+    """Whether the job is suspended, and the Dispatcher has been told."""
+    return state.status is JobStatus.SUSPENDED and state.terminal is _SAID
+
+
+def resumed(state: JobMasterState, cause: int) -> JobMasterState:
+    """The job starts again: what had not finished goes on, attempts counted on, in new slots."""
+    state = replace(
+        with_status(state, JobStatus.CREATED, cause),
+        reason=None,
+        registration=_OWED,
+        # While it was suspended nobody could be told that they can't be created; what exists already is not touched.
+        channels=_OWED,
+        started=cause,
+        terminal=None,
+        goodbye=None,
+    )
+    state = scheduling.unscheduled(state)
+    for vertex, attempt in sorted(state.current.items()):
+        last = state.executions[attempt]
+        number, prior = last.attempt_number, last.prior
+        if last.state in (ExecutionState.CANCELED, ExecutionState.FAILED):
+            number, prior = number + 1, attempt
+            state = executions.without_prior(state, last)
+        elif last.state is not ExecutionState.SCHEDULED:
+            continue
+        new = executions.created(state.job_id, vertex, number, cause, prior)
+        state = replace(
+            state,
+            executions=state.executions.set(new.execution_attempt_id, new),
+            current=state.current.set(vertex, new.execution_attempt_id),
+        )
+    state = replace(state, counts=replace(state.counts, scheduled=0))
+    return scheduling.schedule(state, cause)
+
+
+def settled(state: JobMasterState, cause: int) -> JobMasterState:
+    """Ends the job if its last task has ended."""
+    if state.status in job_status.ACTIVE:
+        checkpoints = state.checkpoints
+        if checkpoints.restoring is not None or checkpoints.stop_is_pending:
+            # Of a savepoint that the job ends with: all tasks may have ended; the job has when it is complete.
+            return state
+        left = state.counts.unfinished if checkpoints.stopping else _not_finished(state)
+        if left:
+            return state
+        if state.status is JobStatus.CREATED:
+            state = with_status(state, JobStatus.RUNNING, cause)
+        return _ended(state, JobStatus.FINISHED, cause)
+    if state.terminal is not None or state.counts.unfinished or state.announcements:
+        return state
+    end = job_status.END_OF.get(state.status)
+    return state if end is None else _ended(state, end, cause)
+
+
+def finished_meanwhile(state: JobMasterState, cause: int) -> JobMasterState:
+    """A suspended job is to go on, but the savepoint that it was to end with was complete behind its pause."""
+    state = with_status(with_status(state, JobStatus.CREATED, cause), JobStatus.RUNNING, cause)
+    return _ended(replace(state, reason=None), JobStatus.FINISHED, cause)
+
+
+def parting_words(state: JobMasterState) -> str:
+    """What a JobMaster says when it lets go of slots and TaskExecutors (document 000)."""
+    name = state.graph.name if state.graph else state.ended.name if state.ended else ""
+    return f"Stopping JobMaster for job {name[:_SHOWN]}({state.job_id})."
+
+
+def at_rest(state: JobMasterState) -> bool:
+    """Whether the job has ended for good, and its JobMaster has nothing left to say or to demand."""
+    return state.terminal is _SAID and state.status in JOB_ENDS and not _owes(state)
+
+
+def let_go(state: JobMasterState) -> JobMasterState:
+    """What is at rest keeps its summary; anything else is as it was."""
+    if state.terminal is not _SAID or not at_rest(state):
+        return state
+    return _summary(state)
+
+
+def _summary(state: JobMasterState) -> JobMasterState:
+    """Nothing but what is kept of a job that is over."""
+    name = state.graph.name if state.graph else ""
+    kept = (*state.checkpoints.savepoints, *cleanup.retained_of(state))
+    ended = state.ended or Ended(
+        name,
+        Map(state.tasks()),
+        state.required_slots,
+        kept,
+        state.root_cause,
+        state.generation,
+        cleanup.cleanup_of(state),
+    )
+    return JobMasterState(
+        job_id=state.job_id,
+        status=state.status,
+        reason=state.reason,
+        cause=state.cause,
+        terminal=state.terminal,
+        ended=ended,
+    )
+
+
+def _only_last_words(state: JobMasterState, cause: int) -> JobMasterState:
+    """The summary of a job that has ended, with its end to be told where that was not said yet."""
+    # TaskExecutors free the job's slots, and cancel its tasks, when they hear that.
+    parting = {
+        resource_id: replace(
+            each, registration=Progress.DONE, farewell=_OWED, reason=parting_words(state), cause=cause
+        )
+        for resource_id, each in state.connections.items()
+        if each.farewell is not _SAID
+    }
+    before = state.checkpoints
+    unanswered = [
+        *before.requests,
+        *(each for pending in before.pending.values() for each in pending.requests),
+    ]
+    why = f"the JobMaster of job {state.job_id} failed"
+    return replace(
+        _summary(state),
+        cause=cause,
+        checkpoints=Checkpoints(answers=before.answers).answered(unanswered, Answer("", reason=why)),
+        terminal=state.terminal or _OWED,
+        goodbye=state.goodbye if state.ended is not None else state.goodbye or _OWED,
+        connections=Map(parting),
+        connections_owing=Map(dict.fromkeys(parting, cause)),
+    )
+
+
+def _not_finished(state: JobMasterState) -> int:
+    return state.topology.subtasks - state.counts.finished
+
+
+def _owes(state: JobMasterState) -> bool:
+    return bool(
+        state.registration is not None
+        or state.goodbye is _OWED
+        or state.deletion is _OWED
+        or state.announcements
+        or state.connections_owing
+        or state.answers
+        or state.slots.returning
+        or state.submissions.cancellations
+        or state.checkpoints.owes
+        or (state.ended is not None and state.ended.cleanup)
+    )
+
+
+def _wind_down(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
+    cancellations = {
+        attempt: cause
+        for attempt in state.current.values()
+        if state.executions[attempt].state in execution_states.DEPLOYED
+        and state.executions[attempt].state is not ExecutionState.CANCELING
+    }
+    state = replace(
+        with_status(state, status, cause),
+        submissions=Submissions(cancellations=state.submissions.cancellations.update(cancellations)),
+        checkpoints=state.checkpoints.winds_down(
+            f"job {state.job_id} is {status.value}", cause, suspends=status is JobStatus.SUSPENDED
+        ),
+        assembling=False,
+        terminal=None,
+    )
+    return settled(state, cause)
+
+
+def _ended(state: JobMasterState, end: JobStatus, cause: int) -> JobMasterState:
+    words = parting_words(state)
+    if end is not JobStatus.SUSPENDED:
+        state = _never_to_run(with_status(state, end, cause), cause)
+        state = replace(state, checkpoints=subsumption.job_ended(state, cause))
+    connections = {
+        resource_id: replace(connection, farewell=_OWED, reason=words, cause=cause)
+        for resource_id, connection in state.connections.items()
+    }
+    was_registered = state.registration in (_SAID, Progress.DONE)
+    return replace(
+        state,
+        cause=cause,
+        slots=state.slots.give_back_all(words, cause),
+        sharing=type(state.sharing)(),
+        answers=Map(
+            {offset: replace(each, accepted=()) for offset, each in state.answers.items() if each.rejected}
+        ),
+        submissions=Submissions(cancellations=state.submissions.cancellations),
+        connections=state.connections.update(connections),
+        connections_owing=state.connections_owing.update(dict.fromkeys(connections, cause)),
+        registration=None,
+        deletion=_OWED if state.channels and end in JOB_ENDS else None,
+        terminal=_OWED,
+        goodbye=_OWED if was_registered else state.goodbye,
+    )
+
+
+def _never_to_run(state: JobMasterState, cause: int) -> JobMasterState:
+    waiting = {
+        attempt: replace(execution, state=ExecutionState.CANCELED, cause=cause)
+        for attempt, execution in state.executions.items()
+        if execution.state in (ExecutionState.CREATED, ExecutionState.SCHEDULED)
+    }
+    counts = replace(state.counts, scheduled=0)
+    return replace(state, executions=state.executions.update(waiting), counts=counts)

@@ -1,0 +1,84 @@
+"""The topics of a cluster, and the first event of its log.
+
+Who creates the log says in it where the submissions begin that the log is to admit. Those that lie in their topic
+already belong to a log that is gone, and are not run again.
+"""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from ...infra.logging_setup import logger
+from ...schemas.dispatcher import SubmissionsTopicChanged
+from ...schemas.event import Event
+from ...schemas.types import Header
+from ..core.role import DISPATCHER
+from .clients import patiently, reader
+from .codec import Codec
+from .event_log import LogUnavailable
+from .kafka import KafkaEventLog
+from .topics import describe_topics, ensure_cluster_topics, log_topic, submissions_topic
+
+_log = logger(__name__)
+
+
+def create_cluster_topics(
+    admin: AdminClient, bootstrap_servers: str, cluster: str, timeout: float = 30.0
+) -> frozenset[str]:
+    """Creates the topics of a cluster that are missing, and begins a log that was created; returns their names.
+
+    Raises LogUnavailable.
+    """
+    log, submissions = log_topic(cluster), submissions_topic(cluster)
+    present = describe_topics(admin, [log, submissions], timeout)
+    earlier = present[submissions]
+    ends: list[int] = []
+    if present[log] is None and earlier is not None:
+        ends = _ends(bootstrap_servers, submissions, earlier.partitions, timeout)
+    created = ensure_cluster_topics(admin, cluster, timeout)
+    if log not in created:
+        return created
+    described = describe_topics(admin, [submissions], timeout)[submissions]
+    if described is None or described.topic_id is None:
+        return created
+    reason = f"{log} was created"
+    if any(ends):
+        reason += f", and {submissions} was there before: what lies in it is not run"
+        _log.warning("the cluster begins anew", reason=reason, positions=ends)
+    body = SubmissionsTopicChanged(topic_id=described.topic_id, positions=tuple(ends), reason=reason)
+    _append(bootstrap_servers, log, body, timeout)
+    return created
+
+
+def _append(bootstrap_servers: str, topic: str, body: SubmissionsTopicChanged, timeout: float) -> None:
+    now = time.time_ns() // 1000
+    # Before the first leader: under any later epoch it would come too late, and be ignored.
+    header = Header(
+        event_id=f"{topic}-{now}", time=now, sender=DISPATCHER, sender_epoch=0, recipient=DISPATCHER
+    )
+    log = KafkaEventLog(bootstrap_servers, topic, Codec(topic), timeout=timeout)
+    try:
+        log.append([Event(header, body)])
+    finally:
+        log.close()
+
+
+def _ends(bootstrap_servers: str, topic: str, partitions: int, timeout: float) -> list[int]:
+    consumer = Consumer(reader(bootstrap_servers))
+    try:
+        ends = []
+        for number in range(partitions):
+            partition = TopicPartition(topic, number)
+
+            def ask(partition: TopicPartition = partition) -> tuple[int, int]:
+                return consumer.get_watermark_offsets(partition, timeout=timeout)
+
+            ends.append(patiently(ask, timeout)[1])
+        return ends
+    except KafkaException as error:
+        raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
+    finally:
+        consumer.close()

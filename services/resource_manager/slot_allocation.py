@@ -1,0 +1,195 @@
+"""What becomes of slot requests: a slot is asked for, or the request fails with a reason that says what to do.
+
+A request that could not be met even if all slots were free fails soon (`slot.request.unfulfillable-timeout`); one that
+waits for slots that are in use, or for a TaskExecutor that does not answer, fails late (`slot.request.timeout`). While
+TaskExecutors may still be starting, or none is there at all, no request fails as one that can't be met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ...schemas import job_master, task_executor
+from ...schemas.types import ResourceProfile, SlotID
+from ..configuration.options.resource_manager import ResourceManagerMode
+from ..core.resource_profile import describe, matches
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, Owed, Time, address
+from ..core.time_index import Timeline
+from .placement import Placed, Placement, place
+from .slot_requests import SlotRequest
+from .state import ResourceManagerState
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What is owed, and to which AllocationIDs and TaskExecutors slots were given."""
+
+    owed: list[Owed]
+    placed: frozenset[str] = frozenset()
+    used: frozenset[str] = frozenset()
+
+
+def answers(state: ResourceManagerState, now: Time) -> Answers:
+    """RequestSlot for requests that a free slot matches, SlotAllocationFailed for those whose time is up."""
+    requests, slots = state.slot_manager.requests, state.slot_manager.slots
+    if not requests.open:
+        return Answers([])
+    placed: list[Placed] = []
+    if requests.waiting and slots.free:
+        placement = Placement.SPREAD if state.options.evenly_spread_out else Placement.PACK
+        queues = {key: requests.queue(key) for key in requests.waiting}
+        placed = place(slots, queues, placement)
+    given = frozenset(request.allocation_id for request, _, _ in placed)
+    failed: dict[str, tuple[SlotRequest, str]] = {}
+    for request, reason in (*_unfulfillable(state, now), *_late(state, now)):
+        if request.allocation_id not in given:
+            failed.setdefault(request.allocation_id, (request, reason))
+    owed = [_request(request, key, reason) for request, key, reason in placed]
+    owed += [
+        Owed(
+            address(JOB_MASTER, request.job_id),
+            job_master.SlotAllocationFailed(allocation_id=request.allocation_id, reason=reason),
+            request.cause,
+        )
+        for request, reason in sorted(failed.values(), key=lambda each: each[0].cause)
+    ]
+    return Answers(owed, given, frozenset(resource_id for _, (resource_id, _), _ in placed))
+
+
+def deadlines(state: ResourceManagerState) -> list[Time]:
+    """When time alone will make a request fail."""
+    requests, options = state.slot_manager.requests, state.options
+    due = []
+    if requests.open.first is not None:
+        due.append(requests.open.first[1] + options.slot_request_timeout)
+    if _may_come(state):
+        return due
+    earliest = _started_up(state)
+    if requests.short.first is not None:
+        due.append(max(earliest, requests.short.first[1] + options.unfulfillable_timeout))
+    for queue in _unmatched(state):
+        first = next(iter(queue))
+        due.append(max(earliest, _unmatched_since(state, first) + options.unfulfillable_timeout))
+    return due
+
+
+def _request(request: SlotRequest, key: tuple[str, int], reason: str) -> Owed:
+    resource_id, number = key
+    body = task_executor.RequestSlot(
+        slot_id=SlotID(resource_id=resource_id, slot_number=number),
+        job_id=request.job_id,
+        allocation_id=request.allocation_id,
+        resource_profile=request.profile,
+        reason=reason,
+    )
+    return Owed(address(TASK_EXECUTOR, resource_id), body, request.cause)
+
+
+def _unfulfillable(state: ResourceManagerState, now: Time) -> Iterator[tuple[SlotRequest, str]]:
+    if _may_come(state) or now < _started_up(state):
+        return
+    requests, expired = state.slot_manager.requests, now - state.options.unfulfillable_timeout
+    for job_id in requests.short.until(expired):
+        for request in requests.waiting_of(job_id):
+            yield request, _too_many(state, request)
+    for queue in _unmatched(state):
+        for allocation_id in queue:
+            if _unmatched_since(state, allocation_id) > expired:
+                break
+            yield requests.known[allocation_id], _too_large(state, requests.known[allocation_id])
+
+
+def _late(state: ResourceManagerState, now: Time) -> Iterator[tuple[SlotRequest, str]]:
+    requests = state.slot_manager.requests
+    for allocation_id in requests.open.until(now - state.options.slot_request_timeout):
+        request = requests.known[allocation_id]
+        yield request, _no_answer(state, request) if request.slot else _busy(state, request)
+
+
+def _may_come(state: ResourceManagerState) -> bool:
+    """Whether slots are to come that nobody knows of yet; where there are none at all, somebody will start some."""
+    if state.options.mode is ResourceManagerMode.ACTIVE:
+        return state.pool.expected > 0
+    return state.slot_manager.slots.count == 0
+
+
+def _started_up(state: ResourceManagerState) -> Time:
+    if state.options.mode is ResourceManagerMode.ACTIVE:
+        return 0
+    return state.elected + state.options.start_up_time
+
+
+def _unmatched(state: ResourceManagerState) -> Iterator[Timeline]:
+    """The queues of requests that no slot is enough for; where there are no slots at all, jobs are short."""
+    requests, offered = state.slot_manager.requests, _offered(state)
+    if not offered:
+        return
+    for key in sorted(key for key in requests.waiting if key):
+        queue = requests.waiting[key]
+        wanted = requests.known[next(iter(queue))].profile
+        if not any(matches(each, wanted) for each in offered):
+            yield queue
+
+
+def _offered(state: ResourceManagerState) -> list[ResourceProfile]:
+    """What slots that are registered offer, and those of workers that may be started, where that is known."""
+    profiles, pool = state.slot_manager.slots.profiles, state.pool
+    offered = [profiles[key].profile for key in sorted(profiles)]
+    if state.options.mode is ResourceManagerMode.ACTIVE:
+        return [*offered, pool.profile] if pool.profile is not None else []
+    return offered
+
+
+def _unmatched_since(state: ResourceManagerState, allocation_id: str) -> Time:
+    manager = state.slot_manager
+    return max(manager.requests.known[allocation_id].since, manager.slots.shrunk)
+
+
+def _too_many(state: ResourceManagerState, request: SlotRequest) -> str:
+    active = state.options.mode is ResourceManagerMode.ACTIVE
+    most = state.options.max_slots
+    what = (
+        f"slotmanager.number-of-slots.max is {most}: raise it or lower the parallelism"
+        if active
+        else "start more TaskExecutors or lower the parallelism"
+    )
+    return f"{_within(state.options.unfulfillable_timeout)}: {_counts(state, request)}; {what}"
+
+
+def _too_large(state: ResourceManagerState, request: SlotRequest) -> str:
+    offered = dict.fromkeys(describe(each) for each in _offered(state))
+    return (
+        f"{_within(state.options.unfulfillable_timeout)}: the job wants a slot with {describe(request.profile)}, "
+        f"but those that are there have {' or '.join([*offered][:3])}; start TaskExecutors with larger slots or ask "
+        "for less"
+    )
+
+
+def _busy(state: ResourceManagerState, request: SlotRequest) -> str:
+    what = "wait until other jobs have ended, start more TaskExecutors or lower the parallelism"
+    if state.options.mode is ResourceManagerMode.ACTIVE and state.pool.failed is not None:
+        what = f"no worker could be started: {state.pool.failure}"
+    return f"{_within(state.options.slot_request_timeout)}: {_counts(state, request)}; {what}"
+
+
+def _no_answer(state: ResourceManagerState, request: SlotRequest) -> str:
+    resource_id, number = request.slot or ("?", -1)
+    return (
+        f"{_within(state.options.slot_request_timeout)}: TaskExecutor {resource_id} does not answer the request for "
+        f"its slot {number}; see whether it runs, or start another"
+    )
+
+
+def _within(timeout: Time) -> str:
+    return f"no slot within {timeout / 1e6:g} s"
+
+
+def _counts(state: ResourceManagerState, request: SlotRequest) -> str:
+    slots, job = state.slot_manager.slots, state.slot_manager.requests.jobs[request.job_id]
+    executors, given = len(slots.workers), job.wanted - job.waiting
+    own = f" and was given {given}" if given else ""
+    return (
+        f"the job wants {job.wanted}{own}, {slots.free_count} are free, {slots.count} are registered on "
+        f"{executors} TaskExecutor{'' if executors == 1 else 's'}"
+    )

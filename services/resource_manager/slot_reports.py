@@ -1,0 +1,129 @@
+"""SlotReports: what TaskExecutors say of their slots when they register, and every heartbeat since (document 000).
+
+Their word counts. An allocation that the ResourceManager believed in and that the TaskExecutor lacks is lost for its
+JobMaster; one that the TaskExecutor holds for a job that is not there is given up. A slot whose TaskExecutor has been
+asked for it is left alone: the answer is on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ...schemas import resource_manager
+from ...schemas.body import Body
+from ...schemas.event import Record
+from ...schemas.types import SlotStatus
+from ..core.role import Step
+from .message_limits import fault_of
+from .slot_manager import Keep
+from .state import Reason, ResourceManagerState
+from .task_manager_slot import SlotState, TaskManagerSlot
+from .worker_lifecycle import slots_lost
+from .worker_pool import WorkerState
+
+
+def contradicts(state: ResourceManagerState, heartbeat: resource_manager.HeartbeatFromTaskManager) -> bool:
+    """Whether a SlotReport differs from the state, though its sender had folded all that made the state so.
+
+    It still may: a slot is free at its TaskExecutor a moment before NotifySlotAvailable is in the log. So only what
+    two reports in a row say counts. O(slots of the TaskExecutor).
+    """
+    registration = state.workers.get(heartbeat.resource_id)
+    worker = state.slot_manager.slots.workers.get(heartbeat.resource_id)
+    if registration is None or registration.instance_id != heartbeat.instance_id or worker is None:
+        return False
+    if fault_of(heartbeat) is not None:
+        return False
+    if worker.withdrawn or heartbeat.position < worker.changed:
+        return False
+    reported = set()
+    for status in heartbeat.slots:
+        number = status.slot_id.slot_number
+        reported.add(number)
+        slot = worker.slots.get(number)
+        if slot is None or (slot.state is not SlotState.PENDING and not _agrees(slot, status)):
+            return True
+    missing = [slot for number, slot in worker.slots.items() if number not in reported]
+    return any(slot.state is not SlotState.PENDING for slot in missing)
+
+
+def _agrees(slot: TaskManagerSlot, status: SlotStatus) -> bool:
+    held = slot.state is SlotState.ALLOCATED
+    return held == (status.allocation_id is not None) and slot.allocation_id == status.allocation_id
+
+
+def _reported(
+    state: ResourceManagerState, record: Record, body: resource_manager.SendSlotReport
+) -> ResourceManagerState:
+    registration = state.workers.get(body.resource_id)
+    if registration is None or registration.instance_id != body.instance_id:
+        return state
+    if state.pool.state_of(body.resource_id) is not WorkerState.REGISTERED:
+        # It is being released, or lost, and its slots with it.
+        return state
+    seen = _seen(record)
+
+    def asked_since(slot: TaskManagerSlot) -> bool:
+        return slot.state is SlotState.PENDING and slot.changed > seen
+
+    return _corrected(state, record, body, asked_since)
+
+
+def _contradicted(
+    state: ResourceManagerState, record: Record, body: resource_manager.SlotReportContradicted
+) -> ResourceManagerState:
+    resource_id, registration = body.resource_id, state.workers.get(body.resource_id)
+    worker = state.slot_manager.slots.workers.get(resource_id)
+    if registration is None or registration.instance_id != body.instance_id or worker is None:
+        return state
+    if worker.withdrawn:
+        return state
+    seen = _seen(record)
+
+    def asked_or_changed_since(slot: TaskManagerSlot) -> bool:
+        return slot.state is SlotState.PENDING or slot.changed > seen
+
+    state = _corrected(state, record, body, asked_or_changed_since)
+    surplus = state.surplus
+    for _, slot in state.slot_manager.slots.of(resource_id):
+        held = slot.state is SlotState.ALLOCATED and slot.changed == record.offset and slot.allocation_id
+        if held and slot.job_id not in state.job_masters:
+            reason = Reason(f"there is no job {slot.job_id} that could need it", record.offset)
+            surplus = surplus.set((resource_id, held), reason)
+    return replace(state, surplus=surplus)
+
+
+def _corrected(
+    state: ResourceManagerState,
+    record: Record,
+    body: resource_manager.SendSlotReport | resource_manager.SlotReportContradicted,
+    keep: Keep,
+) -> ResourceManagerState:
+    resource_id, before = body.resource_id, state.slot_manager
+    worker = state.pool.get(resource_id)
+    manager = before.report(
+        resource_id,
+        body.slots,
+        keep,
+        record.offset,
+        record.header.time,
+        releasable=worker is not None and worker.driven,
+    )
+    held = manager.allocations_of(resource_id)
+    gone = [each for each in before.allocations_of(resource_id) if each not in held]
+    reason = f"TaskExecutor {resource_id} does not hold it any more"
+    state = slots_lost(state, manager, resource_id, gone, reason, record)
+    return replace(state, pool=state.pool.reported(resource_id))
+
+
+def _seen(record: Record) -> int:
+    """The offset up to which the sender had folded the log."""
+    return record.offset if record.header.decided_at is None else record.header.decided_at
+
+
+STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
+    resource_manager.SendSlotReport: _reported,
+    resource_manager.SlotReportContradicted: _contradicted,
+}

@@ -1,0 +1,130 @@
+"""What becomes of a TaskExecutor's registration, slots and process when it goes, in whichever way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from ...schemas.event import Record
+from ..core.immutable_maps import without
+from .slot_manager import SlotManager
+from .state import LostSlot, Reason, ResourceManagerState
+from .task_manager_slot import SlotState
+from .worker_pool import Worker, WorkerPool, WorkerState
+
+
+def lose(
+    state: ResourceManagerState, resource_id: str, reason: str, record: Record, *, exited: bool = False
+) -> ResourceManagerState:
+    """A registered TaskExecutor is to be declared lost; until then none of its slots is given away."""
+    before = state.pool.get(resource_id)
+    if before is None:
+        return state
+    worker = _moved(before, WorkerState.LOST, reason, record)
+    manager = state.slot_manager
+    return replace(
+        state,
+        pool=state.pool.put(replace(worker, exited=exited)),
+        slot_manager=replace(manager, slots=manager.slots.withdraw(resource_id)),
+    )
+
+
+def drop(state: ResourceManagerState, resource_id: str, reason: str, record: Record) -> ResourceManagerState:
+    """A TaskExecutor is not registered any more, and its slots are gone. Its process is to end, if it is ours."""
+    manager = state.slot_manager
+    gone = manager.allocations_of(resource_id)
+    state = replace(
+        has_left(state, resource_id),
+        workers=without(state.workers, resource_id),
+        pool=_retired(state.pool, resource_id, reason, record),
+        unanswered_workers=without(state.unanswered_workers, resource_id),
+    )
+    left = manager.without(resource_id, record.header.time)
+    # Whoever held one of its slots reads of the loss as well: the log tells everyone.
+    return slots_lost(state, left, resource_id, gone, reason, record, told=True)
+
+
+def stop(pool: WorkerPool, worker: Worker, reason: str, record: Record) -> WorkerPool:
+    """The process of a worker that the driver started is to end."""
+    return pool.put(_moved(worker, WorkerState.STOPPING, reason, record))
+
+
+def dismiss(state: ResourceManagerState, resource_id: str, reason: str, cause: int) -> ResourceManagerState:
+    """A TaskExecutor is told to leave; the end of the cluster waits for it."""
+    ending = state.ending
+    if ending is not None and not ending.over:
+        ending = replace(ending, leaving=ending.leaving.set(resource_id, None))
+    dismissals = state.dismissals.set(resource_id, Reason(reason, cause))
+    return replace(state, dismissals=dismissals, ending=ending)
+
+
+def has_left(state: ResourceManagerState, resource_id: str) -> ResourceManagerState:
+    """Nothing more is to be said to the TaskExecutor, and it is not waited for."""
+    dismissals, ending = state.dismissals, state.ending
+    if resource_id in dismissals:
+        dismissals = dismissals.delete(resource_id)
+    if ending is not None and resource_id in ending.leaving:
+        ending = replace(ending, leaving=ending.leaving.delete(resource_id))
+    if dismissals is state.dismissals and ending is state.ending:
+        return state
+    return replace(state, dismissals=dismissals, ending=ending)
+
+
+def slots_lost(
+    state: ResourceManagerState,
+    after: SlotManager,
+    resource_id: str,
+    gone: Iterable[str],
+    reason: str,
+    record: Record,
+    *,
+    told: bool = False,
+) -> ResourceManagerState:
+    """The allocations `gone` of a TaskExecutor are no longer in `after`.
+
+    Requests that only waited for such a slot wait again; JobMasters that held one are owed the news, unless they are
+    `told` by the same event.
+    """
+    before = state.slot_manager.allocations_of(resource_id)
+    lost, offset, time = state.lost, record.offset, record.header.time
+    waiting = []
+    for allocation_id in gone:
+        key = before[allocation_id]
+        slot = state.slot_manager.slots.get(key)
+        if slot is None or not after.is_for(allocation_id, key):
+            # Its JobMaster gets the slot of another TaskExecutor, which was asked when this one was lost.
+            continue
+        request = after.requests.known.get(allocation_id)
+        if slot.state is SlotState.PENDING:
+            # Its JobMaster never got it: another slot will do.
+            waiting.append((request.cause if request else -1, allocation_id, key))
+            continue
+        after = after.forget(allocation_id, time)
+        if not told and slot.job_id in state.job_masters:
+            lost = lost.set(allocation_id, LostSlot(slot.job_id or "", reason, offset))
+    requests = after.requests
+    for _, allocation_id, key in sorted(waiting):
+        requests = requests.retry(allocation_id, key, offset, time)
+    return replace(state, lost=lost, slot_manager=SlotManager(after.slots, requests))
+
+
+def _retired(pool: WorkerPool, resource_id: str, reason: str, record: Record) -> WorkerPool:
+    worker = pool.get(resource_id)
+    if worker is None or worker.state is WorkerState.STOPPING:
+        return pool
+    if worker.exited or not worker.driven:
+        return pool.remove(resource_id)
+    return stop(pool, worker, reason, record)
+
+
+def _moved(worker: Worker, state: WorkerState, reason: str, record: Record) -> Worker:
+    return replace(
+        worker,
+        state=state,
+        cause=record.offset,
+        since=record.header.time,
+        expected=0,
+        exited=False,
+        reason=reason,
+    )

@@ -1,0 +1,66 @@
+"""What a TaskExecutor makes of it when others have lost sight of it, or it of them.
+
+Tasks never stop because a master is silent: the log is what counts. They stop when the log says that this TaskExecutor
+is lost: then others have taken over what it ran, and it begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ...schemas import everyone, task_executor
+from ...schemas.body import Body
+from ...schemas.event import Record
+from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Step, instance_of, kind_of
+from .job_connections import reconnect
+from .registration import register_again
+from .slot_release import abandon, take_away
+from .state import Failure, TaskExecutorState
+from .task_slot_table import TaskSlotState
+
+
+def _lost(state: TaskExecutorState, record: Record, body: everyone.TaskExecutorLost) -> TaskExecutorState:
+    if body.resource_id != state.resource_id:
+        return state
+    # Whatever registration it names: all readers drop what they know of it at this place of the log.
+    return register_again(abandon(state, record.offset), record.offset)
+
+
+def _silence(
+    state: TaskExecutorState, record: Record, body: task_executor.HeartbeatTimedOut
+) -> TaskExecutorState:
+    # One that has not answered yet need not be asked again: its successor finds the question in the log.
+    if body.peer == RESOURCE_MANAGER:
+        registration = state.registration
+        known = registration is not None and registration.instance_id is not None
+        return register_again(state, record.offset) if known else state
+    connection = state.jobs.get(instance_of(body.peer)) if kind_of(body.peer) == JOB_MASTER else None
+    if connection is None or not connection.answered:
+        return state
+    return reconnect(state, connection, record.offset)
+
+
+def _slots_contradicted(
+    state: TaskExecutorState, record: Record, body: task_executor.AllocatedSlotsContradicted
+) -> TaskExecutorState:
+    for allocation_id in body.surplus:
+        slot = state.slots.by_allocation(allocation_id)
+        if slot is not None and slot.job_id == body.job_id and slot.state is TaskSlotState.ACTIVE:
+            reason = f"job {body.job_id} does not hold it"
+            state = take_away(state, allocation_id, reason, record.offset)
+    failed = state.failed_slots
+    for allocation_id in body.missing:
+        slot = state.slots.by_allocation(allocation_id)
+        if slot is None or slot.job_id != body.job_id or not slot.held:
+            reason = f"TaskExecutor {state.resource_id} does not hold it"
+            failed = failed.set(allocation_id, Failure(body.job_id, reason, record.offset))
+    return replace(state, failed_slots=failed)
+
+
+STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
+    everyone.TaskExecutorLost: _lost,
+    task_executor.HeartbeatTimedOut: _silence,
+    task_executor.AllocatedSlotsContradicted: _slots_contradicted,
+}

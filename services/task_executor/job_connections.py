@@ -1,0 +1,136 @@
+"""The jobs that a TaskExecutor is connected to, for as long as they have slots here (document 003)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from ...schemas import job_master, task_executor
+from ...schemas.body import Body
+from ...schemas.event import Record
+from ...schemas.types import SlotOffer
+from ..core.immutable_maps import without
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, Owed, Step, address
+from . import checkpoints
+from .state import (
+    JobConnection,
+    TaskExecutorState,
+)
+from .task_slot_table import TaskSlotState
+
+
+def connect(state: TaskExecutorState, connection: JobConnection) -> TaskExecutorState:
+    """Stores a connection, and whether something is owed to its JobMaster."""
+    job_id = connection.job_id
+    owing = state.jobs_owing
+    if (
+        not connection.greeted
+        or (connection.answered and connection.unoffered)
+        or job_id not in state.slots.per_job
+    ):
+        owing = owing.set(job_id, connection.cause)
+    elif job_id in owing:
+        owing = owing.delete(job_id)
+    return replace(state, jobs=state.jobs.set(job_id, connection), jobs_owing=owing)
+
+
+def reconnect(state: TaskExecutorState, connection: JobConnection, cause: int) -> TaskExecutorState:
+    """The JobMaster may not know this TaskExecutor any more: it is greeted and offered slots once more."""
+    allocated = [
+        slot.allocation_id or ""
+        for slot in state.slots.of_job(connection.job_id)
+        if slot.state is TaskSlotState.ALLOCATED
+    ]
+    again = replace(connection, cause=cause, greeted=False, answered=False, unoffered=frozenset(allocated))
+    return connect(state, again)
+
+
+def _job_greeted(
+    state: TaskExecutorState, _record: Record, body: job_master.RegisterTaskManager
+) -> TaskExecutorState:
+    connection = state.jobs.get(body.job_id)
+    return state if connection is None else connect(state, replace(connection, greeted=True))
+
+
+def _slots_offered(
+    state: TaskExecutorState, _record: Record, body: job_master.OfferSlots
+) -> TaskExecutorState:
+    connection = state.jobs.get(body.job_id)
+    if connection is None:
+        return state
+    unoffered = connection.unoffered.difference(offer.allocation_id for offer in body.slots)
+    return connect(state, replace(connection, unoffered=unoffered))
+
+
+def _job_manager_known(
+    state: TaskExecutorState, record: Record, body: task_executor.JobManagerRegistrationSuccess
+) -> TaskExecutorState:
+    connection = state.jobs.get(body.job_id)
+    if connection is None:
+        return state
+    return connect(state, replace(connection, answered=True, graph=body.job_graph, cause=record.offset))
+
+
+def _job_gone(
+    state: TaskExecutorState, record: Record, body: job_master.DisconnectTaskManager
+) -> TaskExecutorState:
+    job_id = body.job_id
+    connection = state.jobs.get(job_id)
+    if connection is None:
+        return state
+    if job_id in state.slots.per_job:
+        # A slot was allocated for the job again between the decision and its place in the log.
+        return reconnect(state, connection, record.offset)
+    owing = state.jobs_owing
+    return replace(
+        checkpoints.forgotten(state, job_id),
+        jobs=state.jobs.delete(job_id),
+        jobs_owing=without(owing, job_id),
+    )
+
+
+def messages(state: TaskExecutorState) -> list[Owed]:
+    """RegisterTaskManager, OfferSlots, and DisconnectTaskManager when no slot of the job is left."""
+    owed = []
+    for job_id, _ in sorted(state.jobs_owing.items(), key=lambda pair: (pair[1], pair[0])):
+        connection = state.jobs[job_id]
+        recipient = address(JOB_MASTER, job_id)
+        if job_id not in state.slots.per_job:
+            reason = (
+                f"TaskExecutor {address(TASK_EXECUTOR, state.resource_id)} "
+                f"has no more allocated slots for job {job_id}."
+            )
+            goodbye = job_master.DisconnectTaskManager(
+                job_id=job_id, resource_id=state.resource_id, reason=reason
+            )
+            owed.append(Owed(recipient, goodbye, connection.cause))
+        elif not connection.greeted:
+            hello = job_master.RegisterTaskManager(job_id=job_id, resource_id=state.resource_id)
+            owed.append(Owed(recipient, hello, connection.cause))
+        else:
+            offer = job_master.OfferSlots(
+                job_id=job_id, resource_id=state.resource_id, slots=_offers(state, connection)
+            )
+            owed.append(Owed(recipient, offer, connection.cause))
+    return owed
+
+
+def _offers(state: TaskExecutorState, connection: JobConnection) -> tuple[SlotOffer, ...]:
+    slots = sorted((state.slots.allocated[each], each) for each in connection.unoffered)
+    return tuple(
+        SlotOffer(
+            allocation_id=allocation_id,
+            slot_number=number,
+            resource_profile=state.slots.slots[number].profile,
+        )
+        for number, allocation_id in slots
+    )
+
+
+STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
+    task_executor.JobManagerRegistrationSuccess: _job_manager_known,
+    job_master.RegisterTaskManager: _job_greeted,
+    job_master.OfferSlots: _slots_offered,
+    job_master.DisconnectTaskManager: _job_gone,
+}

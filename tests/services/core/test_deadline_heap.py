@@ -1,0 +1,28 @@
+"""Deadlines are a mapping that knows its smallest value."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.services.core.deadline_heap import Deadlines
+
+ADDRESS = st.sampled_from("abcde")
+TIME = st.integers(0, 5)
+STEP = st.tuples(ADDRESS, st.none() | TIME) | TIME
+
+
+@given(st.lists(STEP, max_size=40))
+def test_the_earliest_is_that_of_a_plain_mapping(steps: list[tuple[str, int | None] | int]) -> None:
+    deadlines, plain = Deadlines(), dict[str, int]()
+    for step in steps:
+        if isinstance(step, int):
+            due = sorted((time, each) for each, time in plain.items() if time <= step)
+            assert deadlines.passed(step) == [each for _, each in due]
+            plain = {each: time for each, time in plain.items() if time > step}
+        else:
+            deadlines.put(*step)
+            plain.pop(step[0], None)
+            if step[1] is not None:
+                plain[step[0]] = step[1]
+        assert deadlines.earliest() == min(plain.values(), default=None)

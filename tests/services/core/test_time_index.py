@@ -1,0 +1,65 @@
+"""A Timeline is a list of keys that is sorted by their times; only cheaper."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from operations import operations
+
+from tailrace.services.core.time_index import Timeline
+
+KEYS = st.sampled_from("abcdef")
+STEPS = st.lists(st.tuples(st.sampled_from(("add", "remove")), KEYS, st.integers(0, 20)))
+
+
+@given(STEPS, st.integers(0, 20))
+def test_it_is_a_list_of_keys_that_is_sorted_by_time(steps: list[tuple[str, str, int]], until: int) -> None:
+    line, model = Timeline(), list[tuple[str, int]]()
+    for step, key, time in steps:
+        if step == "remove":
+            line, model = line.remove(key), [each for each in model if each[0] != key]
+        else:
+            before = line
+            line = line.add(key, time)
+            if key in dict(model):
+                assert line is before
+            else:
+                # Python sorts stably: those of one time stay in the order in which they came.
+                model = sorted([*model, (key, time)], key=lambda each: each[1])
+        assert list(line) == [key for key, _ in model]
+        assert (len(line), bool(line)) == (len(model), bool(model))
+        assert line.first == (model[0] if model else None)
+        assert list(line.until(until)) == [key for key, time in model if time <= until]
+        assert all((key in line) == (key in dict(model)) for key in "abcdef")
+
+
+@given(STEPS)
+def test_from_now_on_all_keys_have_one_time(steps: list[tuple[str, str, int]]) -> None:
+    line = Timeline()
+    for step, key, time in steps:
+        line = line.add(key, time) if step == "add" else line.remove(key)
+    again = line.again(5)
+    assert list(again) == list(again.until(5)) == list(line)
+    assert list(again.until(4)) == []
+
+
+def test_the_last_key_takes_all_traces_with_it() -> None:
+    assert Timeline().add("a", 3).add("b", 4).remove("a").remove("b") == Timeline()
+
+
+def test_a_clock_that_is_ahead_matters_to_its_own_keys_alone() -> None:
+    ahead = Timeline().add("first", 10).add("of a clock that is ahead", 10**12)
+    for line in (ahead, ahead.remove("of a clock that is ahead")):
+        assert list(line.add("second", 20).until(20)) == ["first", "second"]
+
+
+def test_a_key_costs_the_same_however_many_there_are() -> None:
+    def cost(count: int) -> int:
+        line = Timeline()
+        for number in range(count):
+            line = line.add(f"k{number}", number)
+        for number in range(0, count - 1, 2):
+            line = line.remove(f"k{number}")
+        return operations(lambda: line.add("one more", count).remove(f"k{count - 1}").first)
+
+    assert cost(2_000) == cost(20)

@@ -1,0 +1,47 @@
+"""A process that contends for a role until its standard input ends, and says what it sees. For tests."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+
+import msgspec
+import structlog
+
+from tailrace.services.election.leader_information import LeaderInformation
+from tailrace.services.election.lease import uptime
+from tailrace.services.election.settings import ZooKeeperSettings
+from tailrace.services.election.zookeeper_leader_election import ZooKeeperMandates
+
+ROLE = "dispatcher"
+
+
+def wait_for_the_end(ended: threading.Event) -> None:
+    sys.stdin.read()
+    ended.set()
+
+
+def main() -> None:
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    address = sys.argv[1]
+    settings = msgspec.json.decode(sys.stdin.readline(), type=ZooKeeperSettings)
+    mandates = ZooKeeperMandates(settings, LeaderInformation(address, f"session of {address}"))
+    mandates.contend(ROLE)
+    ended = threading.Event()
+    threading.Thread(target=wait_for_the_end, args=(ended,), daemon=True).start()
+    last: tuple[int | None, bool] | None = None
+    while not ended.is_set():
+        seen = (mandates.granted().get(ROLE), mandates.suspended)
+        if seen != last:
+            last = seen
+            print(json.dumps({"time": uptime(), "epoch": seen[0], "suspended": seen[1]}), flush=True)
+            if seen[0] is not None and not seen[1]:
+                mandates.confirm(ROLE, seen[0])
+        time.sleep(0.002)
+    mandates.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""An election lives as long as most of the ensemble does, and begins anew when the whole of it was gone."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+from waiting import eventually
+
+from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
+from tailrace.services.election.paths import Paths
+from tailrace.services.election.settings import ZooKeeperSettings
+
+from .masters import ROLE, Master, onlooker, tree
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[[ZooKeeperSettings], Master]
+
+
+@pytest.fixture(scope="module")
+def ensemble() -> Iterator[ZooKeeperEnsemble]:
+    with ZooKeeperEnsemble(3) as running:
+        yield running
+
+
+def over(ensemble: ZooKeeperEnsemble, name: str, session_s: float) -> ZooKeeperSettings:
+    return ZooKeeperSettings(
+        quorum=ensemble.connect_string, cluster_path=f"/tailrace/{name}", session_timeout_s=session_s
+    )
+
+
+def stand(settings: ZooKeeperSettings, masters: Make) -> tuple[Master, Master, int]:
+    one, other = masters(settings), masters(settings)
+    one.contend(ROLE)
+    epoch = one.leads()
+    other.contend(ROLE)
+    with onlooker(settings) as kazoo:
+        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+    return one, other, epoch
+
+
+def peer(master: Master) -> str | None:
+    """The server that a master is connected to."""
+    connection: socket.socket | None = master._session.client._connection._socket
+    with contextlib.suppress(OSError):
+        if connection is not None and master._session.client.connected:
+            host, port = connection.getpeername()[:2]
+            return f"{host}:{port}"
+    return None
+
+
+def has_left(master: Master, server: str | None) -> bool:
+    return peer(master) not in (None, server)
+
+
+def test_a_rolling_restart_changes_nothing(ensemble: ZooKeeperEnsemble, masters: Make) -> None:
+    one, other, _ = stand(over(ensemble, "rolling", 60.0), masters)
+    granted = one.granted()
+    for server in ensemble.servers:
+        server.stop()
+        eventually(one.believes)
+        server.start()
+    eventually(one.believes)
+    assert one.granted() is granted
+    assert not other.granted()
+
+
+def test_a_server_that_stands_still_is_left_for_another_in_time(
+    ensemble: ZooKeeperEnsemble, masters: Make
+) -> None:
+    # The server that stands still may lead the ensemble, and the others then take seconds to elect another.
+    one, other, _ = stand(over(ensemble, "still", 20.0), masters)
+    granted = one.granted()
+    for _ in range(2):
+        left = peer(one)
+        server = next(server for server in ensemble.servers if server.address == left)
+        server.pause()
+        try:
+            eventually(partial(has_left, one, left))
+            eventually(one.believes)
+        finally:
+            server.resume()
+        eventually(lambda: all(server.mode() is not None for server in ensemble.servers))
+    assert one.granted() is granted
+    assert not other.granted()
+
+
+def test_after_the_whole_ensemble_was_gone_for_longer_than_a_session_there_is_a_new_term(
+    ensemble: ZooKeeperEnsemble, masters: Make
+) -> None:
+    one, other, epoch = stand(over(ensemble, "gone", 3.0), masters)
+    ensemble.kill()
+    try:
+        eventually(lambda: one.suspended and other.suspended)
+        eventually(lambda: not one.granted())
+        assert not other.granted()
+    finally:
+        ensemble.start()
+    eventually(lambda: one.believes() or other.believes())
+    leader, standby = (one, other) if one.believes() else (other, one)
+    assert leader.epoch() > epoch
+    assert not standby.granted()
+    eventually(lambda: not standby.suspended)
+    leader.close()
+    assert standby.epoch() > epoch

@@ -1,0 +1,87 @@
+"""Who looks for a leader is told who it is, and of each change; and what it knows survives a blip."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from waiting import PATIENCE_S, eventually
+
+from tailrace.infra.zookeeper import EmbeddedZooKeeper
+from tailrace.services.election.leader_information import LeaderInformation
+from tailrace.services.election.leader_retrieval import LeaderRetriever, NoLeader
+from tailrace.services.election.paths import Paths
+from tailrace.services.election.settings import ZooKeeperSettings
+
+from ...torture.link import Link
+from .masters import ROLE, Master, onlooker
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[[ZooKeeperSettings], Master]
+
+
+def test_each_leader_is_told_in_turn(settings: ZooKeeperSettings, masters: Make) -> None:
+    told: queue.SimpleQueue[LeaderInformation | None] = queue.SimpleQueue()
+    one, other = masters(settings), masters(settings)
+    with LeaderRetriever(settings, ROLE, told.put) as retriever:
+        one.contend(ROLE)
+        epoch = one.leads()
+        first = told.get(timeout=PATIENCE_S)
+        assert first == LeaderInformation("host:1", "session of host:1", epoch, {"blob": "h:1"})
+        assert retriever.wait(PATIENCE_S) == first
+        one.close()
+        assert told.get(timeout=PATIENCE_S) is None
+        other.contend(ROLE)
+        epoch = other.leads()
+        second = told.get(timeout=PATIENCE_S)
+        assert second is not None
+        assert (second.address, second.epoch) == ("host:2", epoch)
+
+
+def test_what_is_known_stays_known_in_a_blip_and_what_changed_meanwhile_is_told(
+    settings: ZooKeeperSettings, masters: Make, zookeeper: EmbeddedZooKeeper
+) -> None:
+    told: queue.SimpleQueue[LeaderInformation | None] = queue.SimpleQueue()
+    one, other = masters(settings), masters(settings)
+    one.contend(ROLE)
+    one.leads()
+    with Link(zookeeper.connect_string) as link:
+        beyond = msgspec.structs.replace(settings, quorum=link.address, session_timeout_s=1.0)
+        with LeaderRetriever(beyond, ROLE, told.put) as retriever:
+            first = retriever.wait(PATIENCE_S)
+            assert told.get(timeout=PATIENCE_S) == first
+            link.sever()
+            eventually(lambda: not retriever._session.usable)
+            assert retriever.leader == first
+            one.close()
+            other.contend(ROLE)
+            other.leads()
+            with onlooker(settings) as kazoo:
+                eventually(lambda: kazoo.exists(Paths.of(settings).leader(ROLE)))
+            assert retriever.leader == first
+            link.heal()
+            second = told.get(timeout=PATIENCE_S)
+            assert second is not None
+            assert second.address == "host:2"
+
+
+def test_where_nobody_leads_it_is_said_what_to_look_at(settings: ZooKeeperSettings) -> None:
+    with LeaderRetriever(settings, ROLE) as retriever:
+        eventually(lambda: retriever._session.usable)
+        with pytest.raises(
+            NoLeader, match=r"nobody has published itself in .*dispatcher_lock: is a jobmanager"
+        ):
+            retriever.wait(0.05)
+
+
+def test_where_zookeeper_does_not_answer_that_is_said() -> None:
+    with Link("127.0.0.1:1") as link:
+        link.sever()
+        settings = ZooKeeperSettings(
+            quorum=link.address, cluster_path="/tailrace/c", connection_timeout_s=0.2
+        )
+        with LeaderRetriever(settings, ROLE) as retriever, pytest.raises(NoLeader, match="cannot be reached"):
+            retriever.wait(0.2)

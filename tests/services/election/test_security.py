@@ -1,0 +1,184 @@
+"""Masters reach a ZooKeeper that asks for TLS or SASL, on a real server, and are not let in by a wrong one."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from waiting import eventually
+
+from tailrace.infra.ports import ReservedPort
+from tailrace.infra.zookeeper import EmbeddedZooKeeper
+from tailrace.services.configuration import Configuration
+from tailrace.services.election.paths import Paths
+from tailrace.services.election.settings import ZooKeeperSettings
+
+from .masters import ROLE, Master, logged, onlooker, tree
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[[ZooKeeperSettings], Master]
+ZK = "high-availability.zookeeper"
+PASSWORD = "swordfish"
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ca.pem, server.pem (key and certificate for 127.0.0.1), client.crt and client.key, which has a password."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificates, and is not installed")
+    where = tmp_path_factory.mktemp("certificates")
+    (where / "names").write_text("subjectAltName=IP:127.0.0.1\n")
+    (where / "password").write_text(f"{PASSWORD}\n")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=where, check=True, capture_output=True)
+
+    new = ("req", "-newkey", "rsa:2048")
+    sign = ("x509", "-req", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2")
+    openssl(*new, "-nodes", "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=ca")
+    openssl(*new, "-nodes", "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=server")
+    openssl(*sign, "-in", "server.csr", "-out", "server.crt", "-extfile", "names")
+    openssl(
+        *new,
+        "-passout",
+        f"pass:{PASSWORD}",
+        "-keyout",
+        "client.key",
+        "-out",
+        "client.csr",
+        "-subj",
+        "/CN=master",
+    )
+    openssl(*sign, "-in", "client.csr", "-out", "client.crt")
+    (where / "server.pem").write_text((where / "server.key").read_text() + (where / "server.crt").read_text())
+    return where
+
+
+@pytest.fixture(scope="module")
+def secured(certificates: Path) -> Iterator[str]:
+    """The address at which a server speaks TLS, with those alone who show a certificate."""
+    port = ReservedPort()
+    of_tls = {
+        "secureClientPort": str(port.number),
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": str(certificates / "server.pem"),
+        "ssl.trustStore.location": str(certificates / "ca.pem"),
+        "ssl.clientAuth": "need",
+        "ssl.clientHostnameVerification": "false",
+    }
+    with EmbeddedZooKeeper(settings=of_tls):
+        yield f"127.0.0.1:{port.number}"
+    port.release()
+
+
+def configured(quorum: str, more: dict[str, str]) -> ZooKeeperSettings:
+    return ZooKeeperSettings.of(
+        Configuration(
+            {
+                "high-availability.type": "zookeeper",
+                f"{ZK}.quorum": quorum,
+                f"{ZK}.client.session-timeout": "30 s",
+                f"{ZK}.client.connection-timeout": "1 s",
+                **more,
+            }
+        )
+    )
+
+
+def tls(certificates: Path) -> dict[str, str]:
+    return {
+        f"{ZK}.ssl.enabled": "true",
+        f"{ZK}.ssl.ca": str(certificates / "ca.pem"),
+        f"{ZK}.ssl.certificate": str(certificates / "client.crt"),
+        f"{ZK}.ssl.key": str(certificates / "client.key"),
+        f"{ZK}.ssl.key-password-file": str(certificates / "password"),
+    }
+
+
+def test_over_tls_a_master_is_known_by_its_certificate(
+    secured: str, certificates: Path, masters: Make
+) -> None:
+    settings = configured(secured, {**tls(certificates), f"{ZK}.client.acl": "creator", "cluster.id": "tls"})
+    one, other = masters(settings), masters(settings)
+    one.contend(ROLE)
+    first = one.leads()
+    other.contend(ROLE)
+    of_client = {
+        "use_ssl": True,
+        "ca": str(certificates / "ca.pem"),
+        "certfile": str(certificates / "client.crt"),
+        "keyfile": str(certificates / "client.key"),
+        "keyfile_password": PASSWORD,
+    }
+    with onlooker(settings, **of_client) as kazoo:
+        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+        (acl,) = kazoo.get_acls(settings.cluster_path)[0]
+        assert (acl.id.scheme, acl.id.id) == ("x509", "CN=master")
+    one.close()
+    assert other.epoch() > first
+
+
+@pytest.mark.parametrize("what", ["no certificate", "no TLS", "another authority"])
+def test_who_does_not_fit_is_not_let_in_and_says_why(
+    what: str, secured: str, certificates: Path, masters: Make, tmp_path: Path
+) -> None:
+    options = tls(certificates)
+    match what:
+        case "no certificate":
+            options = {key: value for key, value in options.items() if key.endswith(("enabled", "ca"))}
+        case "no TLS":
+            options = {}
+        case _:
+            arguments = "req -newkey rsa:2048 -nodes -x509 -keyout ca.key -out ca.pem -days 2 -subj /CN=other"
+            subprocess.run(["openssl", *arguments.split()], cwd=tmp_path, check=True, capture_output=True)
+            options[f"{ZK}.ssl.ca"] = str(tmp_path / "ca.pem")
+    master = masters(configured(secured, {**options, "cluster.id": "refused"}))
+    master.contend(ROLE)
+    eventually(lambda: master._session.client.complaints.text)
+    assert not master.granted()
+    assert master.suspended
+    if what == "another authority":
+        assert "CERTIFICATE_VERIFY_FAILED" in master._session.complaint
+
+
+def test_sasl_with_a_password(tmp_path: Path, masters: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "jaas.conf").write_text(
+        f'Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required user_master="{PASSWORD}"; }};\n'
+    )
+    (tmp_path / "credentials").write_text(f"master:{PASSWORD}\n")
+    (tmp_path / "wrong").write_text("master:sardine\n")
+    with EmbeddedZooKeeper(
+        settings={"authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"},
+        jvm_options=[f"-Djava.security.auth.login.config={tmp_path / 'jaas.conf'}"],
+    ) as server:
+
+        def settings(file: str) -> ZooKeeperSettings:
+            return configured(
+                server.connect_string,
+                {
+                    f"{ZK}.sasl.mechanism": "DIGEST-MD5",
+                    f"{ZK}.sasl.credentials-file": str(tmp_path / file),
+                    f"{ZK}.client.acl": "creator",
+                },
+            )
+
+        master = masters(settings("credentials"))
+        master.contend(ROLE)
+        assert master.leads()
+        refused = masters(settings("wrong"))
+        refused.contend(ROLE)
+        told = ""
+
+        def is_told() -> bool:
+            nonlocal told
+            told += logged(capsys)
+            return "ZooKeeper does not take this client" in told
+
+        eventually(is_told)
+        assert not refused.granted()
+        refused.close()
+        master.close()

@@ -1,0 +1,304 @@
+"""What becomes of an election when a master or its connection fails: SUSPENDED keeps everything, LOST steps down.
+
+A master's own clock counts for it: it stops deciding before anybody else can be elected, and gives up what it was
+granted when its session may be over, without having been told.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+from waiting import eventually
+
+from tailrace.infra.zookeeper import EmbeddedZooKeeper
+from tailrace.services.election.client import Client
+from tailrace.services.election.lease import uptime
+from tailrace.services.election.paths import Paths
+from tailrace.services.election.settings import ZooKeeperSettings
+
+from ...torture.link import Conversation, Link
+from .masters import ROLE, Master, OtherMaster, onlooker, tree
+
+pytestmark = pytest.mark.integration
+
+Make = Callable[[ZooKeeperSettings], Master]
+
+
+@pytest.fixture
+def link(zookeeper: EmbeddedZooKeeper) -> Iterator[Link]:
+    """The first master's way to ZooKeeper."""
+    with Link(zookeeper.connect_string) as link:
+        yield link
+
+
+def through(link: Link, settings: ZooKeeperSettings, session_s: float) -> ZooKeeperSettings:
+    return msgspec.structs.replace(
+        settings, quorum=link.address, session_timeout_s=session_s, connection_timeout_s=2.0
+    )
+
+
+class Forgetful(Link):
+    """Of the connections that come while it `forgets`, nobody ever hears, and none is refused."""
+
+    forgets = 0
+
+    def _conversation(self) -> Conversation:
+        if self.forgets == 0:
+            return super()._conversation()
+        self.forgets -= 1
+        return _Forgotten()
+
+
+class _Forgotten(Conversation):
+    def answers(self, server: socket.socket) -> Iterator[bytes]:
+        for _ in super().answers(server):
+            yield b""
+
+
+def lasting(settings: ZooKeeperSettings, session_s: float) -> ZooKeeperSettings:
+    return msgspec.structs.replace(settings, session_timeout_s=session_s)
+
+
+def test_a_master_that_is_back_before_its_session_is_over_goes_on_under_its_epoch(
+    settings: ZooKeeperSettings, masters: Make, link: Link
+) -> None:
+    one, other = masters(through(link, settings, 30.0)), masters(settings)
+    one.contend(ROLE)
+    epoch = one.leads()
+    other.contend(ROLE)
+    with onlooker(settings) as kazoo:
+        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+        eventually(lambda: kazoo.exists(Paths.of(settings).leader(ROLE)))
+        before = tree(kazoo, settings.cluster_path)
+        for _ in range(3):
+            granted = one.granted()
+            link.sever()
+            eventually(lambda: one.suspended)
+            assert one.granted() is granted
+            link.heal()
+            eventually(lambda: one.believes())
+            assert one.granted() is granted
+        assert one.epoch() == epoch
+        assert not other.granted()
+        assert tree(kazoo, settings.cluster_path) == before
+
+
+def test_a_server_that_takes_connections_and_forgets_them_does_not_cost_the_session(
+    settings: ZooKeeperSettings, masters: Make, zookeeper: EmbeddedZooKeeper
+) -> None:
+    with Forgetful(zookeeper.connect_string) as link:
+        one = masters(through(link, settings, 30.0))
+        one.contend(ROLE)
+        granted = one.epoch()
+        link.forgets = 2
+        link.reset()
+        eventually(lambda: link.forgets == 0)
+        eventually(lambda: one.believes())
+        assert one.epoch() == granted
+        one.close()
+
+
+def test_a_node_that_went_while_nobody_looked_ends_the_term(
+    settings: ZooKeeperSettings, masters: Make, link: Link
+) -> None:
+    one = masters(through(link, settings, 30.0))
+    one.contend(ROLE)
+    first = one.leads()
+    link.sever()
+    eventually(lambda: one.suspended)
+    with onlooker(settings) as kazoo:
+        (node,) = tree(kazoo, Paths.of(settings).latch(ROLE))
+        kazoo.delete(node)
+    link.heal()
+    eventually(lambda: one.granted().get(ROLE) not in (None, first))
+    assert one.epoch() > first
+
+
+@pytest.mark.parametrize("how", ["severed", "cut"])
+def test_who_is_cut_off_stops_deciding_before_another_is_elected_and_gives_up_by_its_own_clock(
+    how: str, settings: ZooKeeperSettings, masters: Make, link: Link
+) -> None:
+    session_s = 3.0
+    one, other = masters(through(link, settings, session_s)), masters(settings)
+    one.contend(ROLE)
+    first = one.leads()
+    other.contend(ROLE)
+    with onlooker(settings) as kazoo:
+        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+    link.sever() if how == "severed" else link.cut()
+    while one.believes():
+        followed = bool(other.granted())
+        assert not (followed and one.believes())
+    eventually(lambda: not one.granted())
+    second = other.epoch()
+    link.heal()
+    eventually(lambda: not one.suspended)
+    assert not one.granted()
+    assert second > first
+    other.close()
+    assert one.epoch() > second
+
+
+def test_a_session_that_outlives_the_belief_in_it_is_a_new_term(
+    settings: ZooKeeperSettings, masters: Make, zookeeper: EmbeddedZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole of ZooKeeper stands still for longer than a session: it keeps the session, its master cannot know."""
+    one = masters(lasting(settings, 2.0))
+    one.contend(ROLE)
+    first = one.leads()
+    session = one._session.id
+    zookeeper.pause()
+    try:
+        eventually(lambda: one.suspended)
+        assert one.granted() == {ROLE: first}
+        eventually(lambda: not one.granted())
+    finally:
+        zookeeper.resume()
+    assert one.epoch() > first
+    with onlooker(settings) as kazoo:
+        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 1)
+    assert session is not None
+
+
+def test_a_process_that_is_killed_is_followed_within_its_session_timeout(settings: ZooKeeperSettings) -> None:
+    brief = lasting(settings, 3.0)
+    with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
+        eventually(lambda: first.deciding)
+        with OtherMaster(brief, "second:1") as second:
+            eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+            killed = first.kill()
+            eventually(lambda: second.deciding)
+            assert second.epoch is not None
+            assert first.epoch is not None
+            assert second.epoch > first.epoch
+            assert second.sights[-1].time > killed
+
+
+def test_a_process_that_ends_in_order_is_followed_at_once(settings: ZooKeeperSettings) -> None:
+    long = lasting(settings, 300.0)
+    with OtherMaster(long, "first:1") as first, onlooker(settings) as kazoo:
+        eventually(lambda: first.deciding)
+        with OtherMaster(long, "second:1") as second:
+            eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+            first.end()
+            eventually(lambda: second.deciding)
+
+
+def test_a_process_that_stood_still_for_longer_than_its_session_wakes_without_a_mandate(
+    settings: ZooKeeperSettings,
+) -> None:
+    brief = lasting(settings, 2.0)
+    with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
+        eventually(lambda: first.deciding)
+        with OtherMaster(brief, "second:1") as second:
+            eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+            epoch, stopped = first.epoch, first.pause()
+            eventually(lambda: second.deciding)
+            followed = second.sights[-1].time
+            first.resume()
+            eventually(lambda: first.sights[-1].time > followed and not first.sights[-1].suspended)
+            assert first.epoch is None
+            believed_until = next(sight.time for sight in first.sights if sight.time > stopped)
+            assert believed_until > stopped
+            assert not any(
+                sight.epoch == epoch and not sight.suspended
+                for sight in first.sights
+                if sight.time > followed
+            )
+            assert second.deciding
+
+
+def test_a_process_that_stood_still_for_less_than_its_session_goes_on_under_its_epoch(
+    settings: ZooKeeperSettings,
+) -> None:
+    with OtherMaster(lasting(settings, 30.0), "first:1") as first:
+        eventually(lambda: first.deciding)
+        epoch = first.epoch
+        stopped = first.pause()
+        with OtherMaster(settings, "second:1") as second:
+            eventually(lambda: uptime() > stopped + 1.5 and second.sights and not second.sights[-1].suspended)
+            first.resume()
+            with onlooker(settings) as kazoo:
+                eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+            assert first.deciding == epoch
+            assert second.epoch is None
+
+
+def test_masters_that_start_before_zookeeper_wait_for_it(masters: Make, settings: ZooKeeperSettings) -> None:
+    with EmbeddedZooKeeper() as zookeeper:
+        late = msgspec.structs.replace(settings, quorum=zookeeper.connect_string, connection_timeout_s=0.3)
+        zookeeper.kill()
+        master = masters(late)
+        master.contend(ROLE)
+        eventually(lambda: master._session.complaint)
+        assert master.suspended
+        assert not master.granted()
+        zookeeper.start()
+        assert zookeeper.connect_string == late.quorum
+        master.epoch()
+        assert not master.suspended
+        master.close()
+
+
+def test_a_session_that_ends_in_the_middle_of_an_election_leaves_no_contender_behind(
+    settings: ZooKeeperSettings, masters: Make, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, waiting = masters(settings), masters(through(link, settings, 4.0))
+    latch = Paths.of(settings).latch(ROLE)
+    leader.contend(ROLE)
+    leader.leads()
+    create = Client.create_async
+
+    def cut_off(self: Client, *args: object, **more: object) -> object:
+        """What it asks for comes to ZooKeeper, and no answer comes back. The leader may be about to publish itself."""
+        if self is waiting._session.client:
+            link.cut(requests=False)
+        return create(self, *args, **more)
+
+    with onlooker(settings) as kazoo:
+        monkeypatch.setattr(Client, "create_async", cut_off)
+        waiting.contend(ROLE)
+        eventually(lambda: len(tree(kazoo, latch)) == 2)
+        monkeypatch.undo()
+        orphan = tree(kazoo, latch)
+        eventually(lambda: len(tree(kazoo, latch)) == 1)
+        assert not waiting.granted()
+        link.heal()
+        eventually(lambda: len(tree(kazoo, latch)) == 2 and tree(kazoo, latch) != orphan)
+        leader.close()
+        waiting.epoch()
+        eventually(lambda: len(tree(kazoo, latch)) == 1)
+
+
+def test_a_node_made_in_a_session_that_nobody_had_heard_of_yet_does_not_hold_up_the_election(
+    settings: ZooKeeperSettings, masters: Make, link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo goes on in a new session by itself, also in the middle of what was begun in the old one."""
+    create = Client.create_async
+    with onlooker(settings) as kazoo:
+        kazoo.ensure_path(Paths.of(settings).latch(ROLE))
+        master = masters(through(link, settings, 3.0))
+        # Ephemeral, and gone with the session that it is of.
+        sign = f"{settings.cluster_path}/sign"
+        eventually(lambda: master._session.usable)
+        master._session.client.create(sign, ephemeral=True)
+
+        def in_another_session(self: Client, *args: object, **more: object) -> object:
+            monkeypatch.undo()
+            before = self.client_id
+            link.sever()
+            eventually(lambda: not self.connected)
+            eventually(lambda: not master._session.held)
+            eventually(lambda: kazoo.exists(sign) is None)
+            link.heal()
+            eventually(lambda: self.client_id not in (None, before))
+            return create(self, *args, **more)
+
+        monkeypatch.setattr(Client, "create_async", in_another_session)
+        master.contend(ROLE)
+        epoch = master.epoch()
+        (node,) = tree(kazoo, Paths.of(settings).latch(ROLE))
+        assert kazoo.exists(node).czxid == epoch

@@ -1,0 +1,240 @@
+"""The ResourceManager's shell with a driver that notes what is asked of it: what is said of starts, stops and ends."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from immutables import Map
+from msgspec.structs import replace
+from waiting import PATIENCE_S
+
+from tailrace.schemas import resource_manager
+from tailrace.schemas.body import Body
+from tailrace.schemas.types import HardwareDescription
+from tailrace.services.core.role import RESOURCE_MANAGER, Instruction, Owed
+from tailrace.services.resource_manager.drivers import WorkerNotStarted
+from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
+from tailrace.services.resource_manager.shell import ResourceManagerShell
+from tailrace.services.resource_manager.state import ResourceManagerState, WorkerRegistration
+from tailrace.services.resource_manager.worker_pool import Worker, WorkerPool, WorkerState
+
+HARDWARE = HardwareDescription(cpu_cores=1, physical_memory=1, jvm_heap=1, managed_memory=0)
+
+
+class Driver:
+    """Runs nothing. `dies_at_once`: a worker ends before its start has returned."""
+
+    def __init__(self) -> None:
+        self.on_exit: Callable[[str, str], None] = lambda _name, _reason: None
+        self.running: dict[str, str] = {}
+        self.started: list[tuple[str, int]] = []
+        self.stopped: queue.Queue[tuple[str, str]] = queue.Queue()
+        self.fails = False
+        self.dies_at_once = False
+        self.looking = threading.Event()
+        self.looking.set()
+
+    def start(self, resource_id: str, number_of_slots: int) -> str:
+        if self.fails:
+            raise WorkerNotStarted("no room on this machine")
+        self.started.append((resource_id, number_of_slots))
+        self.running[resource_id] = f"h:{resource_id}"
+        if self.dies_at_once:
+            self.exits(resource_id)
+        return f"h:{resource_id}"
+
+    def stop(self, resource_id: str, reason: str) -> bool:
+        self.stopped.put((resource_id, reason))
+        return resource_id in self.running
+
+    def survivors(self) -> Mapping[str, str]:
+        self.looking.wait()
+        return dict(self.running)
+
+    def close(self) -> None: ...
+
+    def exits(self, resource_id: str) -> None:
+        del self.running[resource_id]
+        self.on_exit(resource_id, "it ended")
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.on_end: Callable[[str, str, str], None] = lambda *_: None
+
+    def follow(self, workers: Mapping[str, WorkerRegistration]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.driver, self.watch = Driver(), Watch()
+        self.said: queue.Queue[Body] = queue.Queue()
+        self.causes: list[int | None] = []
+        self.state = ResourceManagerState()
+        self.shell = ResourceManagerShell(self._say, self._driver, self._watch)
+
+    def _say(self, sender: str, owed: Owed) -> None:
+        assert (sender, owed.recipient) == (RESOURCE_MANAGER, RESOURCE_MANAGER)
+        self.causes.append(owed.cause)
+        self.said.put(owed.body)
+
+    def _driver(self, on_exit: Callable[[str, str], None]) -> Driver:
+        self.driver.on_exit = on_exit
+        return self.driver
+
+    def _watch(self, on_end: Callable[[str, str, str], None]) -> Watch:
+        self.watch.on_end = on_end
+        return self.watch
+
+    def knows(self, name: str, state: WorkerState, *, driven: bool = True) -> None:
+        worker = Worker(name, state, 1, 1, driven=driven)
+        self.state = replace(self.state, pool=WorkerPool(self.state.pool.workers.set(name, worker)))
+
+    def registers(self, name: str, instance: str = "i") -> None:
+        registration = WorkerRegistration(
+            resource_id=name, instance_id=instance, address=f"h:{name}", hardware=HARDWARE, cause=2
+        )
+        self.state = replace(self.state, workers=self.state.workers.set(name, registration))
+
+    def leaves(self, name: str) -> None:
+        self.state = replace(self.state, workers=Map())
+
+    def obey(self, *instructions: Instruction) -> None:
+        self.shell.obey(RESOURCE_MANAGER, instructions, self.state)
+
+    def next(self) -> Body:
+        return self.said.get(timeout=PATIENCE_S)
+
+    def next_loss(self) -> tuple[str, str | None, str]:
+        body = self.next()
+        assert isinstance(body, resource_manager.WorkerLost)
+        assert body.exited
+        return body.resource_id, body.instance_id, body.reason
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.driver.looking.set()
+    made.shell.close()
+    assert made.said.empty()
+
+
+START = StartWorkerProcess("w", 4, 5)
+STOP = StopWorkerProcess("w", "idle", 6)
+STARTED = resource_manager.WorkerStarted(resource_id="w", address="h:w")
+
+
+def test_a_worker_is_started_once_however_often_that_is_demanded(bench: Bench) -> None:
+    bench.obey(START)
+    bench.obey(START)
+    assert bench.next() == STARTED
+    assert bench.driver.started == [("w", 4)]
+
+
+def test_a_worker_that_can_not_be_started_is_lost(bench: Bench) -> None:
+    bench.driver.fails = True
+    bench.obey(START)
+    assert bench.next_loss() == ("w", None, "it can't be started: no room on this machine")
+
+
+def test_a_worker_that_ends_at_once_was_started_first(bench: Bench) -> None:
+    bench.driver.dies_at_once = True
+    bench.obey(START)
+    assert bench.next() == STARTED
+    assert bench.next_loss() == ("w", None, "it ended")
+
+
+def test_the_end_of_a_registered_worker_is_said_once_whoever_saw_it_first(bench: Bench) -> None:
+    bench.obey(START)
+    bench.next()
+    bench.registers("w")
+    bench.obey()
+    bench.watch.on_end("w", "i", "its process has ended")
+    bench.driver.exits("w")
+    assert bench.next_loss() == ("w", "i", "its process has ended")
+
+
+def test_a_worker_that_ended_before_its_registration_was_read_is_lost_with_it(bench: Bench) -> None:
+    bench.obey(START)
+    bench.next()
+    bench.driver.exits("w")
+    assert bench.next_loss() == ("w", None, "it ended")
+    bench.registers("w")
+    bench.obey()
+    assert bench.next_loss() == ("w", "i", "it ended")
+
+
+def test_a_worker_is_stopped_once_and_its_end_is_said_after_it_has_left(bench: Bench) -> None:
+    bench.obey(START)
+    bench.next()
+    bench.registers("w")
+    bench.obey(STOP)
+    bench.leaves("w")
+    bench.obey(STOP)
+    assert bench.driver.stopped.get(timeout=PATIENCE_S) == ("w", "idle")
+    bench.driver.exits("w")
+    assert bench.next_loss() == ("w", None, "it ended")
+    assert bench.causes[-1] == STOP.cause
+    assert bench.driver.stopped.empty()
+
+
+def test_a_worker_that_does_not_run_has_been_stopped(bench: Bench) -> None:
+    bench.obey(STOP)
+    name, instance, reason = bench.next_loss()
+    assert (name, instance) == ("w", None)
+    assert reason == "its process does not run any more; it was to be stopped: idle"
+
+
+def test_a_survivor_that_nobody_knows_is_stopped_and_one_that_is_known_is_left_alone(bench: Bench) -> None:
+    bench.driver.running = {"known": "h:known", "stranger": "h:stranger"}
+    bench.knows("known", WorkerState.REGISTERED)
+    bench.obey()
+    name, _ = bench.driver.stopped.get(timeout=PATIENCE_S)
+    assert name == "stranger"
+    bench.driver.exits("known")
+    assert bench.next_loss() == ("known", None, "it ended")
+
+
+def test_who_did_not_survive_is_lost_unless_it_is_another_drivers_or_its_start_or_stop_stands(
+    bench: Bench,
+) -> None:
+    bench.knows("registered", WorkerState.REGISTERED)
+    bench.registers("registered")
+    bench.knows("by hand", WorkerState.REGISTERED, driven=False)
+    bench.registers("by hand")
+    bench.knows("w", WorkerState.REQUESTED)
+    bench.knows("stopping", WorkerState.STOPPING)
+    bench.obey(START)
+    assert bench.next_loss()[:2] == ("registered", "i")
+    assert bench.next() == STARTED
+
+
+def test_survivors_are_looked_for_before_anything_is_started(bench: Bench) -> None:
+    bench.driver.looking.clear()
+    bench.obey(START)
+    assert bench.driver.started == []
+    bench.driver.looking.set()
+    assert bench.next() == STARTED
+
+
+def test_of_a_worker_that_is_gone_nothing_is_kept(bench: Bench) -> None:
+    bench.registers("w")
+    bench.obey()
+    bench.watch.on_end("w", "i", "its process has ended")
+    bench.obey()
+    bench.watch.on_end("w", "i", "its process has ended")
+    assert bench.next_loss() == ("w", "i", "its process has ended")
+    assert bench.said.empty()
+    bench.leaves("w")
+    bench.obey()
+    bench.registers("w")
+    bench.obey()
+    bench.watch.on_end("w", "i", "and again")
+    assert bench.next_loss() == ("w", "i", "and again")

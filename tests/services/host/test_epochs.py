@@ -1,0 +1,194 @@
+"""No claim uses up the epochs of a role, and a cluster whose log holds such a claim has a way back."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from waiting import PATIENCE_S
+
+from tailrace.pipelines.checkpoint.storage import Storage
+from tailrace.schemas.event import EVERYONE, Event, Record
+from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.types import Header
+from tailrace.services.cli import main
+from tailrace.services.cli.errors import ExitCode
+from tailrace.services.configuration import Configuration
+from tailrace.services.core import leadership
+from tailrace.services.core.leadership import LARGEST_EPOCH, LARGEST_STEP, Leadership
+from tailrace.services.core.replica import Replica
+from tailrace.services.election.leader_election import Unopposed
+from tailrace.services.host.election_participant import Candidacy, EpochOutOfReach
+from tailrace.services.host.host import Host
+from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.resource_manager import ResourceManager
+from tailrace.services.snapshots import claim_recovery
+from tailrace.services.snapshots.file import pack
+from tailrace.services.snapshots.fingerprint import schema_fingerprint
+from tailrace.services.snapshots.store import SnapshotStore
+from tailrace.services.snapshots.taking import all_roles
+
+from ...checker.events import event as checked
+from ...checker.fencing import Fencing
+
+LEADS = ("dispatcher", "resource_manager", "rest_server")
+LARGEST = 2**63 - 1
+
+
+def claim(role: str, epoch: int, count: int = 0) -> Event:
+    body = LeaderElected(role=role, epoch=epoch, address=f"a{epoch}", session=f"s{epoch}")
+    header = Header(
+        event_id=f"{role}-{epoch}-{count}", time=1, sender=role, sender_epoch=epoch, recipient=EVERYONE
+    )
+    return Event(header, body)
+
+
+@pytest.mark.parametrize("last", [0, 1, 2**40, LARGEST - LARGEST_STEP])
+@pytest.mark.parametrize("step", [-1, 0, 1, LARGEST_STEP, LARGEST_STEP + 1])
+def test_a_claim_counts_where_its_epoch_is_above_the_last_and_not_far(last: int, step: int) -> None:
+    leaders = Leadership().leaders.set("dispatcher", leadership.Leader(last, "a", "s", 0))
+    known = Leadership(leaders=leaders)
+    said = claim("dispatcher", last + step)
+    record = Record(1, *_parts(said))
+    counts = 0 < step <= LARGEST_STEP
+    assert known.admits(record) is counts
+    assert (known.evolve(record).epoch("dispatcher") == last + step) is (counts or step == 0)
+    assert leadership.is_out_of_reach(known, record) is (step > LARGEST_STEP)
+
+
+def _parts(event: Event) -> tuple[Header, LeaderElected]:
+    assert isinstance(event.body, LeaderElected)
+    return event.header, event.body
+
+
+def test_masters_lead_a_log_in_which_the_largest_epoch_was_claimed() -> None:
+    log = MemoryEventLog()
+    log.append([claim(role, LARGEST) for role in LEADS])
+    for expected in (1, 2):
+        host = Host(
+            log,
+            Replica([ResourceManager()]),
+            cluster="c",
+            leads=LEADS,
+            process_address="a",
+            session=f"s{expected}",
+        )
+        stop = threading.Event()
+        thread = threading.Thread(target=host.run, args=(stop, {}))
+        thread.start()
+        try:
+            assert host.leading.wait(PATIENCE_S)
+        finally:
+            stop.set()
+            thread.join(PATIENCE_S)
+            host.close()
+
+
+class Elected(Unopposed):
+    """Whoever is asked for is granted."""
+
+    elected_by = "zookeeper"
+
+
+def test_an_epoch_that_readers_would_ignore_is_not_claimed() -> None:
+    replica = Replica([ResourceManager()])
+    candidacy = Candidacy(Elected(), replica, ("dispatcher",), session="s", opposed=True, clock=lambda: 0)
+    candidacy.begin()
+    assert candidacy.is_valid("dispatcher", LARGEST_STEP)
+    with pytest.raises(EpochOutOfReach, match=r"lower high-availability\.zookeeper\.base-epoch"):
+        candidacy.is_valid("dispatcher", LARGEST_STEP + 1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SnapshotStore:
+    return SnapshotStore(Storage.open(f"file://{tmp_path}/ha/c/snapshots"), "c")
+
+
+def snapshot(store: SnapshotStore, log: MemoryEventLog, *, bounded: bool) -> None:
+    """Of the whole log; not `bounded`: as a release took it that knew no bound."""
+    replica = all_roles()
+    last = None
+    for record in log.tail(0).poll(0):
+        last = record
+        replica.apply(record)
+        if not bounded and isinstance(record.body, LeaderElected):
+            body = record.body
+            leader = leadership.Leader(body.epoch, body.address, body.session, record.offset)
+            known = replica.leadership
+            replica.leadership = replace(known, leaders=known.leaders.set(record.body.role, leader))
+    assert last is not None
+    header, data = pack(
+        replica,
+        cluster="c",
+        fingerprint=schema_fingerprint(),
+        event_id=last.header.event_id,
+        time=last.header.time,
+    )
+    store.write(header, data)
+
+
+def test_the_way_back_is_shown_first_and_taken_when_told_to(
+    tmp_path: Path,
+    store: SnapshotStore,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    log = MemoryEventLog()
+    log.append([claim("dispatcher", 1), claim("resource_manager", 1)])
+    snapshot(store, log, bounded=False)
+    log.append([claim("dispatcher", LARGEST)])
+    snapshot(store, log, bounded=False)
+    monkeypatch.setattr("tailrace.services.log.factory.event_log", lambda *_, **__: log)
+    monkeypatch.setattr(
+        "tailrace.services.cli.recovery.find_cluster",
+        lambda *_: Configuration({"home": str(tmp_path), "cluster.id": "c"}),
+    )
+    for options, left in ((["-o", "json"], [2, 1]), ([], [2, 1]), (["--yes"], [1]), ([], [1])):
+        assert main(["cluster", "recover", *options]) == ExitCode.OK
+        assert store.offsets() == left
+        said = capsys.readouterr()
+        if "json" in options:
+            shown = json.loads(said.out)
+            assert shown["claims"] == [{"offset": 2, "role": "dispatcher", "epoch": LARGEST, "last": 1}]
+            assert [each["offset"] for each in shown["snapshots"]] == [2]
+        else:
+            assert "offset 2: a claim of dispatcher under epoch" in said.out
+    assert "goes on with this log" in said.err + said.out
+    assert claim_recovery.find(log, store).exhausted == ()
+
+
+def test_epochs_that_are_used_up_are_said_to_be(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert LARGEST_EPOCH + LARGEST_STEP == LARGEST
+    log = MemoryEventLog()
+    log.append([claim("dispatcher", LARGEST_STEP * number) for number in range(1, 4)])
+    assert claim_recovery.find(log, store).exhausted == ()
+    monkeypatch.setattr(claim_recovery, "LARGEST_EPOCH", 2 * LARGEST_STEP)
+    assert claim_recovery.find(log, store).exhausted == ("dispatcher",)
+
+
+@given(
+    claims=st.lists(
+        st.tuples(
+            st.sampled_from(("dispatcher", "job_master/j", "task_executor/te")),
+            st.integers(1, 5) | st.integers(LARGEST_STEP - 2, LARGEST_STEP + 5) | st.integers(1, LARGEST),
+        ),
+        max_size=8,
+    )
+)
+def test_the_checker_takes_the_same_claims(claims: list[tuple[str, int]]) -> None:
+    known, checker = Leadership(), Fencing()
+    for offset, (role, epoch) in enumerate(claims):
+        record = Record(offset, *_parts(claim(role, epoch)))
+        header = msgspec.structs.asdict(record.header)
+        event = checked(offset, LeaderElected.AVRO_NAME, header, {"role": role, "epoch": epoch})
+        assert checker.admits(event) is known.admits(record)
+        known = known.evolve(record)
+        assert checker.epoch(role) == known.epoch(role)

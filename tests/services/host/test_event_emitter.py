@@ -1,0 +1,64 @@
+"""What is said comes into the log in the order in which it was said, and nobody waits for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from waiting import PATIENCE_S
+
+from services.simulation import HARDWARE, PROFILE, header
+from tailrace.schemas.event import Event
+from tailrace.schemas.resource_manager import RegisterTaskExecutor
+from tailrace.services.host.event_emitter import Voice
+from tailrace.services.log import LogUnavailable
+
+
+def event(number: int) -> Event:
+    body = RegisterTaskExecutor(
+        address=str(number),
+        resource_id="te",
+        data_port=0,
+        hardware=HARDWARE,
+        number_of_slots=1,
+        default_slot_profile=PROFILE,
+    )
+    return Event(header("task_executor/te", "resource_manager", time=number), body)
+
+
+def test_all_is_appended_in_order_while_the_log_is_slow() -> None:
+    appended: list[Event] = []
+    batches: list[int] = []
+    open_gate = threading.Event()
+
+    def append(events: Sequence[Event]) -> None:
+        assert open_gate.wait(PATIENCE_S)
+        appended.extend(events)
+        batches.append(len(events))
+
+    voice = Voice(append, lambda error: None)
+    said = [event(number) for number in range(100)]
+    for each in said:
+        voice.say(each)
+    assert appended == []
+    open_gate.set()
+    voice.close()
+    assert appended == said
+    assert len(batches) < len(said), "what gathers is appended together"
+
+
+def test_a_failure_is_told_once_and_nothing_is_said_behind_it() -> None:
+    failures: list[Exception] = []
+    attempts: list[int] = []
+
+    def append(events: Sequence[Event]) -> None:
+        attempts.append(len(events))
+        raise LogUnavailable("gone")
+
+    voice = Voice(append, failures.append)
+    voice.say(event(1))
+    voice.close()
+    voice.say(event(2))
+    voice.close()
+    assert [str(error) for error in failures] == ["gone"]
+    assert attempts == [1]

@@ -1,0 +1,154 @@
+"""Tasks whose job has blobs: deployed when those are here, failed when they can't be had, never once cancelled."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from graphs import edge, job_graph, operator, source, vertex
+from immutables import Map
+from msgspec.structs import replace
+from services.task_executor.test_shell import ADDRESS, RuntimeThatNotes, task
+from waiting import eventually
+
+from tailrace.schemas import job_master
+from tailrace.schemas.types import ExecutionState, JobGraph, PythonFile
+from tailrace.services.blobs.cache import BlobCache
+from tailrace.services.blobs.files import Incoming
+from tailrace.services.blobs.keys import BlobKey, digest_of
+from tailrace.services.blobs.library_cache import BlobLibraryCacheManager
+from tailrace.services.blobs.store import VoidBlobStore
+from tailrace.services.configuration import Configuration
+from tailrace.services.core.role import Owed
+from tailrace.services.task_executor.instructions import RunTasks, StopTask
+from tailrace.services.task_executor.shell import TaskExecutorShell
+from tailrace.services.task_executor.state import Task, TaskExecutorState
+
+
+class Store(VoidBlobStore):
+    """Has some blobs, and lets nobody through while it is shut."""
+
+    def __init__(self, *contents: bytes) -> None:
+        self.contents = {digest_of(each): each for each in contents}
+        self.open = threading.Event()
+        self.open.set()
+
+    def get(self, key: BlobKey, into: Incoming) -> bool:
+        assert self.open.wait(60)
+        content = self.contents.get(key.digest)
+        if content is not None:
+            into.write(content)
+        return content is not None
+
+
+def key_of(content: bytes, job_id: str = "job") -> str:
+    return str(BlobKey(digest_of(content), job_id))
+
+
+def graph_with(*, file: bytes | None = None, code: bytes | None = None, job_id: str = "job") -> JobGraph:
+    own = operator("o") if code is None else operator("o", code=b"", code_blob=key_of(code))
+    shipped = () if file is None else (PythonFile(path="f", content=b"", blob=key_of(file, job_id)),)
+    return job_graph(source(), vertex("v", own), edge("source", "v"), python_files=shipped)
+
+
+def run(graph: JobGraph, *tasks: Task) -> RunTasks:
+    known = {each.execution_attempt_id: each for each in tasks}
+    return RunTasks("deployment", "job", graph, "v", frozenset(known), Map(known))
+
+
+class Around:
+    """A shell with a runtime that notes, and a library cache over a store."""
+
+    def __init__(self, directory: Path, store: Store) -> None:
+        self.said: list[Owed] = []
+        self.manager = BlobLibraryCacheManager(BlobCache(directory, lambda: None, store, retries=0), 60.0)
+        self.shell = TaskExecutorShell(
+            lambda _, owed: self.said.append(owed), ADDRESS, "cluster", blobs=self.manager
+        )
+        self.runtime = RuntimeThatNotes()
+        self.shell.register(self.runtime, Configuration(), resource_id="te", process_address="here")
+        self.said.clear()
+
+    def states(self) -> list[tuple[str, ExecutionState, str | None]]:
+        bodies = [each.body for each in self.said]
+        return [
+            (body.execution_attempt_id, body.execution_state, body.failure)
+            for body in bodies
+            if isinstance(body, job_master.UpdateTaskExecutionState)
+        ]
+
+
+def test_a_job_without_blobs_is_deployed_at_once(tmp_path: Path) -> None:
+    around = Around(tmp_path, Store())
+    around.shell.obey(ADDRESS, [run(graph_with(), task())], None)
+    assert len(around.runtime.deployed) == 1
+
+
+def test_a_task_is_deployed_with_its_files_and_functions(tmp_path: Path) -> None:
+    around = Around(tmp_path, Store(b"the file", b"the code"))
+    around.shell.obey(
+        ADDRESS, [run(graph_with(file=b"the file", code=b"the code"), task("a"), task("b"))], None
+    )
+    eventually(lambda: bool(around.runtime.deployed), "it is deployed")
+    (deployed,) = around.runtime.deployed
+    assert deployed.job_graph.vertices[1].operators[0].code == b"the code"
+    assert Path(deployed.blobs[key_of(b"the file")]).read_bytes() == b"the file"
+    assert len(deployed.subtasks) == 2
+    assert around.manager.references("job") == 2
+    for number, attempt in enumerate("ab", 1):
+        around.shell.reported(attempt, ExecutionState.FINISHED, None)
+        assert around.manager.references("job") == 2 - number
+
+
+def test_while_its_blobs_are_on_their_way_a_task_counts_as_deployed(tmp_path: Path) -> None:
+    store = Store(b"the file")
+    store.open.clear()
+    around = Around(tmp_path, store)
+    around.shell.obey(ADDRESS, [run(graph_with(file=b"the file"), task("a"))], None)
+    state = TaskExecutorState(resource_id="te")
+    assert [each.execution_attempt_id for each in around.shell.running(state)] == ["a"]
+    assert not around.runtime.deployed
+    store.open.set()
+    eventually(lambda: bool(around.runtime.deployed), "it is deployed")
+
+
+def test_a_task_that_is_cancelled_meanwhile_is_not_deployed(tmp_path: Path) -> None:
+    store = Store(b"the file")
+    store.open.clear()
+    around = Around(tmp_path, store)
+    tasks = task("a"), task("b")
+    around.shell.obey(ADDRESS, [run(graph_with(file=b"the file"), *tasks)], None)
+    around.shell.obey(ADDRESS, [run(graph_with(file=b"the file"), *tasks), StopTask("a", "job", 9)], None)
+    assert around.runtime.cancelled == ["a"]
+    store.open.set()
+    eventually(lambda: bool(around.runtime.deployed), "the other is deployed")
+    (deployed,) = around.runtime.deployed
+    assert [each.execution_attempt_id for each in deployed.subtasks] == ["b"]
+    eventually(lambda: around.manager.references("job") == 1, "the cancelled one is not counted")
+
+
+def test_what_can_not_be_had_fails_the_tasks_with_the_reason(tmp_path: Path) -> None:
+    around = Around(tmp_path, Store())
+    around.shell.obey(ADDRESS, [run(graph_with(file=b"the file"), task("a"), task("b"))], None)
+    eventually(lambda: len(around.states()) == 2, "both have failed")
+    for attempt, (told, state, reason) in zip("ab", sorted(around.states(), key=str), strict=True):
+        assert (told, state) == (attempt, ExecutionState.FAILED)
+        assert "can't be fetched" in (reason or "")
+    assert not around.runtime.deployed
+    assert around.manager.references("job") == 0
+
+
+def test_a_job_can_not_have_the_blobs_of_another(tmp_path: Path) -> None:
+    around = Around(tmp_path, Store(b"the file"))
+    around.shell.obey(ADDRESS, [run(graph_with(file=b"the file", job_id="other"), task("a"))], None)
+    eventually(lambda: len(around.states()) == 1, "it has failed")
+    assert "is no blob of job job" in (around.states()[0][2] or "")
+
+
+def test_content_that_is_not_what_was_named_is_never_deployed(tmp_path: Path) -> None:
+    store = Store()
+    store.contents[digest_of(b"the code")] = b"other code"
+    around = Around(tmp_path, store)
+    around.shell.obey(ADDRESS, [run(replace(graph_with(code=b"the code")), task("a"))], None)
+    eventually(lambda: len(around.states()) == 1, "it has failed")
+    assert not around.runtime.deployed

@@ -1,0 +1,183 @@
+"""Jobs that have ended are let go: what is kept of each is little, and nobody pays for it but who asks for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tailrace.schemas import client, everyone, job_master, task_executor
+from tailrace.schemas.body import Body
+from tailrace.schemas.event import Record
+from tailrace.schemas.types import ExecutionState, JobStatus, SlotOffer
+from tailrace.services.core.role import IllegalEvent
+from tailrace.services.history import Fold
+from tailrace.services.history.views import jobs
+from tailrace.services.job_master import JobMaster
+from tailrace.services.job_master.state import JobMasterState
+
+from .job_master.driver import JOB, Job, running
+from .job_master.states import GRAPH
+from .simulation import PROFILE, Cluster, graph
+
+JOBS = 1_000
+
+
+def values(data: object) -> Iterator[object]:
+    """All that is in a state, itself included."""
+    yield data
+    if isinstance(data, msgspec.Struct):
+        for field in data.__struct_fields__:
+            yield from values(getattr(data, field))
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from values(key)
+            yield from values(value)
+    elif isinstance(data, list | tuple | set | frozenset):
+        for each in data:
+            yield from values(each)
+
+
+def ended() -> Job:
+    """A job that has finished, and whose JobMaster has said all that it had to say."""
+    job = running(GRAPH)
+    for execution in job.executions():
+        job.report(execution, ExecutionState.FINISHED)
+    job.say()
+    assert not job.role.at_rest(job.state)
+    job.tell(JOB, job_master.ChannelsDeleted(job_id="j"))
+    assert job.role.at_rest(job.state)
+    return job
+
+
+def test_a_thousand_jobs_that_have_ended_cost_an_event_to_everyone_nothing() -> None:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1", 2)
+    cluster.settle()
+    parallel = graph(2)
+    for number in range(JOBS):
+        cluster.submit(f"job-{number}", parallel)
+        cluster.settle()
+        cluster.finish_all()
+        cluster.settle()
+    replica = cluster.replica
+    masters = [each for each in replica.states if each.startswith("job_master/")]
+    assert len(masters) == JOBS
+    assert sorted(replica.awake) == ["dispatcher", "resource_manager", "task_executor/te-1"]
+
+    role, evolved = JobMaster(), Counter[str]()
+    fresh = role.initial(masters[0])
+    summary = max(sum(1 for _ in values(replica.states[each])) for each in masters)
+    assert summary < 1.2 * sum(1 for _ in values(fresh))
+    assert not any(replica.story(each) for each in masters)
+
+    original = JobMaster.evolve
+
+    def counted(self: JobMaster, state: JobMasterState, record: Record) -> JobMasterState:
+        evolved[state.job_id] += 1
+        return original(self, state, record)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JobMaster, "evolve", counted)
+        cluster.lose("te-1", "it has died")
+        cluster.start_master()
+        cluster.settle()
+        assert not evolved
+    assert dict(replica.states[masters[0]].tasks()) == {ExecutionState.FINISHED: 5}
+
+
+def test_what_people_ask_about_a_job_is_the_same_before_and_after_it_is_let_go() -> None:
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1", 2)
+    cluster.submit("j1", graph(2))
+    cluster.settle()
+    cluster.finish_all()
+    cluster.settle()
+    fold, views = Fold(), []
+    for record in cluster.log:
+        fold.tell(record)
+        views += [each for each in jobs(fold) if each.status is JobStatus.FINISHED]
+    state = fold.replica.states["job_master/j1"]
+    assert (state.graph, len(state.executions), len(state.current)) == (None, 0, 0)
+    assert {each.required_slots for each in views} == {2}
+    last = views[-1]
+    assert all(replace(each, ended=last.ended, reason=last.reason) == last for each in views)
+
+
+LATE: list[tuple[str, Body]] = [
+    ("dispatcher", job_master.CancelJob(job_id="j")),
+    ("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance")),
+    ("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j")),
+    ("resource_manager", job_master.SlotAllocationFailed(allocation_id="a", reason="none")),
+    ("resource_manager", job_master.FailSlot(allocation_id="a", reason="none")),
+    (JOB, job_master.ChannelsCreated(job_id="j")),
+    (JOB, job_master.ChannelsDeleted(job_id="j")),
+    (JOB, job_master.ChannelsFailed(job_id="j", reason="no room")),
+    (JOB, job_master.HeartbeatTimedOut(resource_id="te-1", reason="silence")),
+    (JOB, job_master.TasksContradicted(resource_id="te-1", execution_attempt_ids=("x",), reason="no")),
+    ("task_executor/te-1", job_master.DisconnectTaskManager(job_id="j", resource_id="te-1", reason="bye")),
+    ("task_executor/te-1", job_master.TaskAcknowledged(execution_attempt_id="x")),
+    ("resource_manager", everyone.TaskExecutorLost(resource_id="te-1", reason="it has died")),
+]
+
+
+@pytest.mark.parametrize(("sender", "body"), LATE, ids=lambda each: type(each).__name__)
+def test_what_comes_late_and_wants_no_answer_leaves_an_ended_job_as_it_is(sender: str, body: Body) -> None:
+    job = ended()
+    before = job.state
+    job.tell(sender, body)
+    assert job.state is before
+
+
+@pytest.mark.parametrize("body", ["start", "resume", "report"])
+def test_what_an_ended_job_can_not_do_any_more_is_illegal(body: str) -> None:
+    job = ended()
+    bodies: dict[str, Body] = {
+        "start": job_master.StartJob(job_id="j", job_graph=GRAPH, configuration={}),
+        "resume": job_master.ResumeJob(job_id="j"),
+        "report": job_master.UpdateTaskExecutionState(
+            job_id="j", execution_attempt_id="x", execution_state=ExecutionState.RUNNING, failure=None
+        ),
+    }
+    before = job.state
+    with pytest.raises(IllegalEvent):
+        job.tell("dispatcher", bodies[body])
+    assert job.state is before
+
+
+def test_a_task_executor_that_comes_late_is_answered_and_then_the_job_rests_again() -> None:
+    job = ended()
+    before = job.state
+    job.tell("task_executor/te-7", job_master.RegisterTaskManager(job_id="j", resource_id="te-7"))
+    assert not job.role.at_rest(job.state)
+    (said,) = job.say()
+    assert isinstance(said.body, task_executor.DisconnectJobManager)
+    assert said.body.reason == f"Stopping JobMaster for job {GRAPH.name}(j)."
+    assert job.state == before
+
+    offer = SlotOffer(allocation_id="a", slot_number=0, resource_profile=PROFILE)
+    job.tell("task_executor/te-7", job_master.OfferSlots(job_id="j", resource_id="te-7", slots=(offer,)))
+    (said,) = job.say()
+    assert isinstance(said.body, task_executor.SlotsRejected)
+    assert job.state == before
+
+
+def test_a_suspended_job_is_not_let_go() -> None:
+    job = running(GRAPH)
+    job.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
+    job.say()
+    for execution in job.executions():
+        job.report(execution, ExecutionState.CANCELED)
+    said = [each.body for each in job.say()]
+    assert client.JobStatusChanged not in map(type, said)
+    job.tell(
+        "task_executor/te-1", job_master.DisconnectTaskManager(job_id="j", resource_id="te-1", reason="-")
+    )
+    assert job.owed() == []
+    assert job.state.graph is not None
+    assert not job.role.at_rest(job.state)
