@@ -51,7 +51,7 @@ def fault_of_location(text: str, *, what: str) -> str | None:
     return f"{what} {shown(text)} is not possible: give {LOCATION.wanted}"
 
 
-def _asked(state: DispatcherState, record: Record, body: _SNAPSHOT_REQUEST) -> DispatcherState:
+def _snapshot_requested(state: DispatcherState, record: Record, body: _SNAPSHOT_REQUEST) -> DispatcherState:
     requester, offset = record.header.sender, record.offset
     directory = None if isinstance(body, dispatcher.TriggerCheckpoint) else body.directory
     fault = _fault_of_job(state, body.job_id)
@@ -104,7 +104,7 @@ def _refused(
     return replace(state, refusals=state.refusals.set(offset, refusal))
 
 
-def _passed_on(
+def on_job_master_trigger_checkpoint(
     state: DispatcherState, record: Record, _body: job_master.TriggerCheckpoint
 ) -> DispatcherState:
     cause = record.header.cause
@@ -128,7 +128,7 @@ def forget(state: DispatcherState, job: Job) -> DispatcherState:
     return state
 
 
-def _disposal_asked(
+def on_dispose_savepoint(
     state: DispatcherState, record: Record, body: dispatcher.DisposeSavepoint
 ) -> DispatcherState:
     path, fault = body.path, fault_of_location(body.path, what="the savepoint")
@@ -155,7 +155,9 @@ def _directory(path: str) -> str:
     return path.removesuffix(f"/{METADATA}")
 
 
-def _disposed(state: DispatcherState, record: Record, body: dispatcher.SavepointDisposed) -> DispatcherState:
+def on_dispatcher_savepoint_disposed(
+    state: DispatcherState, record: Record, body: dispatcher.SavepointDisposed
+) -> DispatcherState:
     disposal = state.disposals.get(body.request)
     if disposal is None or disposal.done:
         raise IllegalEvent(
@@ -165,7 +167,9 @@ def _disposed(state: DispatcherState, record: Record, body: dispatcher.Savepoint
     return replace(state, disposals=state.disposals.set(body.request, done))
 
 
-def _told(state: DispatcherState, record: Record, _body: client.SavepointDisposed) -> DispatcherState:
+def on_client_savepoint_disposed(
+    state: DispatcherState, record: Record, _body: client.SavepointDisposed
+) -> DispatcherState:
     cause = record.header.cause
     if cause is None or cause not in state.disposals:
         return state
@@ -200,12 +204,14 @@ def instructions(state: DispatcherState) -> list[Instruction]:
     return [DisposeSavepoint(each.path, offset) for offset, each in waiting]
 
 
+on_dispatcher_trigger_checkpoint = on_trigger_savepoint = on_stop_with_savepoint = _snapshot_requested
+
 STEPS: Mapping[type[Body], Step[DispatcherState]] = {
-    dispatcher.TriggerCheckpoint: _asked,
-    dispatcher.TriggerSavepoint: _asked,
-    dispatcher.StopWithSavepoint: _asked,
-    dispatcher.DisposeSavepoint: _disposal_asked,
-    dispatcher.SavepointDisposed: _disposed,
-    client.SavepointDisposed: _told,
-    job_master.TriggerCheckpoint: _passed_on,
+    dispatcher.TriggerCheckpoint: on_dispatcher_trigger_checkpoint,
+    dispatcher.TriggerSavepoint: on_trigger_savepoint,
+    dispatcher.StopWithSavepoint: on_stop_with_savepoint,
+    dispatcher.DisposeSavepoint: on_dispose_savepoint,
+    dispatcher.SavepointDisposed: on_dispatcher_savepoint_disposed,
+    client.SavepointDisposed: on_client_savepoint_disposed,
+    job_master.TriggerCheckpoint: on_job_master_trigger_checkpoint,
 }

@@ -51,7 +51,7 @@ def _job(state: DispatcherState, record: Record, job_id: str, phase: Phase) -> J
     return job
 
 
-def _submitted(state: DispatcherState, record: Record, body: dispatcher.SubmitJob) -> DispatcherState:
+def on_submit_job(state: DispatcherState, record: Record, body: dispatcher.SubmitJob) -> DispatcherState:
     requester = record.header.sender
     if (fault := _fault_of_request(state, body)) is not None:
         refusal = Refusal(requester, body.job_id, fault)
@@ -126,7 +126,9 @@ def _some_of(reasons: list[str]) -> str:
     return "; ".join(reasons[:_REASONS]) + (f"; and {left} more" if left > 0 else "")
 
 
-def _built(state: DispatcherState, record: Record, body: dispatcher.JobGraphBuilt) -> DispatcherState:
+def on_job_graph_built(
+    state: DispatcherState, record: Record, body: dispatcher.JobGraphBuilt
+) -> DispatcherState:
     state = _built_all_the_same(state, record, body.job_id)
     job, graph = _job(state, record, body.job_id, Phase.BUILDING), body.job_graph
     fault = offloading.fault(graph, body.job_id) or _some_of(validate(graph))
@@ -136,7 +138,9 @@ def _built(state: DispatcherState, record: Record, body: dispatcher.JobGraphBuil
     return state.put(replace(admitted, cancellers=()))
 
 
-def _build_failed(state: DispatcherState, record: Record, body: dispatcher.JobGraphFailed) -> DispatcherState:
+def on_job_graph_failed(
+    state: DispatcherState, record: Record, body: dispatcher.JobGraphFailed
+) -> DispatcherState:
     state = _built_all_the_same(state, record, body.job_id)
     return _refused(state, record, _job(state, record, body.job_id, Phase.BUILDING), body.reason)
 
@@ -182,16 +186,16 @@ def _built_all_the_same(state: DispatcherState, record: Record, job_id: str) -> 
     return replace(state, refusals=without(state.refusals, job.cause))
 
 
-def _rejected(state: DispatcherState, record: Record, body: client.JobRejected) -> DispatcherState:
+def on_job_rejected(state: DispatcherState, record: Record, body: client.JobRejected) -> DispatcherState:
     """A leader has rejected it: then it is no job, whatever would be said of it here."""
-    state = _answered(state, record, body)
+    state = _rejection_sent(state, record, body)
     job = state.jobs.get(body.job_id)
     if job is None or job.cause != record.header.cause or job.phase not in (Phase.BUILDING, Phase.ADMITTED):
         return state
     return _forgotten(state, job, rejection(job.job_id, body.reason))
 
 
-def _answered(
+def _rejection_sent(
     state: DispatcherState,
     record: Record,
     _body: client.JobRejected | client.CancelJobRejected | client.CheckpointFailed,
@@ -202,12 +206,12 @@ def _answered(
     return replace(state, refusals=state.refusals.delete(cause))
 
 
-def _accepted(state: DispatcherState, record: Record, body: client.JobAccepted) -> DispatcherState:
+def on_job_accepted(state: DispatcherState, record: Record, body: client.JobAccepted) -> DispatcherState:
     state = _restored(state, record, body.job_id)
     return state.put(_job(state, record, body.job_id, Phase.ADMITTED).moved(Phase.ACCEPTED))
 
 
-def _started(state: DispatcherState, record: Record, body: job_master.StartJob) -> DispatcherState:
+def on_start_job(state: DispatcherState, record: Record, body: job_master.StartJob) -> DispatcherState:
     job = _job(state, record, body.job_id, Phase.ACCEPTED)
     started = job.moved(
         _next(job),
@@ -227,7 +231,7 @@ def _next(job: Job) -> Phase:
     return Phase.SUSPEND_REQUESTED if job.suspend else Phase.RUNNING
 
 
-def _cancel_asked(state: DispatcherState, record: Record, body: dispatcher.CancelJob) -> DispatcherState:
+def on_cancel_job(state: DispatcherState, record: Record, body: dispatcher.CancelJob) -> DispatcherState:
     job_id = body.job_id
     job = state.jobs.get(job_id)
     if job is None or job.phase in (Phase.TERMINATED, Phase.ENDED):
@@ -285,7 +289,7 @@ def to_resume(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
     return state.put(job.moved(Phase.RESUME_REQUESTED, cause=cause))
 
 
-def _said(phase: Phase) -> Step[DispatcherState]:
+def _command_sent(phase: Phase) -> Step[DispatcherState]:
     """The step of what is owed in a phase: the JobMaster has been told."""
 
     def step(
@@ -305,7 +309,7 @@ def _said(phase: Phase) -> Step[DispatcherState]:
     return step
 
 
-def _terminated(
+def on_job_reached_terminal_state(
     state: DispatcherState, record: Record, body: dispatcher.JobReachedTerminalState
 ) -> DispatcherState:
     job, status = state.jobs.get(body.job_id), body.status
@@ -328,7 +332,7 @@ def _terminated(
     return checkpoints.forget(state.put(reached), reached)
 
 
-def _ended(state: DispatcherState, record: Record, body: client.JobFinished) -> DispatcherState:
+def on_job_finished(state: DispatcherState, record: Record, body: client.JobFinished) -> DispatcherState:
     job = _job(state, record, body.job_id, Phase.TERMINATED)
     return state.put(job.moved(Phase.ENDED, ended_at=record.header.time))
 
@@ -392,19 +396,24 @@ def _start(state: DispatcherState, job: Job) -> job_master.StartJob:
     )
 
 
+on_cancel_job_rejected = on_checkpoint_failed = _rejection_sent
+on_job_master_cancel_job = _command_sent(Phase.CANCEL_REQUESTED)
+on_suspend_job = _command_sent(Phase.SUSPEND_REQUESTED)
+on_resume_job = _command_sent(Phase.RESUME_REQUESTED)
+
 STEPS: Mapping[type[Body], Step[DispatcherState]] = {
-    dispatcher.SubmitJob: _submitted,
-    dispatcher.CancelJob: _cancel_asked,
-    dispatcher.JobGraphBuilt: _built,
-    dispatcher.JobGraphFailed: _build_failed,
-    dispatcher.JobReachedTerminalState: _terminated,
-    client.JobAccepted: _accepted,
-    client.JobRejected: _rejected,
-    client.CancelJobRejected: _answered,
-    client.CheckpointFailed: _answered,
-    client.JobFinished: _ended,
-    job_master.StartJob: _started,
-    job_master.CancelJob: _said(Phase.CANCEL_REQUESTED),
-    job_master.SuspendJob: _said(Phase.SUSPEND_REQUESTED),
-    job_master.ResumeJob: _said(Phase.RESUME_REQUESTED),
+    dispatcher.SubmitJob: on_submit_job,
+    dispatcher.CancelJob: on_cancel_job,
+    dispatcher.JobGraphBuilt: on_job_graph_built,
+    dispatcher.JobGraphFailed: on_job_graph_failed,
+    dispatcher.JobReachedTerminalState: on_job_reached_terminal_state,
+    client.JobAccepted: on_job_accepted,
+    client.JobRejected: on_job_rejected,
+    client.CancelJobRejected: on_cancel_job_rejected,
+    client.CheckpointFailed: on_checkpoint_failed,
+    client.JobFinished: on_job_finished,
+    job_master.StartJob: on_start_job,
+    job_master.CancelJob: on_job_master_cancel_job,
+    job_master.SuspendJob: on_suspend_job,
+    job_master.ResumeJob: on_resume_job,
 }

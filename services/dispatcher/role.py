@@ -101,7 +101,7 @@ def _admitted(state: DispatcherState, partition: int, offset: int) -> Dispatcher
     return replace(state, positions=state.positions.set(partition, position))
 
 
-def _submission_refused(
+def on_submission_refused(
     state: DispatcherState, record: Record, body: dispatcher.SubmissionRefused
 ) -> DispatcherState:
     state = _admitted(state, body.source.partition, body.source.offset)
@@ -111,26 +111,26 @@ def _submission_refused(
     return replace(state, refusals=state.refusals.set(record.offset, refusal))
 
 
-def _submissions_topic_changed(
+def on_submissions_topic_changed(
     state: DispatcherState, _record: Record, body: dispatcher.SubmissionsTopicChanged
 ) -> DispatcherState:
     return replace(state, submissions_topic_id=body.topic_id, positions=Map(dict(enumerate(body.positions))))
 
 
-def _configured(
+def on_configuration_changed(
     state: DispatcherState, _record: Record, body: everyone.ConfigurationChanged
 ) -> DispatcherState:
     return replace(state, configuration=body.configuration)
 
 
-def _level_wanted(
+def on_raise_feature_level(
     state: DispatcherState, record: Record, body: dispatcher.RaiseFeatureLevel
 ) -> DispatcherState:
     # A later request takes the place of an earlier one.
     return replace(state, raising=FeatureLevelWanted(body.level, record.offset, record.header.sender))
 
 
-def _level_raised(
+def on_feature_level_raised(
     state: DispatcherState, _record: Record, body: everyone.FeatureLevelRaised
 ) -> DispatcherState:
     if state.raising is None or body.level < state.raising.level:
@@ -138,7 +138,7 @@ def _level_raised(
     return replace(state, raising=None)
 
 
-def _level_rejected(
+def on_feature_level_rejected(
     state: DispatcherState, record: Record, _body: client.FeatureLevelRejected
 ) -> DispatcherState:
     if state.raising is None or state.raising.cause != record.header.cause:
@@ -151,12 +151,12 @@ _STEPS: Steps[DispatcherState] = Steps(
         **jobs.STEPS,
         **checkpoints.STEPS,
         **shutdown.STEPS,
-        dispatcher.SubmissionRefused: _submission_refused,
-        dispatcher.SubmissionsTopicChanged: _submissions_topic_changed,
-        dispatcher.RaiseFeatureLevel: _level_wanted,
-        client.FeatureLevelRejected: _level_rejected,
-        everyone.ConfigurationChanged: _configured,
-        everyone.FeatureLevelRaised: _level_raised,
+        dispatcher.SubmissionRefused: on_submission_refused,
+        dispatcher.SubmissionsTopicChanged: on_submissions_topic_changed,
+        dispatcher.RaiseFeatureLevel: on_raise_feature_level,
+        client.FeatureLevelRejected: on_feature_level_rejected,
+        everyone.ConfigurationChanged: on_configuration_changed,
+        everyone.FeatureLevelRaised: on_feature_level_raised,
         everyone.TaskExecutorLost: unchanged,
     }
 )

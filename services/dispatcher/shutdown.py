@@ -21,7 +21,9 @@ from . import jobs
 from .state import DispatcherState, Ending
 
 
-def _asked_for(state: DispatcherState, record: Record, body: dispatcher.ShutDownCluster) -> DispatcherState:
+def on_dispatcher_shut_down_cluster(
+    state: DispatcherState, record: Record, body: dispatcher.ShutDownCluster
+) -> DispatcherState:
     if state.ending is not None and body.suspend:
         return state
     end = jobs.to_suspend if body.suspend else jobs.to_cancel
@@ -31,17 +33,21 @@ def _asked_for(state: DispatcherState, record: Record, body: dispatcher.ShutDown
     return replace(state, ending=state.ending or Ending(body.reason, record.offset))
 
 
-def _passed_on(
+def on_resource_manager_shut_down_cluster(
     state: DispatcherState, _record: Record, _body: resource_manager.ShutDownCluster
 ) -> DispatcherState:
     return replace(state, ending=state.ending and replace(state.ending, passed_on=True))
 
 
-def _over(state: DispatcherState, _record: Record, _body: everyone.ClusterTerminated) -> DispatcherState:
+def on_cluster_terminated(
+    state: DispatcherState, _record: Record, _body: everyone.ClusterTerminated
+) -> DispatcherState:
     return replace(state, ending=state.ending and replace(state.ending, over=True))
 
 
-def _new_leader(state: DispatcherState, record: Record, _body: everyone.LeaderElected) -> DispatcherState:
+def on_leader_elected(
+    state: DispatcherState, record: Record, _body: everyone.LeaderElected
+) -> DispatcherState:
     if state.ending is None or not state.ending.over:
         return state
     for job_id in sorted(state.suspended):
@@ -58,8 +64,8 @@ def messages(state: DispatcherState) -> list[Owed]:
 
 
 STEPS: Mapping[type[Body], Step[DispatcherState]] = {
-    dispatcher.ShutDownCluster: _asked_for,
-    resource_manager.ShutDownCluster: _passed_on,
-    everyone.ClusterTerminated: _over,
-    everyone.LeaderElected: _new_leader,
+    dispatcher.ShutDownCluster: on_dispatcher_shut_down_cluster,
+    resource_manager.ShutDownCluster: on_resource_manager_shut_down_cluster,
+    everyone.ClusterTerminated: on_cluster_terminated,
+    everyone.LeaderElected: on_leader_elected,
 }

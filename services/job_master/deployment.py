@@ -29,7 +29,7 @@ _CANCELING: Final = ExecutionState.CANCELING
 _CREATED: Final = JobStatus.CREATED
 
 
-def _submitted(state: JobMasterState, record: Record, body: task_executor.SubmitTask) -> JobMasterState:
+def on_submit_task(state: JobMasterState, record: Record, body: task_executor.SubmitTask) -> JobMasterState:
     execution = state.executions.get(body.execution_attempt_id)
     if execution is None:
         return state
@@ -75,7 +75,7 @@ def _elsewhere(state: JobMasterState, execution: Execution, cause: int) -> JobMa
     return scheduling.resolved(state, [slot], cause) if tree is not None and tree.resolved else state
 
 
-def _task_changed(
+def on_update_task_execution_state(
     state: JobMasterState, record: Record, body: job_master.UpdateTaskExecutionState
 ) -> JobMasterState:
     attempt, to, cause = body.execution_attempt_id, body.execution_state, record.offset
@@ -134,7 +134,7 @@ def _finished(state: JobMasterState, execution: Execution, record: Record) -> Jo
     return termination.settled(scheduling.has_run(state, execution.vertex_id, cause), cause)
 
 
-def _tasks_missing(
+def on_tasks_contradicted(
     state: JobMasterState, record: Record, body: job_master.TasksContradicted
 ) -> JobMasterState:
     missing = []
@@ -153,7 +153,7 @@ def _tasks_missing(
     return failover.tasks_ended(state, missing, body.reason, record)
 
 
-def _cancel_said(state: JobMasterState, record: Record, body: task_executor.CancelTask) -> JobMasterState:
+def on_cancel_task(state: JobMasterState, record: Record, body: task_executor.CancelTask) -> JobMasterState:
     attempt, submissions = body.execution_attempt_id, state.submissions
     if attempt in submissions.cancellations:
         left = replace(submissions, cancellations=submissions.cancellations.delete(attempt))
@@ -230,8 +230,8 @@ def _may_submit(state: JobMasterState) -> bool:
 
 
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {
-    job_master.UpdateTaskExecutionState: _task_changed,
-    job_master.TasksContradicted: _tasks_missing,
-    task_executor.SubmitTask: _submitted,
-    task_executor.CancelTask: _cancel_said,
+    job_master.UpdateTaskExecutionState: on_update_task_execution_state,
+    job_master.TasksContradicted: on_tasks_contradicted,
+    task_executor.SubmitTask: on_submit_task,
+    task_executor.CancelTask: on_cancel_task,
 }

@@ -103,7 +103,9 @@ def wanted_since(state: JobMasterState) -> int:
     return state.started if restoring is None else max(restoring.cause, state.started)
 
 
-def found(state: JobMasterState, record: Record, body: job_master.CheckpointRestored) -> JobMasterState:
+def on_checkpoint_restored(
+    state: JobMasterState, record: Record, body: job_master.CheckpointRestored
+) -> JobMasterState:
     """A checkpoint is whole: tasks may begin with it."""
     restoring, cause = state.checkpoints.restoring, record.offset
     if restoring is None or not _is_answer(state, record):
@@ -137,7 +139,9 @@ def found(state: JobMasterState, record: Record, body: job_master.CheckpointRest
     return scheduling.restored(state, again, cause, restoring.due)
 
 
-def not_found(state: JobMasterState, record: Record, body: job_master.RestoreFailed) -> JobMasterState:
+def on_restore_failed(
+    state: JobMasterState, record: Record, body: job_master.RestoreFailed
+) -> JobMasterState:
     """There is nothing that tasks could begin with: storage has said so of each candidate."""
     restoring = state.checkpoints.restoring
     if restoring is None or not _is_answer(state, record):

@@ -111,7 +111,7 @@ class JobMaster:
         return state.ended is not None and termination.at_rest(state)
 
 
-def _started(state: JobMasterState, record: Record, body: job_master.StartJob) -> JobMasterState:
+def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJob) -> JobMasterState:
     if state.known:
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} was started before")
     if not is_id(state.job_id):
@@ -152,18 +152,18 @@ def _options(configuration: frozenset[tuple[str, str]]) -> JobOptions:
     return JobOptions.of(dict(configuration))
 
 
-def _cancel_asked(state: JobMasterState, record: Record, body: job_master.CancelJob) -> JobMasterState:
+def on_cancel_job(state: JobMasterState, record: Record, body: job_master.CancelJob) -> JobMasterState:
     state = _known(state, record)
     if body.keep_checkpoints:
         state = replace(state, checkpoints=replace(state.checkpoints, keep_on_cancellation=True))
     return termination.cancelled(state, record.offset)
 
 
-def _pause_asked(state: JobMasterState, record: Record, body: job_master.SuspendJob) -> JobMasterState:
+def on_suspend_job(state: JobMasterState, record: Record, body: job_master.SuspendJob) -> JobMasterState:
     return termination.suspended(_known(state, record), body.reason, record.offset)
 
 
-def _resume_asked(state: JobMasterState, record: Record, _body: job_master.ResumeJob) -> JobMasterState:
+def on_resume_job(state: JobMasterState, record: Record, _body: job_master.ResumeJob) -> JobMasterState:
     if not termination.can_resume(state):
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} is not suspended")
     if state.checkpoints.stopping:
@@ -171,7 +171,7 @@ def _resume_asked(state: JobMasterState, record: Record, _body: job_master.Resum
     return restore.without_candidates(termination.resumed(state, record.offset), record.offset)
 
 
-def _job_master_failed(
+def on_job_master_failed(
     state: JobMasterState, record: Record, body: job_master.JobMasterFailed
 ) -> JobMasterState:
     return termination.abandoned(_known(state, record), body.reason, record.offset)
@@ -183,7 +183,7 @@ def _known(state: JobMasterState, record: Record) -> JobMasterState:
     return state
 
 
-def _registration_asked(
+def on_register_job_manager(
     state: JobMasterState, _record: Record, _body: resource_manager.RegisterJobManager
 ) -> JobMasterState:
     if state.registration is Progress.OWED:
@@ -194,7 +194,7 @@ def _registration_asked(
     return state
 
 
-def _registered(
+def on_job_manager_registration_success(
     state: JobMasterState, record: Record, _body: job_master.JobManagerRegistrationSuccess
 ) -> JobMasterState:
     if state.registration is None:
@@ -203,7 +203,7 @@ def _registered(
     return replace(state, registration=Progress.DONE, cause=record.offset)
 
 
-def _channels_created(
+def on_channels_created(
     state: JobMasterState, record: Record, _body: job_master.ChannelsCreated
 ) -> JobMasterState:
     if not _is_answer(state, record):
@@ -212,7 +212,7 @@ def _channels_created(
     return scheduling.assembled(created, record.offset)
 
 
-def _channels_failed(
+def on_channels_failed(
     state: JobMasterState, record: Record, body: job_master.ChannelsFailed
 ) -> JobMasterState:
     if not _is_answer(state, record):
@@ -227,7 +227,7 @@ def _is_answer(state: JobMasterState, record: Record) -> bool:
     return _known(state, record).channels is Progress.OWED and record.header.cause == state.started
 
 
-def _channels_deleted(
+def on_channels_deleted(
     state: JobMasterState, _record: Record, _body: job_master.ChannelsDeleted
 ) -> JobMasterState:
     if state.ended is not None:
@@ -235,18 +235,20 @@ def _channels_deleted(
     return replace(state, deletion=Progress.DONE) if state.deletion is not None else state
 
 
-def _announced(state: JobMasterState, record: Record, _body: client.JobStatusChanged) -> JobMasterState:
+def on_job_status_changed(
+    state: JobMasterState, record: Record, _body: client.JobStatusChanged
+) -> JobMasterState:
     left = replace(state, announcements=state.announcements[1:])
     return left if state.graph is None else termination.settled(left, record.offset)
 
 
-def _goodbye_said(
+def on_disconnect_job_manager(
     state: JobMasterState, _record: Record, _body: resource_manager.DisconnectJobManager
 ) -> JobMasterState:
     return replace(state, goodbye=Progress.SAID) if state.goodbye is Progress.OWED else state
 
 
-def _end_said(
+def on_job_reached_terminal_state(
     state: JobMasterState, _record: Record, body: dispatcher.JobReachedTerminalState
 ) -> JobMasterState:
     if state.terminal is not Progress.OWED or body.status is not state.status:
@@ -281,20 +283,20 @@ _STEPS: Steps[JobMasterState] = Steps(
         **slot_events.STEPS,
         **deployment.STEPS,
         **coordinator.STEPS,
-        job_master.StartJob: _started,
-        job_master.CancelJob: _cancel_asked,
-        job_master.SuspendJob: _pause_asked,
-        job_master.ResumeJob: _resume_asked,
-        job_master.JobManagerRegistrationSuccess: _registered,
-        job_master.ChannelsCreated: _channels_created,
-        job_master.ChannelsFailed: _channels_failed,
-        job_master.ChannelsDeleted: _channels_deleted,
-        job_master.JobMasterFailed: _job_master_failed,
+        job_master.StartJob: on_start_job,
+        job_master.CancelJob: on_cancel_job,
+        job_master.SuspendJob: on_suspend_job,
+        job_master.ResumeJob: on_resume_job,
+        job_master.JobManagerRegistrationSuccess: on_job_manager_registration_success,
+        job_master.ChannelsCreated: on_channels_created,
+        job_master.ChannelsFailed: on_channels_failed,
+        job_master.ChannelsDeleted: on_channels_deleted,
+        job_master.JobMasterFailed: on_job_master_failed,
         job_master.TaskAcknowledged: unchanged,
-        resource_manager.RegisterJobManager: _registration_asked,
-        resource_manager.DisconnectJobManager: _goodbye_said,
-        dispatcher.JobReachedTerminalState: _end_said,
-        client.JobStatusChanged: _announced,
+        resource_manager.RegisterJobManager: on_register_job_manager,
+        resource_manager.DisconnectJobManager: on_disconnect_job_manager,
+        dispatcher.JobReachedTerminalState: on_job_reached_terminal_state,
+        client.JobStatusChanged: on_job_status_changed,
         everyone.LeaderElected: unchanged,
         everyone.ClusterTerminated: unchanged,
         everyone.ConfigurationChanged: unchanged,

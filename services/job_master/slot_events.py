@@ -21,7 +21,9 @@ from .state import Connection, JobMasterState, OfferAnswer, Progress
 _PENDING: Final = SlotStep.PENDING
 
 
-def _no_slot(state: JobMasterState, record: Record, body: job_master.SlotAllocationFailed) -> JobMasterState:
+def on_slot_allocation_failed(
+    state: JobMasterState, record: Record, body: job_master.SlotAllocationFailed
+) -> JobMasterState:
     request = state.slots.requests.get(body.allocation_id)
     if request is None or request.step is not _PENDING:
         # A TaskExecutor has offered the slot meanwhile, or it is not wanted any more.
@@ -29,7 +31,7 @@ def _no_slot(state: JobMasterState, record: Record, body: job_master.SlotAllocat
     return failover.request_failed(state, body.allocation_id, body.reason, record)
 
 
-def _slot_failed(state: JobMasterState, record: Record, body: job_master.FailSlot) -> JobMasterState:
+def on_fail_slot(state: JobMasterState, record: Record, body: job_master.FailSlot) -> JobMasterState:
     if task_executor_connections.is_late(state, record):
         return state
     allocation_id, pool = body.allocation_id, state.slots
@@ -43,7 +45,7 @@ def _slot_failed(state: JobMasterState, record: Record, body: job_master.FailSlo
     return state
 
 
-def _slots_offered(state: JobMasterState, record: Record, body: job_master.OfferSlots) -> JobMasterState:
+def on_offer_slots(state: JobMasterState, record: Record, body: job_master.OfferSlots) -> JobMasterState:
     if task_executor_connections.is_late(state, record):
         return state
     resource_id, cause, pool = body.resource_id, record.offset, state.slots
@@ -78,7 +80,7 @@ def _slots_offered(state: JobMasterState, record: Record, body: job_master.Offer
     return scheduling.resolved(state, trees, cause)
 
 
-def _slot_asked_for(
+def on_request_slot(
     state: JobMasterState, record: Record, body: resource_manager.RequestSlot
 ) -> JobMasterState:
     allocation_id = body.allocation_id
@@ -89,24 +91,26 @@ def _slot_asked_for(
     return replace(state, slots=state.slots.returns(allocation_id, None, reason, record.offset))
 
 
-def _request_cancelled(
+def on_cancel_slot_request(
     state: JobMasterState, _record: Record, body: resource_manager.CancelSlotRequest
 ) -> JobMasterState:
     return replace(state, slots=state.slots.returned(body.allocation_id))
 
 
-def _slot_freed(state: JobMasterState, record: Record, body: task_executor.FreeSlot) -> JobMasterState:
+def on_free_slot(state: JobMasterState, record: Record, body: task_executor.FreeSlot) -> JobMasterState:
     allocation_id = body.allocation_id
     slot = state.slots.slots.get(allocation_id)
     state = replace(state, slots=state.slots.returned(allocation_id).gone(allocation_id))
     return state if slot is None else failover.freed(state, slot, record.offset)
 
 
-def _slots_taken(state: JobMasterState, record: Record, _body: task_executor.SlotsAccepted) -> JobMasterState:
+def on_slots_accepted(
+    state: JobMasterState, record: Record, _body: task_executor.SlotsAccepted
+) -> JobMasterState:
     return _answered(state, record.header.cause, accepted=True)
 
 
-def _slots_turned_down(
+def on_slots_rejected(
     state: JobMasterState, record: Record, _body: task_executor.SlotsRejected
 ) -> JobMasterState:
     return _answered(state, record.header.cause, accepted=False)
@@ -188,12 +192,12 @@ def deadline(state: JobMasterState) -> Time | None:
 
 
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {
-    job_master.SlotAllocationFailed: _no_slot,
-    job_master.OfferSlots: _slots_offered,
-    job_master.FailSlot: _slot_failed,
-    resource_manager.RequestSlot: _slot_asked_for,
-    resource_manager.CancelSlotRequest: _request_cancelled,
-    task_executor.SlotsAccepted: _slots_taken,
-    task_executor.SlotsRejected: _slots_turned_down,
-    task_executor.FreeSlot: _slot_freed,
+    job_master.SlotAllocationFailed: on_slot_allocation_failed,
+    job_master.OfferSlots: on_offer_slots,
+    job_master.FailSlot: on_fail_slot,
+    resource_manager.RequestSlot: on_request_slot,
+    resource_manager.CancelSlotRequest: on_cancel_slot_request,
+    task_executor.SlotsAccepted: on_slots_accepted,
+    task_executor.SlotsRejected: on_slots_rejected,
+    task_executor.FreeSlot: on_free_slot,
 }

@@ -56,7 +56,7 @@ def _disconnect(state: JobMasterState, resource_id: str) -> JobMasterState:
     )
 
 
-def _task_manager_registers(
+def on_register_task_manager(
     state: JobMasterState, record: Record, body: job_master.RegisterTaskManager
 ) -> JobMasterState:
     if is_late(state, record):
@@ -74,7 +74,7 @@ def _task_manager_registers(
     return connect(state, Connection(resource_id, _OWED, cause, farewell, reason))
 
 
-def _connection_answered(
+def on_job_manager_registration_success(
     state: JobMasterState, record: Record, _body: task_executor.JobManagerRegistrationSuccess
 ) -> JobMasterState:
     connection = state.connections.get(instance_of(record.header.recipient))
@@ -84,7 +84,7 @@ def _connection_answered(
     return connect(state, replace(connection, registration=_DONE))
 
 
-def _connection_ended(
+def on_disconnect_job_manager(
     state: JobMasterState, record: Record, body: task_executor.DisconnectJobManager
 ) -> JobMasterState:
     resource_id = instance_of(record.header.recipient)
@@ -99,7 +99,7 @@ def _connection_ended(
     return _disconnect(state, resource_id)
 
 
-def _task_manager_leaves(
+def on_disconnect_task_manager(
     state: JobMasterState, record: Record, body: job_master.DisconnectTaskManager
 ) -> JobMasterState:
     if is_late(state, record):
@@ -107,7 +107,7 @@ def _task_manager_leaves(
     return _gone(state, body.resource_id, body.reason, record)
 
 
-def _task_executor_lost(
+def on_task_executor_lost(
     state: JobMasterState, record: Record, body: everyone.TaskExecutorLost
 ) -> JobMasterState:
     resource_id = body.resource_id
@@ -122,7 +122,7 @@ def _task_executor_lost(
     return replace(state, slots=state.slots.ask_again(record.offset))
 
 
-def _task_executor_silent(
+def on_heartbeat_timed_out(
     state: JobMasterState, record: Record, body: job_master.HeartbeatTimedOut
 ) -> JobMasterState:
     connection = state.connections.get(body.resource_id)
@@ -196,10 +196,10 @@ def _owing(state: JobMasterState) -> list[Connection]:
 
 
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {
-    job_master.RegisterTaskManager: _task_manager_registers,
-    job_master.DisconnectTaskManager: _task_manager_leaves,
-    job_master.HeartbeatTimedOut: _task_executor_silent,
-    everyone.TaskExecutorLost: _task_executor_lost,
-    task_executor.JobManagerRegistrationSuccess: _connection_answered,
-    task_executor.DisconnectJobManager: _connection_ended,
+    job_master.RegisterTaskManager: on_register_task_manager,
+    job_master.DisconnectTaskManager: on_disconnect_task_manager,
+    job_master.HeartbeatTimedOut: on_heartbeat_timed_out,
+    everyone.TaskExecutorLost: on_task_executor_lost,
+    task_executor.JobManagerRegistrationSuccess: on_job_manager_registration_success,
+    task_executor.DisconnectJobManager: on_disconnect_job_manager,
 }

@@ -26,7 +26,7 @@ from .worker_pool import Worker, WorkerState
 _ACTIVE: Final = ResourceManagerMode.ACTIVE
 
 
-def _worker_wanted(
+def on_start_worker(
     state: ResourceManagerState, record: Record, body: resource_manager.StartWorker
 ) -> ResourceManagerState:
     pool = replace(state.pool, numbered=state.pool.numbered + 1)
@@ -45,7 +45,7 @@ def _worker_wanted(
     return replace(state, pool=pool.put(worker))
 
 
-def _worker_started(
+def on_worker_started(
     state: ResourceManagerState, _record: Record, body: resource_manager.WorkerStarted
 ) -> ResourceManagerState:
     worker = state.pool.get(body.resource_id)
@@ -56,7 +56,7 @@ def _worker_started(
     return replace(state, pool=state.pool.put(started))
 
 
-def _worker_not_needed(
+def on_stop_worker(
     state: ResourceManagerState, record: Record, body: resource_manager.StopWorker
 ) -> ResourceManagerState:
     resource_id, manager = body.resource_id, state.slot_manager
@@ -184,7 +184,7 @@ def _retry(state: ResourceManagerState) -> Time:
 
 
 STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
-    resource_manager.StartWorker: _worker_wanted,
-    resource_manager.WorkerStarted: _worker_started,
-    resource_manager.StopWorker: _worker_not_needed,
+    resource_manager.StartWorker: on_start_worker,
+    resource_manager.WorkerStarted: on_worker_started,
+    resource_manager.StopWorker: on_stop_worker,
 }

@@ -16,7 +16,7 @@ from .worker_lifecycle import dismiss, drop, has_left, lose
 from .worker_pool import Worker, WorkerState
 
 
-def _job_master_registers(
+def on_register_job_manager(
     state: ResourceManagerState, record: Record, body: resource_manager.RegisterJobManager
 ) -> ResourceManagerState:
     return replace(
@@ -26,7 +26,7 @@ def _job_master_registers(
     )
 
 
-def _job_master_answered(
+def on_job_manager_registration_success(
     state: ResourceManagerState, _record: Record, body: job_master.JobManagerRegistrationSuccess
 ) -> ResourceManagerState:
     if body.job_id not in state.unanswered_job_masters:
@@ -34,7 +34,7 @@ def _job_master_answered(
     return replace(state, unanswered_job_masters=state.unanswered_job_masters.delete(body.job_id))
 
 
-def _job_master_leaves(
+def on_disconnect_job_manager(
     state: ResourceManagerState, record: Record, body: resource_manager.DisconnectJobManager
 ) -> ResourceManagerState:
     """Its open requests are forgotten; slots that it holds still are free when their TaskExecutors say so."""
@@ -53,7 +53,7 @@ def _job_master_leaves(
     )
 
 
-def _worker_registers(
+def on_register_task_executor(
     state: ResourceManagerState, record: Record, body: resource_manager.RegisterTaskExecutor
 ) -> ResourceManagerState:
     resource_id, offset, time = body.resource_id, record.offset, record.header.time
@@ -97,7 +97,7 @@ def _worker_registers(
     return dismiss(state, resource_id, ending.reason, ending.cause)
 
 
-def _worker_answered(
+def on_task_executor_registration_success(
     state: ResourceManagerState, record: Record, _body: task_executor.TaskExecutorRegistrationSuccess
 ) -> ResourceManagerState:
     resource_id = instance_of(record.header.recipient)
@@ -108,7 +108,7 @@ def _worker_answered(
     return replace(state, unanswered_workers=state.unanswered_workers.delete(resource_id))
 
 
-def _worker_rejected(
+def on_task_executor_registration_rejection(
     state: ResourceManagerState, record: Record, _body: task_executor.TaskExecutorRegistrationRejection
 ) -> ResourceManagerState:
     resource_id = instance_of(record.header.recipient)
@@ -117,7 +117,7 @@ def _worker_rejected(
     return replace(state, rejections=state.rejections.delete(resource_id))
 
 
-def _worker_leaves(
+def on_disconnect_task_manager(
     state: ResourceManagerState, record: Record, body: resource_manager.DisconnectTaskManager
 ) -> ResourceManagerState:
     resource_id = body.resource_id
@@ -148,11 +148,11 @@ def answers(state: ResourceManagerState) -> list[Owed]:
 
 
 STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
-    resource_manager.RegisterTaskExecutor: _worker_registers,
-    resource_manager.DisconnectTaskManager: _worker_leaves,
-    resource_manager.RegisterJobManager: _job_master_registers,
-    resource_manager.DisconnectJobManager: _job_master_leaves,
-    task_executor.TaskExecutorRegistrationSuccess: _worker_answered,
-    task_executor.TaskExecutorRegistrationRejection: _worker_rejected,
-    job_master.JobManagerRegistrationSuccess: _job_master_answered,
+    resource_manager.RegisterTaskExecutor: on_register_task_executor,
+    resource_manager.DisconnectTaskManager: on_disconnect_task_manager,
+    resource_manager.RegisterJobManager: on_register_job_manager,
+    resource_manager.DisconnectJobManager: on_disconnect_job_manager,
+    task_executor.TaskExecutorRegistrationSuccess: on_task_executor_registration_success,
+    task_executor.TaskExecutorRegistrationRejection: on_task_executor_registration_rejection,
+    job_master.JobManagerRegistrationSuccess: on_job_manager_registration_success,
 }

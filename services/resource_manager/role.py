@@ -72,7 +72,7 @@ class ResourceManager:
         return False
 
 
-def _configuration_changed(
+def on_configuration_changed(
     state: ResourceManagerState, _record: Record, body: everyone.ConfigurationChanged
 ) -> ResourceManagerState:
     return replace(state, options=ResourceManagerOptions.of(body.configuration))
@@ -86,6 +86,6 @@ _STEPS: Steps[ResourceManagerState] = Steps(
         **slot_reports.STEPS,
         **active_mode.STEPS,
         **shutdown.STEPS,
-        everyone.ConfigurationChanged: _configuration_changed,
+        everyone.ConfigurationChanged: on_configuration_changed,
     }
 )

@@ -15,7 +15,7 @@ from .worker_lifecycle import dismiss, stop
 from .worker_pool import WorkerState
 
 
-def _cluster_ends(
+def on_shut_down_cluster(
     state: ResourceManagerState, record: Record, body: resource_manager.ShutDownCluster
 ) -> ResourceManagerState:
     if state.ending is not None:
@@ -29,7 +29,7 @@ def _cluster_ends(
     return state
 
 
-def _told_to_leave(
+def on_disconnect_resource_manager(
     state: ResourceManagerState, record: Record, _body: task_executor.DisconnectResourceManager
 ) -> ResourceManagerState:
     resource_id = instance_of(record.header.recipient)
@@ -38,13 +38,13 @@ def _told_to_leave(
     return replace(state, dismissals=state.dismissals.delete(resource_id))
 
 
-def _cluster_ended(
+def on_cluster_terminated(
     state: ResourceManagerState, _record: Record, _body: everyone.ClusterTerminated
 ) -> ResourceManagerState:
     return replace(state, ending=state.ending and replace(state.ending, over=True))
 
 
-def _new_leader(
+def on_leader_elected(
     state: ResourceManagerState, record: Record, body: everyone.LeaderElected
 ) -> ResourceManagerState:
     if body.role != RESOURCE_MANAGER:
@@ -132,8 +132,8 @@ def _remains(state: ResourceManagerState, ending: Ending) -> list[str]:
 
 
 STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
-    resource_manager.ShutDownCluster: _cluster_ends,
-    task_executor.DisconnectResourceManager: _told_to_leave,
-    everyone.ClusterTerminated: _cluster_ended,
-    everyone.LeaderElected: _new_leader,
+    resource_manager.ShutDownCluster: on_shut_down_cluster,
+    task_executor.DisconnectResourceManager: on_disconnect_resource_manager,
+    everyone.ClusterTerminated: on_cluster_terminated,
+    everyone.LeaderElected: on_leader_elected,
 }

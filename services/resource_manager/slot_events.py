@@ -21,7 +21,7 @@ def slot_key(slot_id: SlotID) -> SlotKey:
     return slot_id.resource_id, slot_id.slot_number
 
 
-def _slot_wanted(
+def on_resource_manager_request_slot(
     state: ResourceManagerState, record: Record, body: resource_manager.RequestSlot
 ) -> ResourceManagerState:
     request = SlotRequest(
@@ -35,7 +35,7 @@ def _slot_wanted(
     return replace(state, slot_manager=state.slot_manager.request(request))
 
 
-def _slot_asked_for(
+def on_task_executor_request_slot(
     state: ResourceManagerState, record: Record, body: task_executor.RequestSlot
 ) -> ResourceManagerState:
     key, offset, time = slot_key(body.slot_id), record.offset, record.header.time
@@ -43,7 +43,7 @@ def _slot_asked_for(
     return replace(state, slot_manager=manager)
 
 
-def _slot_allocated(
+def on_slot_request_accepted(
     state: ResourceManagerState, record: Record, body: resource_manager.SlotRequestAccepted
 ) -> ResourceManagerState:
     manager, key = state.slot_manager, slot_key(body.slot_id)
@@ -52,7 +52,7 @@ def _slot_allocated(
     )
 
 
-def _slot_refused(
+def on_slot_request_rejected(
     state: ResourceManagerState, record: Record, body: resource_manager.SlotRequestRejected
 ) -> ResourceManagerState:
     manager, key = state.slot_manager, slot_key(body.slot_id)
@@ -61,7 +61,7 @@ def _slot_refused(
     )
 
 
-def _slot_available(
+def on_notify_slot_available(
     state: ResourceManagerState, record: Record, body: resource_manager.NotifySlotAvailable
 ) -> ResourceManagerState:
     manager, key = state.slot_manager, slot_key(body.slot_id)
@@ -70,7 +70,7 @@ def _slot_available(
     )
 
 
-def _request_over(
+def _request_done(
     state: ResourceManagerState,
     record: Record,
     body: resource_manager.CancelSlotRequest | job_master.SlotAllocationFailed,
@@ -78,7 +78,7 @@ def _request_over(
     return replace(state, slot_manager=state.slot_manager.forget(body.allocation_id, record.header.time))
 
 
-def _loss_told(
+def on_fail_slot(
     state: ResourceManagerState, _record: Record, body: job_master.FailSlot
 ) -> ResourceManagerState:
     if body.allocation_id not in state.lost:
@@ -86,7 +86,7 @@ def _loss_told(
     return replace(state, lost=state.lost.delete(body.allocation_id))
 
 
-def _surplus_told(
+def on_free_slot(
     state: ResourceManagerState, record: Record, body: task_executor.FreeSlot
 ) -> ResourceManagerState:
     key = instance_of(record.header.recipient), body.allocation_id
@@ -115,14 +115,16 @@ def corrections(state: ResourceManagerState) -> list[Owed]:
     return [each for _, _, each in sorted(owed, key=lambda each: each[:2])]
 
 
+on_cancel_slot_request = on_slot_allocation_failed = _request_done
+
 STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
-    resource_manager.NotifySlotAvailable: _slot_available,
-    resource_manager.SlotRequestAccepted: _slot_allocated,
-    resource_manager.SlotRequestRejected: _slot_refused,
-    resource_manager.RequestSlot: _slot_wanted,
-    resource_manager.CancelSlotRequest: _request_over,
-    task_executor.RequestSlot: _slot_asked_for,
-    task_executor.FreeSlot: _surplus_told,
-    job_master.SlotAllocationFailed: _request_over,
-    job_master.FailSlot: _loss_told,
+    resource_manager.NotifySlotAvailable: on_notify_slot_available,
+    resource_manager.SlotRequestAccepted: on_slot_request_accepted,
+    resource_manager.SlotRequestRejected: on_slot_request_rejected,
+    resource_manager.RequestSlot: on_resource_manager_request_slot,
+    resource_manager.CancelSlotRequest: on_cancel_slot_request,
+    task_executor.RequestSlot: on_task_executor_request_slot,
+    task_executor.FreeSlot: on_free_slot,
+    job_master.SlotAllocationFailed: on_slot_allocation_failed,
+    job_master.FailSlot: on_fail_slot,
 }

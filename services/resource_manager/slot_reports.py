@@ -54,7 +54,7 @@ def _agrees(slot: TaskManagerSlot, status: SlotStatus) -> bool:
     return held == (status.allocation_id is not None) and slot.allocation_id == status.allocation_id
 
 
-def _reported(
+def on_send_slot_report(
     state: ResourceManagerState, record: Record, body: resource_manager.SendSlotReport
 ) -> ResourceManagerState:
     registration = state.workers.get(body.resource_id)
@@ -71,7 +71,7 @@ def _reported(
     return _corrected(state, record, body, asked_since)
 
 
-def _contradicted(
+def on_slot_report_contradicted(
     state: ResourceManagerState, record: Record, body: resource_manager.SlotReportContradicted
 ) -> ResourceManagerState:
     resource_id, registration = body.resource_id, state.workers.get(body.resource_id)
@@ -124,6 +124,6 @@ def _seen(record: Record) -> int:
 
 
 STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
-    resource_manager.SendSlotReport: _reported,
-    resource_manager.SlotReportContradicted: _contradicted,
+    resource_manager.SendSlotReport: on_send_slot_report,
+    resource_manager.SlotReportContradicted: on_slot_report_contradicted,
 }

@@ -20,7 +20,7 @@ from .worker_lifecycle import drop, lose, stop
 from .worker_pool import UNREGISTERED, Worker, WorkerState
 
 
-def _worker_lost(
+def on_worker_lost(
     state: ResourceManagerState, record: Record, body: resource_manager.WorkerLost
 ) -> ResourceManagerState:
     resource_id, registration = body.resource_id, state.workers.get(body.resource_id)
@@ -51,7 +51,7 @@ def _before_or_after(
     return replace(state, pool=pool)
 
 
-def _task_executor_lost(
+def on_task_executor_lost(
     state: ResourceManagerState, record: Record, body: everyone.TaskExecutorLost
 ) -> ResourceManagerState:
     worker = state.pool.get(body.resource_id)
@@ -111,6 +111,6 @@ def _lost(resource_id: str, reason: str) -> str:
 
 
 STEPS: Mapping[type[Body], Step[ResourceManagerState]] = {
-    resource_manager.WorkerLost: _worker_lost,
-    everyone.TaskExecutorLost: _task_executor_lost,
+    resource_manager.WorkerLost: on_worker_lost,
+    everyone.TaskExecutorLost: on_task_executor_lost,
 }

@@ -26,7 +26,7 @@ _MOST_ENDS = 8
 """Ends of checkpoints that are remembered of a job: how many may come between two looks of the shell."""
 
 
-def _triggered(
+def on_trigger_checkpoint(
     state: TaskExecutorState, record: Record, body: task_executor.TriggerCheckpoint
 ) -> TaskExecutorState:
     runs, declines = [], state.declines
@@ -45,7 +45,7 @@ def _triggered(
     return replace(state, triggers=triggers, declines=declines)
 
 
-def _confirmed(
+def on_confirm_checkpoint(
     state: TaskExecutorState, record: Record, body: task_executor.ConfirmCheckpoint
 ) -> TaskExecutorState:
     tasks = state.tasks
@@ -56,7 +56,7 @@ def _confirmed(
     return _over(replace(state, tasks=tasks), record, body, completed=True)
 
 
-def _aborted(
+def on_abort_checkpoint(
     state: TaskExecutorState, record: Record, body: task_executor.AbortCheckpoint
 ) -> TaskExecutorState:
     return _over(state, record, body, completed=False)
@@ -89,7 +89,7 @@ def _over(
     return replace(state, checkpoint_ends=ends)
 
 
-def _acknowledged(
+def on_acknowledge_checkpoint(
     state: TaskExecutorState, _record: Record, body: job_master.AcknowledgeCheckpoint
 ) -> TaskExecutorState:
     attempt, task = body.execution_attempt_id, state.tasks.get(body.execution_attempt_id)
@@ -98,7 +98,7 @@ def _acknowledged(
     return _answered(state, (body.job_id, body.checkpoint_id), attempt)
 
 
-def _declined(
+def on_decline_checkpoint(
     state: TaskExecutorState, _record: Record, body: job_master.DeclineCheckpoint
 ) -> TaskExecutorState:
     key = (body.checkpoint_id, body.execution_attempt_id)
@@ -175,9 +175,9 @@ def instructions(state: TaskExecutorState) -> list[Instruction]:
 
 
 STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
-    task_executor.TriggerCheckpoint: _triggered,
-    task_executor.ConfirmCheckpoint: _confirmed,
-    task_executor.AbortCheckpoint: _aborted,
-    job_master.AcknowledgeCheckpoint: _acknowledged,
-    job_master.DeclineCheckpoint: _declined,
+    task_executor.TriggerCheckpoint: on_trigger_checkpoint,
+    task_executor.ConfirmCheckpoint: on_confirm_checkpoint,
+    task_executor.AbortCheckpoint: on_abort_checkpoint,
+    job_master.AcknowledgeCheckpoint: on_acknowledge_checkpoint,
+    job_master.DeclineCheckpoint: on_decline_checkpoint,
 }

@@ -21,14 +21,16 @@ from .state import Failure, TaskExecutorState
 from .task_slot_table import TaskSlotState
 
 
-def _lost(state: TaskExecutorState, record: Record, body: everyone.TaskExecutorLost) -> TaskExecutorState:
+def on_task_executor_lost(
+    state: TaskExecutorState, record: Record, body: everyone.TaskExecutorLost
+) -> TaskExecutorState:
     if body.resource_id != state.resource_id:
         return state
     # Whatever registration it names: all readers drop what they know of it at this place of the log.
     return register_again(abandon(state, record.offset), record.offset)
 
 
-def _silence(
+def on_heartbeat_timed_out(
     state: TaskExecutorState, record: Record, body: task_executor.HeartbeatTimedOut
 ) -> TaskExecutorState:
     # One that has not answered yet need not be asked again: its successor finds the question in the log.
@@ -42,7 +44,7 @@ def _silence(
     return reconnect(state, connection, record.offset)
 
 
-def _slots_contradicted(
+def on_allocated_slots_contradicted(
     state: TaskExecutorState, record: Record, body: task_executor.AllocatedSlotsContradicted
 ) -> TaskExecutorState:
     for allocation_id in body.surplus:
@@ -60,7 +62,7 @@ def _slots_contradicted(
 
 
 STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
-    everyone.TaskExecutorLost: _lost,
-    task_executor.HeartbeatTimedOut: _silence,
-    task_executor.AllocatedSlotsContradicted: _slots_contradicted,
+    everyone.TaskExecutorLost: on_task_executor_lost,
+    task_executor.HeartbeatTimedOut: on_heartbeat_timed_out,
+    task_executor.AllocatedSlotsContradicted: on_allocated_slots_contradicted,
 }

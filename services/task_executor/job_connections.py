@@ -46,14 +46,14 @@ def reconnect(state: TaskExecutorState, connection: JobConnection, cause: int) -
     return connect(state, again)
 
 
-def _job_greeted(
+def on_register_task_manager(
     state: TaskExecutorState, _record: Record, body: job_master.RegisterTaskManager
 ) -> TaskExecutorState:
     connection = state.jobs.get(body.job_id)
     return state if connection is None else connect(state, replace(connection, greeted=True))
 
 
-def _slots_offered(
+def on_offer_slots(
     state: TaskExecutorState, _record: Record, body: job_master.OfferSlots
 ) -> TaskExecutorState:
     connection = state.jobs.get(body.job_id)
@@ -63,7 +63,7 @@ def _slots_offered(
     return connect(state, replace(connection, unoffered=unoffered))
 
 
-def _job_manager_known(
+def on_job_manager_registration_success(
     state: TaskExecutorState, record: Record, body: task_executor.JobManagerRegistrationSuccess
 ) -> TaskExecutorState:
     connection = state.jobs.get(body.job_id)
@@ -72,7 +72,7 @@ def _job_manager_known(
     return connect(state, replace(connection, answered=True, graph=body.job_graph, cause=record.offset))
 
 
-def _job_gone(
+def on_disconnect_task_manager(
     state: TaskExecutorState, record: Record, body: job_master.DisconnectTaskManager
 ) -> TaskExecutorState:
     job_id = body.job_id
@@ -129,8 +129,8 @@ def _offers(state: TaskExecutorState, connection: JobConnection) -> tuple[SlotOf
 
 
 STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
-    task_executor.JobManagerRegistrationSuccess: _job_manager_known,
-    job_master.RegisterTaskManager: _job_greeted,
-    job_master.OfferSlots: _slots_offered,
-    job_master.DisconnectTaskManager: _job_gone,
+    task_executor.JobManagerRegistrationSuccess: on_job_manager_registration_success,
+    job_master.RegisterTaskManager: on_register_task_manager,
+    job_master.OfferSlots: on_offer_slots,
+    job_master.DisconnectTaskManager: on_disconnect_task_manager,
 }

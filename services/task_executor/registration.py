@@ -31,7 +31,7 @@ def register_again(state: TaskExecutorState, cause: int) -> TaskExecutorState:
     return replace(state, registration=registration)
 
 
-def _registered(
+def on_task_executor_registration_success(
     state: TaskExecutorState, record: Record, body: task_executor.TaskExecutorRegistrationSuccess
 ) -> TaskExecutorState:
     if state.registration is None or state.registration.owed:
@@ -43,13 +43,13 @@ def _registered(
     return replace(state, registration=registration)
 
 
-def _turned_away(
+def on_task_executor_registration_rejection(
     state: TaskExecutorState, record: Record, body: task_executor.TaskExecutorRegistrationRejection
 ) -> TaskExecutorState:
     return replace(state, leaving=body.reason, leaving_cause=record.offset)
 
 
-def _told_to_leave(
+def on_disconnect_resource_manager(
     state: TaskExecutorState, record: Record, body: task_executor.DisconnectResourceManager
 ) -> TaskExecutorState:
     for attempt in sorted(state.tasks):
@@ -57,7 +57,7 @@ def _told_to_leave(
     return replace(state, leaving=body.reason, leaving_cause=record.offset)
 
 
-def _new_process(
+def on_leader_elected(
     state: TaskExecutorState, record: Record, _body: everyone.LeaderElected
 ) -> TaskExecutorState:
     # It has to register, and may have been told to leave in an earlier life. Nobody could take a slot meanwhile.
@@ -66,7 +66,7 @@ def _new_process(
     return replace(state, registration=None, slots=slots, leaving=None, leaving_cause=None, left=False)
 
 
-def _registers(
+def on_register_task_executor(
     state: TaskExecutorState, record: Record, body: resource_manager.RegisterTaskExecutor
 ) -> TaskExecutorState:
     if not 1 <= body.number_of_slots <= MOST_SLOTS:
@@ -76,7 +76,7 @@ def _registers(
     return replace(state, registration=registration, slots=slots)
 
 
-def _reported(
+def on_send_slot_report(
     state: TaskExecutorState, _record: Record, body: resource_manager.SendSlotReport
 ) -> TaskExecutorState:
     if state.registration is None or state.registration.instance_id != body.instance_id:
@@ -84,7 +84,7 @@ def _reported(
     return replace(state, registration=replace(state.registration, reported=True))
 
 
-def _has_left(
+def on_disconnect_task_manager(
     state: TaskExecutorState, record: Record, _body: resource_manager.DisconnectTaskManager
 ) -> TaskExecutorState:
     return replace(abandon(state, record.offset), registration=None, left=True)
@@ -120,11 +120,11 @@ def goodbye(state: TaskExecutorState) -> list[Owed]:
 
 
 STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
-    task_executor.TaskExecutorRegistrationSuccess: _registered,
-    task_executor.TaskExecutorRegistrationRejection: _turned_away,
-    task_executor.DisconnectResourceManager: _told_to_leave,
-    resource_manager.RegisterTaskExecutor: _registers,
-    resource_manager.SendSlotReport: _reported,
-    resource_manager.DisconnectTaskManager: _has_left,
-    everyone.LeaderElected: _new_process,
+    task_executor.TaskExecutorRegistrationSuccess: on_task_executor_registration_success,
+    task_executor.TaskExecutorRegistrationRejection: on_task_executor_registration_rejection,
+    task_executor.DisconnectResourceManager: on_disconnect_resource_manager,
+    resource_manager.RegisterTaskExecutor: on_register_task_executor,
+    resource_manager.SendSlotReport: on_send_slot_report,
+    resource_manager.DisconnectTaskManager: on_disconnect_task_manager,
+    everyone.LeaderElected: on_leader_elected,
 }

@@ -25,7 +25,7 @@ from .state import (
 from .task_slot_table import TaskSlotState
 
 
-def _slot_requested(
+def on_request_slot(
     state: TaskExecutorState, record: Record, body: task_executor.RequestSlot
 ) -> TaskExecutorState:
     number = body.slot_id.slot_number
@@ -54,15 +54,15 @@ def _slot_requested(
     return connect(state, replace(connection, cause=record.offset, unoffered=unoffered))
 
 
-def _slot_granted(
+def on_slot_request_accepted(
     state: TaskExecutorState, record: Record, body: resource_manager.SlotRequestAccepted
 ) -> TaskExecutorState:
     # It waits for its JobMaster from now on: a time of this TaskExecutor's own clock, which will say when it is over.
     slots = state.slots.wait(body.allocation_id, record.header.time)
-    return _slot_answered(replace(state, slots=slots), record, body)
+    return on_slot_request_rejected(replace(state, slots=slots), record, body)
 
 
-def _slot_answered(
+def on_slot_request_rejected(
     state: TaskExecutorState,
     record: Record,
     _body: resource_manager.SlotRequestAccepted | resource_manager.SlotRequestRejected,
@@ -73,7 +73,7 @@ def _slot_answered(
     return replace(state, slot_answers=state.slot_answers.delete(cause))
 
 
-def _slots_taken(
+def on_slots_accepted(
     state: TaskExecutorState, _record: Record, body: task_executor.SlotsAccepted
 ) -> TaskExecutorState:
     slots = state.slots
@@ -82,7 +82,7 @@ def _slots_taken(
     return replace(state, slots=slots)
 
 
-def _slots_turned_down(
+def on_slots_rejected(
     state: TaskExecutorState, record: Record, body: task_executor.SlotsRejected
 ) -> TaskExecutorState:
     for allocation_id in body.allocation_ids:
@@ -90,15 +90,13 @@ def _slots_turned_down(
     return state
 
 
-def _slot_not_needed(
-    state: TaskExecutorState, record: Record, body: task_executor.FreeSlot
-) -> TaskExecutorState:
+def on_free_slot(state: TaskExecutorState, record: Record, body: task_executor.FreeSlot) -> TaskExecutorState:
     if record.header.sender == RESOURCE_MANAGER:
         return take_away(state, body.allocation_id, body.reason, record.offset)
     return release(state, body.allocation_id, record.offset)
 
 
-def _slot_failed(state: TaskExecutorState, record: Record, body: job_master.FailSlot) -> TaskExecutorState:
+def on_fail_slot(state: TaskExecutorState, record: Record, body: job_master.FailSlot) -> TaskExecutorState:
     # Whatever became of the slot since that was decided: its JobMaster does not count on it any more.
     allocation_id = body.allocation_id
     if allocation_id in state.failed_slots:
@@ -106,7 +104,7 @@ def _slot_failed(state: TaskExecutorState, record: Record, body: job_master.Fail
     return release(state, allocation_id, record.offset)
 
 
-def _freedom_notified(
+def on_notify_slot_available(
     state: TaskExecutorState, _record: Record, body: resource_manager.NotifySlotAvailable
 ) -> TaskExecutorState:
     if body.old_allocation_id not in state.freed:
@@ -114,7 +112,7 @@ def _freedom_notified(
     return replace(state, freed=state.freed.delete(body.old_allocation_id))
 
 
-def _job_manager_leaves(
+def on_disconnect_job_manager(
     state: TaskExecutorState, record: Record, body: task_executor.DisconnectJobManager
 ) -> TaskExecutorState:
     job_id, cause = body.job_id, record.offset
@@ -206,13 +204,13 @@ def notifications(state: TaskExecutorState) -> list[Owed]:
 
 
 STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
-    task_executor.RequestSlot: _slot_requested,
-    task_executor.SlotsAccepted: _slots_taken,
-    task_executor.SlotsRejected: _slots_turned_down,
-    task_executor.FreeSlot: _slot_not_needed,
-    task_executor.DisconnectJobManager: _job_manager_leaves,
-    resource_manager.SlotRequestAccepted: _slot_granted,
-    resource_manager.SlotRequestRejected: _slot_answered,
-    resource_manager.NotifySlotAvailable: _freedom_notified,
-    job_master.FailSlot: _slot_failed,
+    task_executor.RequestSlot: on_request_slot,
+    task_executor.SlotsAccepted: on_slots_accepted,
+    task_executor.SlotsRejected: on_slots_rejected,
+    task_executor.FreeSlot: on_free_slot,
+    task_executor.DisconnectJobManager: on_disconnect_job_manager,
+    resource_manager.SlotRequestAccepted: on_slot_request_accepted,
+    resource_manager.SlotRequestRejected: on_slot_request_rejected,
+    resource_manager.NotifySlotAvailable: on_notify_slot_available,
+    job_master.FailSlot: on_fail_slot,
 }

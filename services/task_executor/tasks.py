@@ -26,7 +26,7 @@ from .state import (
 )
 
 
-def _task_submitted(
+def on_submit_task(
     state: TaskExecutorState, record: Record, body: task_executor.SubmitTask
 ) -> TaskExecutorState:
     attempt = body.execution_attempt_id
@@ -72,13 +72,13 @@ def _fault(state: TaskExecutorState, body: task_executor.SubmitTask) -> str | No
     )
 
 
-def _cancel_asked(
+def on_cancel_task(
     state: TaskExecutorState, record: Record, body: task_executor.CancelTask
 ) -> TaskExecutorState:
     return cancel(state, body.execution_attempt_id, record.offset)
 
 
-def _acknowledged(
+def on_task_acknowledged(
     state: TaskExecutorState, _record: Record, body: job_master.TaskAcknowledged
 ) -> TaskExecutorState:
     if body.execution_attempt_id not in state.unacknowledged:
@@ -86,7 +86,7 @@ def _acknowledged(
     return replace(state, unacknowledged=state.unacknowledged.delete(body.execution_attempt_id))
 
 
-def _task_changed(
+def on_update_task_execution_state(
     state: TaskExecutorState, record: Record, body: job_master.UpdateTaskExecutionState
 ) -> TaskExecutorState:
     attempt, to = body.execution_attempt_id, body.execution_state
@@ -152,8 +152,8 @@ def refusals(state: TaskExecutorState) -> list[Owed]:
 
 
 STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {
-    task_executor.SubmitTask: _task_submitted,
-    task_executor.CancelTask: _cancel_asked,
-    job_master.TaskAcknowledged: _acknowledged,
-    job_master.UpdateTaskExecutionState: _task_changed,
+    task_executor.SubmitTask: on_submit_task,
+    task_executor.CancelTask: on_cancel_task,
+    job_master.TaskAcknowledged: on_task_acknowledged,
+    job_master.UpdateTaskExecutionState: on_update_task_execution_state,
 }

@@ -51,7 +51,7 @@ def _awaiting(
     return pending if own and not task_executor_connections.is_late(state, record) else None
 
 
-def _acknowledged(
+def on_acknowledge_checkpoint(
     state: JobMasterState, record: Record, body: job_master.AcknowledgeCheckpoint
 ) -> JobMasterState:
     attempt = body.execution_attempt_id
@@ -62,7 +62,9 @@ def _acknowledged(
     return replace(state, checkpoints=state.checkpoints.put(done))
 
 
-def _declined(state: JobMasterState, record: Record, body: job_master.DeclineCheckpoint) -> JobMasterState:
+def on_decline_checkpoint(
+    state: JobMasterState, record: Record, body: job_master.DeclineCheckpoint
+) -> JobMasterState:
     pending = _awaiting(state, record, body.checkpoint_id, body.execution_attempt_id)
     if pending is None:
         return state
@@ -72,7 +74,9 @@ def _declined(state: JobMasterState, record: Record, body: job_master.DeclineChe
     return replace(state, checkpoints=state.checkpoints.put(failed))
 
 
-def _completed(state: JobMasterState, record: Record, body: job_master.CheckpointCompleted) -> JobMasterState:
+def on_checkpoint_completed(
+    state: JobMasterState, record: Record, body: job_master.CheckpointCompleted
+) -> JobMasterState:
     checkpoint, cause = body.checkpoint, record.offset
     pending = state.checkpoints.pending.get(checkpoint.checkpoint_id)
     if pending is None or not pending.is_acknowledged:
@@ -108,7 +112,9 @@ def _completed(state: JobMasterState, record: Record, body: job_master.Checkpoin
     return termination.stopped(state, pending, cause)
 
 
-def _aborted(state: JobMasterState, record: Record, body: job_master.CheckpointAborted) -> JobMasterState:
+def on_checkpoint_aborted(
+    state: JobMasterState, record: Record, body: job_master.CheckpointAborted
+) -> JobMasterState:
     checkpoints, cause = state.checkpoints, record.offset
     pending = checkpoints.pending.get(body.checkpoint_id)
     if pending is None:
@@ -172,7 +178,7 @@ def _not_stopped(why: str) -> str:
     return f"stopping with a savepoint failed: {why}"
 
 
-def _discarded(
+def on_checkpoint_discarded(
     state: JobMasterState, _record: Record, body: job_master.CheckpointDiscarded
 ) -> JobMasterState:
     checkpoints = state.checkpoints
@@ -188,7 +194,9 @@ def _discarded(
     return replace(state, checkpoints=replace(checkpoints, discarding=discarding))
 
 
-def _removed(state: JobMasterState, _record: Record, _body: job_master.CheckpointsRemoved) -> JobMasterState:
+def on_checkpoints_removed(
+    state: JobMasterState, _record: Record, _body: job_master.CheckpointsRemoved
+) -> JobMasterState:
     if state.ended is not None:
         return replace(state, ended=state.ended.without(lambda each: isinstance(each, RemoveCheckpoints)))
     if state.checkpoints.removal is None:
@@ -197,7 +205,7 @@ def _removed(state: JobMasterState, _record: Record, _body: job_master.Checkpoin
     return replace(state, checkpoints=replace(state.checkpoints, removal=None, completed=kept))
 
 
-def _answered(
+def _answer_sent(
     state: JobMasterState, record: Record, _body: client.CheckpointSucceeded | client.CheckpointFailed
 ) -> JobMasterState:
     checkpoints, request = state.checkpoints, record.header.cause
@@ -315,17 +323,19 @@ def _counted(state: JobMasterState, pending: PendingCheckpoint) -> Map[VertexKey
     return Map({vertex: known[vertex] for vertex in pending.finished if vertex in known})
 
 
+on_checkpoint_succeeded = on_checkpoint_failed = _answer_sent
+
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {
     **notifications.STEPS,
     **trigger.STEPS,
-    job_master.AcknowledgeCheckpoint: _acknowledged,
-    job_master.DeclineCheckpoint: _declined,
-    job_master.CheckpointCompleted: _completed,
-    job_master.CheckpointAborted: _aborted,
-    job_master.CheckpointDiscarded: _discarded,
-    job_master.CheckpointsRemoved: _removed,
-    job_master.CheckpointRestored: restore.found,
-    job_master.RestoreFailed: restore.not_found,
-    client.CheckpointSucceeded: _answered,
-    client.CheckpointFailed: _answered,
+    job_master.AcknowledgeCheckpoint: on_acknowledge_checkpoint,
+    job_master.DeclineCheckpoint: on_decline_checkpoint,
+    job_master.CheckpointCompleted: on_checkpoint_completed,
+    job_master.CheckpointAborted: on_checkpoint_aborted,
+    job_master.CheckpointDiscarded: on_checkpoint_discarded,
+    job_master.CheckpointsRemoved: on_checkpoints_removed,
+    job_master.CheckpointRestored: restore.on_checkpoint_restored,
+    job_master.RestoreFailed: restore.on_restore_failed,
+    client.CheckpointSucceeded: on_checkpoint_succeeded,
+    client.CheckpointFailed: on_checkpoint_failed,
 }

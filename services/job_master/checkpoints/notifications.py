@@ -107,7 +107,7 @@ def messages(state: JobMasterState) -> list[Owed]:
     return owed
 
 
-def _said(kind: NoticeKind) -> Step[JobMasterState]:
+def _notification_sent(kind: NoticeKind) -> Step[JobMasterState]:
     def step(
         state: JobMasterState,
         record: Record,
@@ -127,8 +127,12 @@ def _said(kind: NoticeKind) -> Step[JobMasterState]:
     return step
 
 
+on_trigger_checkpoint = _notification_sent(NoticeKind.TRIGGER)
+on_confirm_checkpoint = _notification_sent(NoticeKind.CONFIRM)
+on_abort_checkpoint = _notification_sent(NoticeKind.ABORT)
+
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {
-    task_executor.TriggerCheckpoint: _said(NoticeKind.TRIGGER),
-    task_executor.ConfirmCheckpoint: _said(NoticeKind.CONFIRM),
-    task_executor.AbortCheckpoint: _said(NoticeKind.ABORT),
+    task_executor.TriggerCheckpoint: on_trigger_checkpoint,
+    task_executor.ConfirmCheckpoint: on_confirm_checkpoint,
+    task_executor.AbortCheckpoint: on_abort_checkpoint,
 }

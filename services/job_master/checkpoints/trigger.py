@@ -35,7 +35,9 @@ def job_directory(state: JobMasterState) -> str:
     return layout.job_directory(root, state.job_id) if root else ""
 
 
-def _asked_for(state: JobMasterState, record: Record, body: job_master.TriggerCheckpoint) -> JobMasterState:
+def on_trigger_checkpoint(
+    state: JobMasterState, record: Record, body: job_master.TriggerCheckpoint
+) -> JobMasterState:
     if not state.known:
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} was not started")
     checkpoints = state.checkpoints
@@ -231,7 +233,9 @@ def _without_senders(state: JobMasterState, awaited: list[Execution]) -> Iterato
             yield execution.execution_attempt_id
 
 
-def _begun(state: JobMasterState, record: Record, body: job_master.CheckpointTriggered) -> JobMasterState:
+def on_checkpoint_triggered(
+    state: JobMasterState, record: Record, body: job_master.CheckpointTriggered
+) -> JobMasterState:
     checkpoints, cause = state.checkpoints, record.offset
     if state.ended is not None:
         return state
@@ -278,6 +282,6 @@ def _begun(state: JobMasterState, record: Record, body: job_master.CheckpointTri
 
 
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {
-    job_master.TriggerCheckpoint: _asked_for,
-    job_master.CheckpointTriggered: _begun,
+    job_master.TriggerCheckpoint: on_trigger_checkpoint,
+    job_master.CheckpointTriggered: on_checkpoint_triggered,
 }
