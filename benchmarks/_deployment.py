@@ -17,7 +17,7 @@ from _members import Member
 from _simulated import SLOTS
 from confluent_kafka.admin import AdminClient
 
-from tailrace.services.log.clients import client
+from tailrace.services.log.clients import client_configuration
 from tailrace.services.log.topics import ensure_cluster_topics
 
 _PROCESSES = Path(__file__).with_name("_processes.py")
@@ -38,7 +38,7 @@ class Deployment:
         *,
         heartbeats: bool = False,
     ) -> None:
-        ensure_cluster_topics(AdminClient(client(bootstrap_servers)), cluster)
+        ensure_cluster_topics(AdminClient(client_configuration(bootstrap_servers)), cluster)
         self._members = ExitStack()
         with ExitStack() as starting:
             self.master = Member(_PROCESSES, "master", bootstrap_servers, cluster, heartbeats)

@@ -15,7 +15,7 @@ from tailrace.services.cli.local.cluster import LocalCluster, Options
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
 from tailrace.services.log import EventLog, Tail
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 
 PATIENCE_S = 900.0
 
@@ -92,7 +92,7 @@ class Cluster:
     def __init__(self, local: LocalCluster) -> None:
         self.local = local
         self._client = Client(local.configuration)
-        self._log: EventLog = event_log(local.configuration)
+        self._log: EventLog = open_event_log(local.configuration)
 
     def start(self, graph: JobGraph) -> Job:
         """Submits a job."""

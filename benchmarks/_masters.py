@@ -17,7 +17,7 @@ from tailrace.schemas.types import JobGraph
 from tailrace.services.cli.local.cluster import LocalCluster, Options
 from tailrace.services.configuration import Configuration
 from tailrace.services.log import Tail
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 
 PATIENCE_S = 120.0
 SLOTS = 100
@@ -66,7 +66,7 @@ class Follower:
     """The log, from its present end or its start on."""
 
     def __init__(self, cluster: LocalCluster, *, from_start: bool = False) -> None:
-        self._log = event_log(cluster.configuration)
+        self._log = open_event_log(cluster.configuration)
         self._tail: Tail = self._log.tail(0 if from_start else self._log.end())
 
     def until(self, done: Callable[[Record], bool], what: str) -> Record:

@@ -33,7 +33,7 @@ from tailrace.services.core.role import (
 )
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.entrypoints import liveness
-from tailrace.services.heartbeats.manager import Heartbeats
+from tailrace.services.heartbeats.manager import HeartbeatManager
 from tailrace.services.host.host import Host
 from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.checkpoints.shell import CheckpointShell
@@ -125,7 +125,7 @@ def new_log(bootstrap_servers: str, cluster: str) -> KafkaEventLog:
 
 
 def _run_host(
-    host: Host, shells: dict[str, Shell], stop: threading.Event, beating: Heartbeats | None
+    host: Host, shells: dict[str, Shell], stop: threading.Event, beating: HeartbeatManager | None
 ) -> None:
     try:
         if beating is not None:

@@ -23,11 +23,11 @@ from tailrace.services.core.role import (
     JOB_MASTER,
     RESOURCE_MANAGER,
     TASK_EXECUTOR,
-    Owed,
+    OutgoingEvent,
     Shell,
     address,
     kind_of,
-    seal,
+    with_headers,
 )
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
@@ -60,15 +60,25 @@ class InMemory:
         """Somebody leads the role."""
         body = LeaderElected(role=role, epoch=1, address="bench", session="bench")
         self._append(
-            seal([Owed("*", body, None)], cluster="c", sender=role, epoch=1, decided_at=0, now=NOW, count=0)
+            with_headers(
+                [OutgoingEvent("*", body, None)],
+                cluster="c",
+                sender=role,
+                epoch=1,
+                decided_at=0,
+                now=NOW,
+                count=0,
+            )
         )
 
-    def say(self, sender: str, owed: Owed) -> None:
+    def say(self, sender: str, owed: OutgoingEvent) -> None:
         """An event of a role or, without an epoch, of a client."""
         epoch = self.replica.leadership.epoch(sender)
         decided_at = self._offset
         self._append(
-            seal([owed], cluster="c", sender=sender, epoch=epoch, decided_at=decided_at, now=NOW, count=0)
+            with_headers(
+                [owed], cluster="c", sender=sender, epoch=epoch, decided_at=decided_at, now=NOW, count=0
+            )
         )
 
     def settle(self) -> None:
@@ -103,7 +113,7 @@ def idle(slots: int) -> tuple[Replica, int]:
     cluster.settle()
     graph = all_to_all(min(slots // 4, LARGEST_JOB) // 2, shared=False)
     body = dispatcher.SubmitJob(job_id="job", job_graph=graph, entry_point=None, parallelism=None)
-    cluster.say("client/bench", Owed(DISPATCHER, body, None))
+    cluster.say("client/bench", OutgoingEvent(DISPATCHER, body, None))
     cluster.settle()
     return cluster.replica, sum(vertex.parallelism for vertex in graph.vertices)
 

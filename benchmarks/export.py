@@ -23,13 +23,13 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import avro
 from tailrace.schemas.event import Event
 from tailrace.services.configuration import Configuration
-from tailrace.services.core.replica import spare_the_collector
+from tailrace.services.core.replica import tune_gc_for_replay
 from tailrace.services.history.archive.export import Choice, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.archive.importing import check, import_file
 from tailrace.services.log.event_log import read_to_end
-from tailrace.services.log.factory import admin, event_log
+from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 
@@ -49,8 +49,8 @@ def timed(run: Callable[[], object]) -> float:
 def new_log(servers: str, cluster: str) -> KafkaEventLog:
     """An empty log."""
     configuration = Configuration({"cluster.id": cluster, "bootstrap.servers": servers})
-    ensure_cluster_topics(admin(configuration), cluster)
-    return event_log(configuration)
+    ensure_cluster_topics(create_admin_client(configuration), cluster)
+    return open_event_log(configuration)
 
 
 def filled_log(servers: str) -> KafkaEventLog:
@@ -91,7 +91,7 @@ def import_into(servers: str, cluster: str, path: Path) -> None:
 
 def main() -> None:
     conversation(EVENTS)
-    spare_the_collector()
+    tune_gc_for_replay()
     figures: dict[str, float] = {}
     notes = {"decode_per_s": "raw limit: consume + fastavro decode"}
     with EmbeddedKafka() as kafka, tempfile.TemporaryDirectory() as folder:

@@ -36,7 +36,7 @@ from tailrace.services.cli.local.cluster import LocalCluster, Options
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
 from tailrace.services.log import Tail
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 
 ROUNDS = scaled(5)
 RATE = 1_000
@@ -179,7 +179,7 @@ def measured(cluster: LocalCluster, client: Client) -> tuple[float, float, float
     admin = admin_client(servers)
     for created in admin.create_topics([NewTopic(topic, 2, 1)]).values():
         created.result(30)
-    log = event_log(cluster.configuration)
+    log = open_event_log(cluster.configuration)
     tail = log.tail(log.end())
     arrivals = Arrivals(servers, topic)
     try:

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.services.heartbeats.topic import MASTERS
 from tailrace.services.log import Codec
-from tailrace.services.log.clients import reader
+from tailrace.services.log.clients import consumer_configuration
 from tailrace.services.log.topics import heartbeats_topic
 
 TASK_EXECUTORS = scaled(1_000)
@@ -28,7 +28,7 @@ SECONDS = scaled_s(60.0, least=12.0)
 
 def sent(bootstrap_servers: str, topic: str) -> int:
     """How many messages the masters' partition of the topic has."""
-    consumer = Consumer(reader(bootstrap_servers))
+    consumer = Consumer(consumer_configuration(bootstrap_servers))
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, MASTERS), timeout=30)
     consumer.close()
     return int(end)

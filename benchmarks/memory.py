@@ -17,7 +17,7 @@ from _report import conditions, median, report
 from submit_to_running import Times, follow
 
 from tailrace.services.client import Client
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 
 MIB = 1 << 20
 PARALLELISM = 2
@@ -77,7 +77,7 @@ def bare_spark_mib() -> float:
 def main() -> None:
     server = TextServer()
     with running_cluster() as cluster, Client(cluster.configuration) as client:
-        log = event_log(cluster.configuration)
+        log = open_event_log(cluster.configuration)
         tail = log.tail(log.end())
         graph = word_count(server.port, PARALLELISM)
         job_id = client.submit(graph)

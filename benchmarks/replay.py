@@ -24,12 +24,12 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import avro
 from tailrace.schemas.event import Event, Record
 from tailrace.services.configuration import Configuration
-from tailrace.services.core.replica import Replica, spare_the_collector
+from tailrace.services.core.replica import Replica, tune_gc_for_replay
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
-from tailrace.services.log.clients import reader
+from tailrace.services.log.clients import consumer_configuration
 from tailrace.services.log.event_log import EventLog, read_to_end
-from tailrace.services.log.factory import admin, event_log
+from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.task_executor import TaskExecutor
@@ -77,7 +77,9 @@ def timed(run: Callable[[], object]) -> Taken:
 
 def consume(bootstrap_servers: str, topic: str, end: int, take: Callable[[bytes], object]) -> None:
     """Reads a topic to its end; `take` is called with each value."""
-    consumer = Consumer(reader(bootstrap_servers, auto_offset_reset="error", queued_min_messages=50_000))
+    consumer = Consumer(
+        consumer_configuration(bootstrap_servers, auto_offset_reset="error", queued_min_messages=50_000)
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     count = 0
     while count < end:
@@ -113,12 +115,12 @@ def replay(log: EventLog) -> None:
 
 def main() -> None:
     records = conversation()
-    spare_the_collector()
+    tune_gc_for_replay()
     with EmbeddedKafka() as kafka:
         servers = kafka.bootstrap_servers
         configuration = Configuration({"cluster.id": "bench", "bootstrap.servers": servers})
-        ensure_cluster_topics(admin(configuration), "bench")
-        log = event_log(configuration)
+        ensure_cluster_topics(create_admin_client(configuration), "bench")
+        log = open_event_log(configuration)
         events = [Event(record.header, record.body) for record in records]
         for start in range(0, len(events), BATCH):
             log.append(events[start : start + BATCH])

@@ -19,7 +19,7 @@ from _scale import scaled
 from replay import conversation, timed
 
 from tailrace.schemas.event import Event, Record
-from tailrace.services.core.replica import spare_the_collector
+from tailrace.services.core.replica import tune_gc_for_replay
 from tailrace.services.history.archive.export import Choice, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
@@ -63,7 +63,7 @@ def checked(log: FileLog) -> Counts:
 def main() -> None:
     replay.JOBS = int(os.environ.get("REPLAY_CHECK_JOBS", "1000"))
     records = conversation()
-    spare_the_collector()
+    tune_gc_for_replay()
     with tempfile.TemporaryDirectory() as folder:
         log = written(records, Path(folder) / "log.avro")
         counts: list[Counts] = []

@@ -20,9 +20,9 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import HardwareDescription, ResourceProfile
 from tailrace.services.configuration import Configuration
-from tailrace.services.core.role import Owed, seal
+from tailrace.services.core.role import OutgoingEvent, with_headers
 from tailrace.services.log import EventLog, Tail
-from tailrace.services.log.factory import admin, event_log
+from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.topics import ensure_cluster_topics
 
 ROUNDS = scaled(1_000)
@@ -48,9 +48,9 @@ REGISTRATION = resource_manager.RegisterTaskExecutor(
 
 def event(body: Body, recipient: str, count: int) -> Event:
     """Said by the benchmark's TaskExecutor."""
-    owed = [Owed(recipient, body, None)]
+    owed = [OutgoingEvent(recipient, body, None)]
     now = time.time_ns() // 1000
-    return seal(owed, cluster="bench", sender=ADDRESS, epoch=1, decided_at=0, now=now, count=count)[0]
+    return with_headers(owed, cluster="bench", sender=ADDRESS, epoch=1, decided_at=0, now=now, count=count)[0]
 
 
 def hops(log: EventLog, tail: Tail) -> list[float]:
@@ -87,7 +87,7 @@ def main() -> None:
         configuration = Configuration({"cluster.id": "bench", "bootstrap.servers": kafka.bootstrap_servers})
         beside = configuration.replace({"cluster.id": "beside"})
         for each in (configuration, beside):
-            ensure_cluster_topics(admin(each), each.cluster_id)
+            ensure_cluster_topics(create_admin_client(each), each.cluster_id)
         program = (
             "import threading; from tailrace.services.configuration import load; "
             "from tailrace.services.entrypoints import jobmanager; "
@@ -96,7 +96,7 @@ def main() -> None:
         environment = {**os.environ, **configuration.environment()}
         with subprocess.Popen([sys.executable, "-c", program], env=environment) as jobmanager:
             try:
-                log, other = event_log(configuration), event_log(beside)
+                log, other = open_event_log(configuration), open_event_log(beside)
                 claim = everyone.LeaderElected(role=ADDRESS, epoch=1, address="bench", session="bench")
                 log.append([event(claim, "*", -1)])
                 hop = hops(other, other.tail(other.end()))

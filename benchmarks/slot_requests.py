@@ -28,12 +28,12 @@ from tailrace.services.core.role import (
     JOB_MASTER,
     RESOURCE_MANAGER,
     TASK_EXECUTOR,
-    Owed,
+    OutgoingEvent,
     address,
     derive_id,
-    seal,
+    with_headers,
 )
-from tailrace.services.log.clients import client
+from tailrace.services.log.clients import client_configuration
 from tailrace.services.log.topics import ensure_cluster_topics
 from tailrace.services.simulation.tasks import PROFILE
 
@@ -43,7 +43,7 @@ JOB = address(JOB_MASTER, "raw")
 WORKER = address(TASK_EXECUTOR, "raw")
 
 
-def passed_on(record: Record) -> Owed | None:
+def passed_on(record: Record) -> OutgoingEvent | None:
     """What the next hop says because of an event of this one."""
     body: Body
     match record.body:
@@ -55,11 +55,11 @@ def passed_on(record: Record) -> Owed | None:
                 resource_profile=profile,
                 reason="it is the next one",
             )
-            return Owed(WORKER, body, record.offset)
+            return OutgoingEvent(WORKER, body, record.offset)
         case task_executor.RequestSlot(allocation_id=allocation_id):
             offer = SlotOffer(allocation_id=allocation_id, slot_number=0, resource_profile=PROFILE)
             body = job_master.OfferSlots(job_id="raw", resource_id="raw", slots=(offer,))
-            return Owed(JOB, body, record.offset)
+            return OutgoingEvent(JOB, body, record.offset)
         case _:
             return None
 
@@ -81,15 +81,15 @@ def relay(bootstrap_servers: str, cluster: str, reads: str, end: int) -> float:
     return time.time()
 
 
-def sealed(sender: str, owed: Iterable[Owed], count: int) -> list[Event]:
+def sealed(sender: str, owed: Iterable[OutgoingEvent], count: int) -> list[Event]:
     """With headers, as a host adds them."""
     now = time.time_ns() // 1000
-    return seal(owed, cluster="raw", sender=sender, epoch=1, decided_at=0, now=now, count=count)
+    return with_headers(owed, cluster="raw", sender=sender, epoch=1, decided_at=0, now=now, count=count)
 
 
 def raw_per_s(bootstrap_servers: str, cluster: str) -> float:
     """Requests a second through three bare hops: the ResourceManager and the TaskExecutor are relays."""
-    ensure_cluster_topics(AdminClient(client(bootstrap_servers)), cluster)
+    ensure_cluster_topics(AdminClient(client_configuration(bootstrap_servers)), cluster)
     members = [
         Member(__file__, "relay", bootstrap_servers, cluster, reads, REQUESTS)
         for reads in (RESOURCE_MANAGER, WORKER, JOB)
@@ -105,7 +105,7 @@ def raw_per_s(bootstrap_servers: str, cluster: str) -> float:
         ]
         log = new_log(bootstrap_servers, cluster)
         start = time.time()
-        log.append(sealed(JOB, (Owed(RESOURCE_MANAGER, each, None) for each in requests), 0))
+        log.append(sealed(JOB, (OutgoingEvent(RESOURCE_MANAGER, each, None) for each in requests), 0))
         ends: list[float] = [member.hear()["ended"] for member in members]
         return REQUESTS / (max(ends) - start)
     finally:

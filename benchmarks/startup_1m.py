@@ -22,11 +22,11 @@ from replay import consume, decoder, timed
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.configuration import Configuration
-from tailrace.services.core.replica import Replica, spare_the_collector
+from tailrace.services.core.replica import Replica, tune_gc_for_replay
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
 from tailrace.services.log.event_log import EventLog, read_to_end
-from tailrace.services.log.factory import admin, event_log
+from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
 from tailrace.services.resource_manager import ResourceManager
@@ -84,12 +84,12 @@ def start(log: EventLog, store: SnapshotStore) -> dict[str, float]:
 
 def main() -> None:
     path = conversation(EVENTS)
-    spare_the_collector()
+    tune_gc_for_replay()
     with EmbeddedKafka() as kafka, tempfile.TemporaryDirectory() as home:
         servers = kafka.bootstrap_servers
         configuration = Configuration({"cluster.id": CLUSTER, "bootstrap.servers": servers, "home": home})
-        ensure_cluster_topics(admin(configuration), CLUSTER)
-        log = event_log(configuration)
+        ensure_cluster_topics(create_admin_client(configuration), CLUSTER)
+        log = open_event_log(configuration)
         size, tail_begin = write(log, path)
         topic, store = log_topic(CLUSTER), SnapshotStore.of(configuration)
         phases: dict[str, Callable[[], Any]] = {

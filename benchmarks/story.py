@@ -23,7 +23,7 @@ from _scale import scaled
 from time_travel import exported
 
 from tailrace.services.cli import main as tailrace
-from tailrace.services.core.replica import spare_the_collector
+from tailrace.services.core.replica import tune_gc_for_replay
 from tailrace.services.history.source import open_source
 from tailrace.services.history.time_travel import fold_to
 
@@ -57,7 +57,7 @@ def main() -> None:
     arguments = parser.parse_args()
     events = arguments.events
     file = exported(events)
-    spare_the_collector()
+    tune_gc_for_replay()
     asked = {
         "story_per_s": ("job-0000006",),
         "named_per_s": ("job-000000", "--job", "job-0000006"),

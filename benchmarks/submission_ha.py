@@ -35,7 +35,7 @@ from tailrace.schemas.types import Header
 from tailrace.services.cli.local.cluster import LocalCluster
 from tailrace.services.core.role import DISPATCHER
 from tailrace.services.log import Codec
-from tailrace.services.log.clients import writer
+from tailrace.services.log.clients import producer_configuration
 from tailrace.services.log.topics import submissions_topic
 
 ROUNDS = int(os.environ.get("ROUNDS", scaled(9)))
@@ -65,7 +65,7 @@ class Asked:
     def __init__(self, cluster: LocalCluster, bootstrap_servers: str) -> None:
         self._cluster = cluster
         self._topic = submissions_topic(cluster.configuration.cluster_id)
-        self._codec, self._producer = Codec(self._topic), Producer(writer(bootstrap_servers))
+        self._codec, self._producer = Codec(self._topic), Producer(producer_configuration(bootstrap_servers))
         self._follower = Follower(cluster)
         self._graph = one_task()
         self._turns = 0

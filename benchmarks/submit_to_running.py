@@ -23,7 +23,7 @@ from tailrace.schemas.task_executor import SubmitTask
 from tailrace.schemas.types import ExecutionState, JobGraph
 from tailrace.services.client import Client
 from tailrace.services.log import EventLog, Tail
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 
 ROUNDS = scaled(7)
 WARM_UP = scaled(3)
@@ -105,7 +105,7 @@ def main() -> None:
     server = TextServer()
     figures: dict[str, float] = {}
     with running_cluster() as cluster, Client(cluster.configuration) as client:
-        log = event_log(cluster.configuration)
+        log = open_event_log(cluster.configuration)
         for parallelism in (1, 2, 4):
             graph = word_count(server.port, parallelism)
             rounds = [measured(client, log, graph) for _ in range(WARM_UP + ROUNDS)][WARM_UP:]

@@ -33,7 +33,7 @@ from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.source import Source, open_source
 from tailrace.services.history.time_travel import fold_to, moment, replica_at, state_hash
 from tailrace.services.log import Codec
-from tailrace.services.log.factory import admin, event_log
+from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 
@@ -57,8 +57,8 @@ def in_kafka(events: int) -> Iterator[Configuration]:
     with EmbeddedKafka() as kafka, tempfile.TemporaryDirectory() as home:
         servers = kafka.bootstrap_servers
         configuration = Configuration({"cluster.id": CLUSTER, "bootstrap.servers": servers, "home": home})
-        ensure_cluster_topics(admin(configuration), CLUSTER)
-        log = event_log(configuration)
+        ensure_cluster_topics(create_admin_client(configuration), CLUSTER)
+        log = open_event_log(configuration)
         batch: list[Event] = []
         for event, _ in read(conversation(events)):
             batch.append(event)

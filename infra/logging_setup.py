@@ -76,7 +76,7 @@ class _Redacting(logging.Formatter):
         return redacted(super().format(record))
 
 
-def log_nowhere() -> None:
+def disable_logging() -> None:
     """What is logged from now on is lost, as where a screen would be written over."""
     global _to_stderr
     import structlog

@@ -25,7 +25,7 @@ _POLL_S = 0.5
 _log = logger(__name__)
 
 
-class Exits(Generic[K]):
+class ProcessExitWatcher(Generic[K]):
     """Watches processes, each under a key; all methods may be called from any thread."""
 
     def __init__(self, on_exit: Callable[[K], None], *, use_pidfd: bool = hasattr(os, "pidfd_open")) -> None:

@@ -8,13 +8,13 @@ from datetime import datetime
 from .redaction import redacted
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """The text with escapes (\\x1b, \\n) for all that would not print: controls, line ends, marks of direction,
     and without secrets."""
     text = redacted(text)
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else _escaped(each) for each in text)
+    return "".join(each if each.isprintable() else _escape(each) for each in text)
 
 
 def local_time(microseconds: int, pattern: str) -> str:
@@ -25,5 +25,5 @@ def local_time(microseconds: int, pattern: str) -> str:
         return str(microseconds)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")

@@ -7,14 +7,14 @@ from contextlib import closing
 from tailrace.services.configuration import Configuration
 from tailrace.services.history.replay import Counts, DecisionCheck
 from tailrace.services.log.event_log import read_to_end
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 
 
 def differences(configuration: Configuration) -> tuple[list[str], Counts]:
     """Each difference at length, and what was looked at."""
     check = DecisionCheck()
     found: list[str] = []
-    with closing(event_log(configuration)) as log:
+    with closing(open_event_log(configuration)) as log:
         for batch in read_to_end(log):
             found += ["\n".join(each.told()) for each in check.tell_all(batch)]
     check.finish()

@@ -21,7 +21,7 @@ from ..history.history_store import HistoryStore
 from ..history.views import programs_before
 from ..log import LogTruncated, LogUnavailable
 from ..log.event_log import read_to_end
-from ..log.factory import event_log
+from ..log.factory import open_event_log
 from ..snapshots.store import SnapshotStore
 
 _FIRST_LOOK_S = 3.0
@@ -52,7 +52,7 @@ class BuildingQueue:
         return programs_before(state).get(job_id) if isinstance(state, DispatcherState) else None
 
     def _read(self) -> Fold:
-        log = event_log(self._configuration, timeout=10.0)
+        log = open_event_log(self._configuration, timeout=10.0)
         try:
             if self._fold is None:
                 log_to_stderr()

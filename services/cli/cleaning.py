@@ -31,13 +31,13 @@ def clean(
     from ...infra.logging_setup import log_to_stderr
     from ..history import fold_to
     from ..history.views import statuses
-    from ..log.factory import event_log
+    from ..log.factory import open_event_log
     from ..snapshots.store import SnapshotStore
     from .orphans import NotRemoved, find, look, remove
 
     log_to_stderr()
     kept = look(configuration)
-    replica = fold_to(event_log(configuration, timeout=10.0), store=SnapshotStore.of(configuration))
+    replica = fold_to(open_event_log(configuration, timeout=10.0), store=SnapshotStore.of(configuration))
     found = find(configuration, kept, statuses(replica), replica.offset)
     if found and replica.offset < 0:
         raise Failure(

@@ -169,12 +169,12 @@ def snapshot(
     from ...pipelines.checkpoint.errors import CheckpointError
     from ..history.history_store import HistoryStore
     from ..history.keeping import take_with_history
-    from ..log.factory import event_log
+    from ..log.factory import open_event_log
     from ..snapshots.store import SnapshotStore
 
     log_to_stderr()
     try:
-        log, histories = event_log(found, timeout=10.0), HistoryStore.of(found)
+        log, histories = open_event_log(found, timeout=10.0), HistoryStore.of(found)
         taken = take_with_history(log, SnapshotStore.of(found), histories)
     except CheckpointError as error:
         raise Failure(ExitCode.UNREACHABLE, f"the snapshot could not be stored: {error}") from error

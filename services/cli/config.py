@@ -26,10 +26,10 @@ def config(
     What the command line of `cluster start` has set holds until `cluster stop`: it is from cluster.json.
     """
     found = _of_cluster(configuration(home, bootstrap_servers, cluster_id, definitions))
-    from ..configuration.configuration import DEFAULT, shown_value
+    from ..configuration.configuration import DEFAULT, display_value
 
     settings = [each for each in found.effective() if not changed or each.origin != DEFAULT]
-    values = [(each.key, shown_value(each), each.origin) for each in settings]
+    values = [(each.key, display_value(each), each.origin) for each in settings]
     if output is Format.TEXT:
         table("Options", ("KEY", "VALUE", "FROM"), values)
         return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...infra.sanitize import printable
+from ...infra.sanitize import escape_control_characters
 
 _LONGEST_TEXT = 100
 _LONGEST_VALUE = 60
@@ -22,9 +22,9 @@ def lines(data: Any, depth: int = 0, most: int | None = None) -> list[str]:
     pairs = [(key, each) for key, each in pairs if each not in (None, {}, [], "")]
     for key, each in pairs[:most]:
         if isinstance(each, dict | list):
-            shown += [f"{indent}{printable(str(key))}:", *lines(each, depth + 1, most)]
+            shown += [f"{indent}{escape_control_characters(str(key))}:", *lines(each, depth + 1, most)]
         else:
-            shown.append(f"{indent}{printable(str(key))}: {value(each)}")
+            shown.append(f"{indent}{escape_control_characters(str(key))}: {value(each)}")
     if most is not None and len(pairs) > most:
         shown.append(f"{indent}... and {len(pairs) - most:,} more")
     return shown
@@ -33,7 +33,7 @@ def lines(data: Any, depth: int = 0, most: int | None = None) -> list[str]:
 def value(data: Any, longest: int = _LONGEST_TEXT) -> str:
     """A value on a line, cut where it is long."""
     text = " ".join(str(data).split())
-    return printable(text if len(text) <= longest else f"{text[: longest - 3]}...")
+    return escape_control_characters(text if len(text) <= longest else f"{text[: longest - 3]}...")
 
 
 def brief(data: Any) -> str:

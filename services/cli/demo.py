@@ -202,9 +202,9 @@ class _Demo:
     def _tell_story(self) -> None:
         from ..history import Fold
         from ..history.story import aligned
-        from ..log.factory import event_log
+        from ..log.factory import open_event_log
 
-        log = event_log(self._cluster.configuration)
+        log = open_event_log(self._cluster.configuration)
         for line in aligned(Fold().read(log)):
             self._screen.line(line)
         log.close()

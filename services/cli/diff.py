@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...infra.sanitize import printable
+from ...infra.sanitize import escape_control_characters
 from .data import brief
 from .errors import ExitCode
 from .options import BootstrapServers, ClusterId, Format, Home, Output
@@ -137,7 +137,9 @@ def _headline(each: EntityDifference) -> str:
     told = "; ".join(_fact(*pair) for pair in each.facts.items() if pair[0] != "name")
     if not told:
         told = _counted(len(each.changes))
-    return printable(f"{_SIGNS[each.became.value]} {below}{called}{shown}{name}: {shortened(told)}")
+    return escape_control_characters(
+        f"{_SIGNS[each.became.value]} {below}{called}{shown}{name}: {shortened(told)}"
+    )
 
 
 def _fact(name: str, pair: tuple[str | None, str | None]) -> str:
@@ -154,7 +156,7 @@ def field_line(change: Change) -> str:
     from ..history.diff import What
     from ..history.tree import of_change, shown
 
-    where = printable(shown(of_change(change.path)))
+    where = escape_control_characters(shown(of_change(change.path)))
     match change.what:
         case What.ADDED:
             return f"+ {where}: {brief(change.after)}"

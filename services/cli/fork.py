@@ -186,7 +186,7 @@ def _imported(source: Source, offset: int, target: Configuration, reachable: Con
     from ..history.archive.formats import ArchiveFormat
     from ..history.archive.importing import check, import_file
     from ..history.archive.submissions import fill_submissions
-    from ..log.factory import admin, event_log
+    from ..log.factory import create_admin_client, open_event_log
     from ..log.topics import ensure_cluster_topics
 
     count = offset + 1
@@ -202,8 +202,8 @@ def _imported(source: Source, offset: int, target: Configuration, reachable: Con
         try:
             with Progress("checks the copy", count) as progress:
                 checked = check(file, progress)
-            ensure_cluster_topics(admin(reachable), reachable.cluster_id)
-            log = event_log(reachable)
+            ensure_cluster_topics(create_admin_client(reachable), reachable.cluster_id)
+            log = open_event_log(reachable)
             with Progress(f"writes {log.topic}", count) as progress:
                 imported = import_file(file, log, checked=checked, on_progress=progress)
             fill_submissions(reachable, checked.positions)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec.structs import replace
 
-from ...infra.sanitize import printable
+from ...infra.sanitize import escape_control_characters
 from .checkpoints import restored_from
 from .errors import ExitCode
 from .jobs import JobId, find_job, why
@@ -59,12 +59,12 @@ def show(
         result(msgspec.json.encode(as_data(found, running, metrics, waits)).decode())
         return ExitCode.OK
     for line in described(found, waits):
-        result(printable(line))
+        result(escape_control_characters(line))
     if running:
         result("")
         table("Subtasks", *rows_of(running, metrics))
     for line in told(found.failures[len(found.failures) - failures :]):
-        result(printable(line))
+        result(escape_control_characters(line))
     return ExitCode.OK
 
 

@@ -158,11 +158,11 @@ def cancel_and_wait(
 def status_from_answer(answer: CancelJobRejected | JobStatusChanged) -> JobStatus:
     """How a job ended that was to be cancelled. Raises Failure where the request is refused."""
     from ...schemas.client import JobStatusChanged
-    from ..dispatcher.state import CANCELLED_BEFORE_BUILT, rejection
+    from ..dispatcher.state import CANCELLED_BEFORE_BUILT, rejection_reason
 
     if isinstance(answer, JobStatusChanged):
         return answer.status
-    if answer.reason != rejection(answer.job_id, CANCELLED_BEFORE_BUILT):
+    if answer.reason != rejection_reason(answer.job_id, CANCELLED_BEFORE_BUILT):
         raise Failure(ExitCode.JOB, answer.reason)
     # There never was a job, so it can't be cancelled: for who asked that is what was to come of it.
     tell(f"the program of job {answer.job_id} was not built yet, and will not be built")

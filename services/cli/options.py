@@ -91,7 +91,7 @@ def configuration(
     `definitions` are those of -D; `more` has the values of other options of the command, by the name of the option:
     its key and value, None where it was not given. Raises ConfigurationError for what is impossible.
     """
-    from ..configuration import Setting, load
+    from ..configuration import Setting, load_configuration
 
     given: dict[str, tuple[str, object]] = {
         "--home": ("home", home),
@@ -100,7 +100,7 @@ def configuration(
         **(more or {}),
     }
     settings = [Setting(key, str(value), name) for name, (key, value) in given.items() if value is not None]
-    return load(settings, definitions or ())
+    return load_configuration(settings, definitions or ())
 
 
 _OF_RUN = frozenset(

@@ -28,10 +28,10 @@ def check_reachable(configuration: Configuration) -> None:
         )
     from confluent_kafka import KafkaException
 
-    from ..log.factory import admin
+    from ..log.factory import create_admin_client
 
     try:
-        admin(configuration).list_topics(timeout=_PATIENCE_S)
+        create_admin_client(configuration).list_topics(timeout=_PATIENCE_S)
     except KafkaException as error:
         raise Failure(
             ExitCode.UNREACHABLE,

@@ -14,11 +14,11 @@ def folded(configuration: Configuration) -> Fold:
     from ...infra.logging_setup import log_to_stderr
     from ..history import Fold
     from ..history.history_store import HistoryStore
-    from ..log.factory import event_log
+    from ..log.factory import open_event_log
     from ..snapshots.store import SnapshotStore
 
     log_to_stderr()
-    fold, log = Fold(), event_log(configuration, timeout=10.0)
+    fold, log = Fold(), open_event_log(configuration, timeout=10.0)
     snapshots, histories = SnapshotStore.of(configuration), HistoryStore.of(configuration)
     for _ in fold.read(log, store=snapshots, histories=histories):
         pass

@@ -27,13 +27,13 @@ def recover(
     """
     configuration = find_cluster(home, bootstrap_servers, cluster_id)
     from ...infra.logging_setup import log_to_stderr
-    from ..log.factory import event_log
+    from ..log.factory import open_event_log
     from ..snapshots.claim_recovery import find
     from ..snapshots.store import SnapshotStore
 
     log_to_stderr()
     store = SnapshotStore.of(configuration)
-    found = find(event_log(configuration, timeout=10.0), store)
+    found = find(open_event_log(configuration, timeout=10.0), store)
     if yes:
         for snapshot in found.snapshots:
             store.delete(snapshot.offset)

@@ -74,14 +74,14 @@ def _replayed(
     source: Source, to: str | None, *, check: bool, most: int
 ) -> tuple[DecisionCheck, list[Difference], bool]:
     """The check behind the last event; the differences, and whether there may be more."""
-    from ..core.replica import spare_the_collector
+    from ..core.replica import tune_gc_for_replay
     from ..history.positions import Position, first_offset
     from ..history.replay import DecisionCheck
     from ..log.event_log import LogTruncated, read_to_end
     from ..snapshots.restoring import restore
     from ..snapshots.taking import all_roles
 
-    spare_the_collector()
+    tune_gc_for_replay()
     replica = all_roles()
     if first_offset(source.log) > 0 and (
         source.store is None or restore(replica, source.log, source.store) is None
@@ -117,11 +117,11 @@ def _as_json(
 def _for_people(
     told: dict[str, Any], checking: DecisionCheck, found: list[Difference], *, check: bool, more: bool
 ) -> None:
-    from ...infra.sanitize import printable
+    from ...infra.sanitize import escape_control_characters
 
     for difference in found:
         for line in difference.told():
-            result(printable(line))
+            result(escape_control_characters(line))
         result("")
     result(f"offset {told['offset']}  state hash {told['state_hash']}  feature level {told['feature_level']}")
     if not check:

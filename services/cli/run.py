@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ...infra.sanitize import printable
+from ...infra.sanitize import escape_control_characters
 from .errors import ExitCode, Failure
 from .locations import check_savepoint
 from .options import (
@@ -191,13 +191,13 @@ class Screen:
             result(job.job_id)
 
     def befell(self, incident: Incident) -> None:
-        tell(printable(incident.line))
+        tell(escape_control_characters(incident.line))
         # Tasks that fail again and again fail in the same place: once is enough. The last line says with what value.
         place = incident.details.rpartition("\n")[0]
         if incident.details and place not in self._shown and len(self._shown) < _MOST_DETAILS:
             self._shown.add(place)
             for line in incident.details.splitlines():
-                tell(f"    {printable(line)}")
+                tell(f"    {escape_control_characters(line)}")
 
     def printed(self, record: OutputRecord) -> None:
         from .jobs import printed

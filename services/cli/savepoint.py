@@ -68,10 +68,10 @@ def inspect(
 
         result(msgspec.json.encode(found).decode())
     else:
-        from ...infra.sanitize import printable
+        from ...infra.sanitize import escape_control_characters
 
         for line in head(found):
-            result(printable(line))
+            result(escape_control_characters(line))
         result("")
         table("Operators", OPERATOR_COLUMNS, operator_rows(found))
         result("")

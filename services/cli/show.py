@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from ...infra.redaction import redacted
-from ...infra.sanitize import local_time, printable
+from ...infra.sanitize import escape_control_characters, local_time
 
 
 def tell(line: str) -> None:
@@ -32,7 +32,7 @@ def table(
 
     Cells may hold what others wrote.
     """
-    rows = [[printable(cell) for cell in row] for row in rows]
+    rows = [[escape_control_characters(cell) for cell in row] for row in rows]
     stream = sys.stderr if progress else sys.stdout
     if not stream.isatty():
         widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...infra.sanitize import printable
+from ...infra.sanitize import escape_control_characters
 from .data import lines
 from .errors import ExitCode, Failure
 from .options import BootstrapServers, ClusterId, Format, Home, Output
@@ -93,13 +93,15 @@ def _text(source: Source, replica: Replica, wanted: Sequence[str] | None) -> Ite
     for role in sorted(leaders):
         if wanted is None or role in wanted:
             led = leaders[role]
-            yield printable(f"{role} is led by {led.address}, epoch {led.epoch}, since offset {led.offset}")
+            yield escape_control_characters(
+                f"{role} is led by {led.address}, epoch {led.epoch}, since offset {led.offset}"
+            )
     for address in sorted(replica.states) if wanted is None else wanted:
         if wanted is None and (ended := _ended(replica, address)) is not None:
             yield ended
             continue
         yield ""
-        yield printable(f"{address}:")
+        yield escape_control_characters(f"{address}:")
         yield from lines(as_data(replica.states[address]), 1, _MOST if wanted is None else None)
 
 
@@ -113,4 +115,4 @@ def _ended(replica: Replica, address: str) -> str | None:
     if not isinstance(state, JobMasterState) or state.ended is None:
         return None
     reason = f": {' '.join(state.reason.split())}" if state.reason else ""
-    return printable(f"{address}: {state.ended.name}, {state.status.value}{reason}")
+    return escape_control_characters(f"{address}: {state.ended.name}, {state.status.value}{reason}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ...infra.sanitize import printable
+from ...infra.sanitize import escape_control_characters
 from .errors import ExitCode, Failure
 from .show import tell
 
@@ -27,11 +27,11 @@ def new_teller(*, concerned: bool = True) -> Teller:
 
 def whole(source: Source, teller: Teller, end: int, heard: Callable[[Told], object]) -> None:
     """Tells the log, up to `end` (exclusive), to who wants to hear it."""
-    from ..core.replica import spare_the_collector
+    from ..core.replica import tune_gc_for_replay
     from ..log.event_log import read_to_end
     from .progress import Progress
 
-    spare_the_collector()
+    tune_gc_for_replay()
     start = teller.begin(source.log, source.store)
     if start > 0:
         tell(f"the log's head is gone: the story begins with offset {start}, from a snapshot")
@@ -50,7 +50,7 @@ def unless_known(
     What comes behind offset `at_most` is told to `heard`; of what comes before, only what the history index does not
     know is read.
     """
-    from ..core.replica import spare_the_collector
+    from ..core.replica import tune_gc_for_replay
     from ..history.story.memory import Memory
     from ..log.event_log import read_to_end
     from .progress import Progress
@@ -61,7 +61,7 @@ def unless_known(
         teller = new_teller(concerned=False)
         whole(source, teller, end, lambda told: None if heard is None else heard(teller, told))
         return teller
-    spare_the_collector()
+    tune_gc_for_replay()
     memory = Memory(source.index, at_most)
     start, teller = memory.start, memory.teller
     with Progress("reads", max(0, end - start)) as progress:
@@ -93,9 +93,9 @@ def timeline_of(
     try:
         found, timeline = candidates.chosen()
     except Unknown as error:
-        raise Failure(ExitCode.NOT_FOUND, printable(str(error))) from None
+        raise Failure(ExitCode.NOT_FOUND, escape_control_characters(str(error))) from None
     except Ambiguous as error:
-        raise Failure(ExitCode.USAGE, printable(str(error))) from None
+        raise Failure(ExitCode.USAGE, escape_control_characters(str(error))) from None
     if timeline is not None:
         return timeline, teller
     teller = new_teller()

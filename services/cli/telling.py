@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...infra.sanitize import local_time, printable
+from ...infra.sanitize import escape_control_characters, local_time
 from .show import lasted, result
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Page:
 
     def line(self, *segments: Segment) -> None:
         """A line by itself."""
-        self._print([Segment(printable(text), style) for text, style in segments])
+        self._print([Segment(escape_control_characters(text), style) for text, style in segments])
 
     def rows(self, rows: Iterable[Row]) -> None:
         """All of them, aligned."""
@@ -81,11 +81,11 @@ class Page:
 
     def _row(self, row: Row) -> None:
         cells = [
-            Segment(printable(cell.text).ljust(width) + "  ", cell.style)
+            Segment(escape_control_characters(cell.text).ljust(width) + "  ", cell.style)
             for cell, width in zip(row.columns, self._widths, strict=True)
         ]
         indent = sum(len(each.text) for each in cells)
-        text = printable(row.text.text)
+        text = escape_control_characters(row.text.text)
         if self._console is None:
             self._print([*cells, Segment(text)])
             return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...infra.sanitize import printable
+from ...infra.sanitize import escape_control_characters
 from .errors import ExitCode, Failure
 from .log.destination import Overwrite, check_free, format_of
 from .options import BootstrapServers, ClusterId, Format, Home, Output
@@ -119,7 +119,7 @@ def _show(found: WhatIf) -> None:
 
     begin, end = found.would.start, found.would.end
     result(
-        printable(
+        escape_control_characters(
             f"cluster {found.cluster}, from offset {found.offset} ({clock(begin)}) on, for {lasted(end - begin)}: "
             f"{found.scenario.name}"
         )
@@ -135,4 +135,4 @@ def _show(found: WhatIf) -> None:
     if found.notes:
         result("")
     for note in found.notes:
-        result(printable(f"nothing came of {note}"))
+        result(escape_control_characters(f"nothing came of {note}"))

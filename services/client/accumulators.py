@@ -25,8 +25,8 @@ from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL
 from ..core.role import JOB_MASTER, address
 from ..heartbeats.topic import MASTERS
 from ..log import Codec, LogUnavailable, Undecodable
-from ..log.clients import patiently, reader
-from ..log.factory import registry
+from ..log.clients import consumer_configuration, retry_until
+from ..log.factory import schema_registry_client
 from ..log.kafka import RECIPIENT
 from ..log.topics import heartbeats_topic
 
@@ -139,7 +139,7 @@ class KafkaReports:
     def __init__(self, configuration: Configuration, job_id: str, *, timeout: float = 10.0) -> None:
         self._topic = heartbeats_topic(configuration.cluster_id)
         self._recipient = address(JOB_MASTER, job_id)
-        self._codec = Codec(self._topic, registry(configuration))
+        self._codec = Codec(self._topic, schema_registry_client(configuration))
         self._interval_ms = configuration.get(HEARTBEAT_INTERVAL) // 1_000
         self._servers = configuration.bootstrap_servers
         self._timeout = timeout
@@ -181,7 +181,7 @@ class KafkaReports:
 
     def _opened(self) -> Consumer:
         consumer = Consumer(
-            reader(
+            consumer_configuration(
                 self._servers,
                 enable_partition_eof=True,
                 auto_offset_reset="latest",
@@ -190,7 +190,7 @@ class KafkaReports:
         )
         since = TopicPartition(self._topic, MASTERS, int(time.time() * 1000) - _INTERVALS * self._interval_ms)
         try:
-            (found,) = patiently(
+            (found,) = retry_until(
                 lambda: consumer.offsets_for_times([since], timeout=self._timeout), self._timeout
             )
             self._position = found.offset if found.offset >= 0 else self._end(consumer)
@@ -203,7 +203,7 @@ class KafkaReports:
     def _end(self, consumer: Consumer) -> int:
         partition = TopicPartition(self._topic, MASTERS)
         try:
-            _, high = patiently(
+            _, high = retry_until(
                 lambda: consumer.get_watermark_offsets(partition, timeout=self._timeout), self._timeout
             )
         except KafkaException as error:

@@ -13,7 +13,7 @@ from ..blobs.offloading import least_size, offloaded
 from ..blobs.protocol import ENDPOINT, Pace
 from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_CONNECT_TIMEOUT, BLOB_OFFLOAD_MINSIZE, BLOB_SOCKET_TIMEOUT
-from ..core.leadership import Leadership
+from ..core.leadership import LeadershipState
 from ..core.role import DISPATCHER
 from ..log import EventLog, LogTruncated, LogUnavailable
 from ..snapshots.restoring import known_leadership
@@ -23,7 +23,7 @@ _TRIES = 3
 T = TypeVar("T", bound=JobGraph | EntryPoint)
 
 
-def address_of(leadership: Leadership) -> str | None:
+def address_of(leadership: LeadershipState) -> str | None:
     """Where the BlobServer of the Dispatcher's leader is, host:port; None where nobody leads, or it has none."""
     leader = leadership.leader(DISPATCHER)
     return None if leader is None else leader.endpoints.get(ENDPOINT)
@@ -31,7 +31,7 @@ def address_of(leadership: Leadership) -> str | None:
 
 def find_server(log: EventLog, store: SnapshotStore | None = None) -> str | None:
     """As `address_of`, as the log says it now; from a snapshot on, where there is one. Raises LogUnavailable."""
-    leadership, start = (Leadership(), 0) if store is None else known_leadership(log, store)
+    leadership, start = (LeadershipState(), 0) if store is None else known_leadership(log, store)
     end = log.end()
     tail = log.tail(start, concerns=lambda sender, recipient: sender == DISPATCHER and recipient == EVERYONE)
     try:

@@ -20,8 +20,8 @@ from ...schemas.types import EntryPoint, Header, JobGraph
 from ..configuration import Configuration
 from ..core.role import CLIENT, DISPATCHER, address
 from ..log import Codec, LogUnavailable
-from ..log.clients import writer
-from ..log.factory import event_log, registry
+from ..log.clients import producer_configuration
+from ..log.factory import open_event_log, schema_registry_client
 from ..log.topics import LARGEST_SUBMISSION, submissions_topic
 from ..snapshots.store import SnapshotStore
 from .blob_upload import upload
@@ -43,9 +43,11 @@ class Client:
         self._topic = submissions_topic(configuration.cluster_id)
         self._servers = configuration.bootstrap_servers
         self._timeout = timeout
-        self._codec = Codec(self._topic, registry(configuration))
-        self._log = event_log(configuration, timeout=timeout)
-        self._producer = Producer(writer(self._servers, delivery_timeout_ms=int(timeout * 1000)))
+        self._codec = Codec(self._topic, schema_registry_client(configuration))
+        self._log = open_event_log(configuration, timeout=timeout)
+        self._producer = Producer(
+            producer_configuration(self._servers, delivery_timeout_ms=int(timeout * 1000))
+        )
         self.configuration = configuration
         self.address = address(CLIENT, f"{name}-{secrets.token_hex(4)}")
         """The sender of its requests and the recipient of their answers."""

@@ -15,7 +15,7 @@ from typing import Self, TypeVar
 from ...schemas import client
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import ConfigurationChanged
-from ..core.leadership import Leadership
+from ..core.leadership import LeadershipState
 from ..core.role import CLIENT, JOB_MASTER, address
 from ..log import EventLog, Tail
 from ..snapshots.restoring import known_to_clients
@@ -55,7 +55,7 @@ class Conversation:
         """Who leads is read from the log: from a snapshot on, where there is one in the `store`."""
         end = log.end()
         self._leadership, self._configuration, start = (
-            (Leadership(), {}, 0) if store is None else known_to_clients(log, store)
+            (LeadershipState(), {}, 0) if store is None else known_to_clients(log, store)
         )
         self._unread: list[Record] = []
         tail = log.tail(start, concerns=lambda _, recipient: recipient == EVERYONE)

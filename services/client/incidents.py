@@ -24,7 +24,7 @@ from ...schemas.job_master import (
 from ...schemas.resource_manager import CancelSlotRequest, RequestSlot
 from ...schemas.task_executor import SlotsAccepted, SubmitTask
 from ...schemas.types import CheckpointFailureReason, ExecutionState, JobVertex
-from ..core.failure_repetition import repetition
+from ..core.failure_repetition import describe_repetition
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 
 _MOST = 3
@@ -136,7 +136,7 @@ class Incidents:
             return []
         why, _, details = (update.failure or "no reason is known").partition("\n")
         failures = self._failures[attempt.task] = [*self._failures.get(attempt.task, ()), why][-_REMEMBERED:]
-        again = repetition(failures)
+        again = describe_repetition(failures)
         line = f"{attempt.task} failed, attempt {attempt.number + 1}: {why}"
         return [Incident(f"{line}; it {again}" if again else line, "" if again else details)]
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from ...pipelines.graph.physical_plan import output_topic
 from ..configuration import Configuration
 from ..log import LogUnavailable
-from ..log.clients import client, patiently, reader
+from ..log.clients import client_configuration, consumer_configuration, retry_until
 
 _LOOK_AGAIN_S = 0.1
 
@@ -52,13 +52,15 @@ def read_output(
     Raises LogUnavailable.
     """
     topic = output_topic(configuration.cluster_id, job_id)
-    admin = AdminClient(client(configuration.bootstrap_servers))
+    admin = AdminClient(client_configuration(configuration.bootstrap_servers))
     while not _exists(admin, topic, timeout):
         if over():
             return
         time.sleep(_LOOK_AGAIN_S)
     consumer = Consumer(
-        reader(configuration.bootstrap_servers, enable_partition_eof=True, auto_offset_reset="earliest")
+        consumer_configuration(
+            configuration.bootstrap_servers, enable_partition_eof=True, auto_offset_reset="earliest"
+        )
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     position = 0
@@ -105,7 +107,7 @@ def _end(admin: AdminClient, topic: str, timeout: float) -> int:
         return int(next(iter(futures.values())).result().offset)
 
     try:
-        return patiently(ask, timeout)
+        return retry_until(ask, timeout)
     except KafkaException as error:
         raise LogUnavailable(f"the end of {topic} can't be read: {error.args[0].str()}") from error
 

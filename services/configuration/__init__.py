@@ -2,6 +2,6 @@
 
 from .configuration import Configuration, Setting
 from .errors import ConfigurationError
-from .sources import load
+from .sources import load_configuration
 
-__all__ = ["Configuration", "ConfigurationError", "Setting", "load"]
+__all__ = ["Configuration", "ConfigurationError", "Setting", "load_configuration"]

@@ -56,7 +56,7 @@ class Configuration:
         kept: dict[str, Setting] = {}
         faults: list[str] = []
         for setting in settings:
-            option = options.find(setting.key)
+            option = options.find_option(setting.key)
             if option is None:
                 faults.append(_at(setting, unknown(setting.key, options.KEYS)))
                 continue
@@ -69,7 +69,7 @@ class Configuration:
             kept[option.key] = Setting(option.key, text, setting.origin)
         self._options: Mapping[str, ConfigOption[Any]] = known
         self._settings: Mapping[str, Setting] = kept
-        faults += options.contradictions({key: setting.text for key, setting in kept.items()})
+        faults += options.find_contradictions({key: setting.text for key, setting in kept.items()})
         if faults:
             raise ConfigurationError(faults)
 
@@ -165,7 +165,10 @@ class Configuration:
 
     def environment(self) -> dict[str, str]:
         """The variables that give another process this configuration, whatever its file says."""
-        return {options.variable(option.key): option.write(self.get(option)) for option in self._known()}
+        return {
+            options.environment_variable(option.key): option.write(self.get(option))
+            for option in self._known()
+        }
 
     def _known(self) -> Iterable[ConfigOption[Any]]:
         return {**options.BY_KEY, **self._options}.values()
@@ -177,11 +180,11 @@ class Configuration:
         return hash(frozenset(self.environment().items()))
 
     def __repr__(self) -> str:
-        values = {setting.key: shown_value(setting) for setting in self.settings()}
+        values = {setting.key: display_value(setting) for setting in self.settings()}
         return f"Configuration({values!r})"
 
 
-def shown_value(setting: Setting) -> str:
+def display_value(setting: Setting) -> str:
     """The text of a setting as people may read it."""
     return HIDDEN if is_secret(setting.key) else redacted(setting.text)
 

@@ -35,7 +35,7 @@ An option is set in one of these places; a later one outranks an earlier one:
          fixed-delay.attempts: 3
 
 2. the environment: `TAILRACE_` and the key in upper case, with `_` for `.` and `-`, such as
-   `{options.variable("heartbeat.timeout")}`;
+   `{options.environment_variable("heartbeat.timeout")}`;
 3. the command line: `-D heartbeat.timeout=20s`, as often as needed, for `cluster start`, `jobmanager` and
    `taskexecutor`, and options of their own such as `--slots`. `tailrace run -D KEY=VALUE` sets options of that job.
 
@@ -54,7 +54,7 @@ the machine has.
 """
 
 
-def text() -> str:
+def render_document() -> str:
     """The whole page."""
     parts = [_HEAD]
     for title, group in options.GROUPS.items():
@@ -64,7 +64,7 @@ def text() -> str:
 
 def main(arguments: list[str]) -> int:
     """Writes or, with `--check`, compares; returns the exit code."""
-    wanted = text()
+    wanted = render_document()
     if PATH.exists() and PATH.read_text("utf-8") == wanted:
         return 0
     name = f"{PATH.parent.name}/{PATH.name}"

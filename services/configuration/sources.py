@@ -31,7 +31,7 @@ _KUBERNETES = re.compile(r"TAILRACE_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+
 _DEEPEST = 12
 
 
-def load(
+def load_configuration(
     given: Iterable[Setting] = (),
     definitions: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
@@ -43,15 +43,15 @@ def load(
     """
     faults: list[str] = []
     settings = [
-        *_of_environment(os.environ if environment is None else environment, faults),
-        *_of_definitions(definitions, faults),
+        *_from_environment(os.environ if environment is None else environment, faults),
+        *_from_definitions(definitions, faults),
         *given,
     ]
     home = next(
         (setting.text for setting in reversed(settings) if setting.key == HOME.key),
         HOME.default,
     )
-    settings = [*_of_file(Path(home) / FILE, faults), *settings]
+    settings = [*_from_file(Path(home) / FILE, faults), *settings]
     try:
         configuration = Configuration.of(settings)
     except ConfigurationError as error:
@@ -61,7 +61,7 @@ def load(
     return configuration
 
 
-def _of_definitions(definitions: Sequence[str], faults: list[str]) -> Iterator[Setting]:
+def _from_definitions(definitions: Sequence[str], faults: list[str]) -> Iterator[Setting]:
     for definition in definitions:
         key, equals, text = definition.partition("=")
         if equals:
@@ -70,8 +70,8 @@ def _of_definitions(definitions: Sequence[str], faults: list[str]) -> Iterator[S
             faults.append(f"-D {shown(definition)} has no '=': write -D KEY=VALUE")
 
 
-def _of_environment(environment: Mapping[str, str], faults: list[str]) -> Iterator[Setting]:
-    keys = {options.variable(key): key for key in options.BY_KEY}
+def _from_environment(environment: Mapping[str, str], faults: list[str]) -> Iterator[Setting]:
+    keys = {options.environment_variable(key): key for key in options.BY_KEY}
     for name in sorted(environment):
         if not name.startswith(_PREFIX) or name in OTHER_VARIABLES:
             continue
@@ -90,7 +90,7 @@ def _of_environment(environment: Mapping[str, str], faults: list[str]) -> Iterat
             yield Setting(key, environment[name], name)
 
 
-def _of_file(path: Path, faults: list[str]) -> Iterator[Setting]:
+def _from_file(path: Path, faults: list[str]) -> Iterator[Setting]:
     try:
         content = path.read_text("utf-8")
     except FileNotFoundError:

@@ -11,7 +11,7 @@ import heapq
 from .role import Time
 
 
-class Deadlines:
+class DeadlineHeap:
     """At most one deadline for each address."""
 
     def __init__(self) -> None:

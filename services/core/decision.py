@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .role import AnyRole, Instruction, Owed, Time
+from .role import AnyRole, Instruction, OutgoingEvent, Time
 
 
 class Decision(NamedTuple):
     """`error`: the first that came up; then nothing is owed, and there is no deadline."""
 
-    owed: Sequence[Owed]
+    owed: Sequence[OutgoingEvent]
     deadline: Time | None
     instructions: Sequence[Instruction]
     error: Exception | None = None
 
 
-def decision_of(role: AnyRole, state: Any, now: Time) -> Decision:
+def decide_role(role: AnyRole, state: Any, now: Time) -> Decision:
     """What is owed, when to look again, and what the shell is to obey. Raises nothing."""
-    owed: Sequence[Owed] = ()
+    owed: Sequence[OutgoingEvent] = ()
     deadline, error = None, None
     instructions: Sequence[Instruction] = ()
     try:

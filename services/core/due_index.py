@@ -1,7 +1,7 @@
 """What is to be done at which time: keys with a time and a value each, found by their time.
 
 The earliest time and what is due are found without looking at what is not. Few times are kept apart: whoever has many
-that differ by nothing rounds them first (`rounded_up`).
+that differ by nothing rounds them first (`round_up_time`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _GRAIN = 62_500
 """A sixteenth of a second."""
 
 
-class Agenda(msgspec.Struct, frozen=True):
+class DueIndex(msgspec.Struct, frozen=True):
     """Keys at their times; `times` finds the time of a key."""
 
     by_time: Map[Time, Map[str, int]] = Map()
@@ -37,38 +37,38 @@ class Agenda(msgspec.Struct, frozen=True):
         """What was put with the key. Raises KeyError."""
         return self.by_time[self.times[key]][key]
 
-    def put(self, key: str, time: Time, value: int) -> Agenda:
+    def put(self, key: str, time: Time, value: int) -> DueIndex:
         """With the key at this time, wherever it was before."""
         agenda = self.drop(key) if key in self.times else self
         earliest = agenda.earliest
-        return Agenda(
+        return DueIndex(
             agenda.by_time.set(time, agenda.by_time.get(time, _NOTHING).set(key, value)),
             agenda.times.set(key, time),
             time if earliest is None or time < earliest else earliest,
         )
 
-    def put_all(self, values: Mapping[str, int], time: Time) -> Agenda:
+    def put_all(self, values: Mapping[str, int], time: Time) -> DueIndex:
         """With all these keys, none of which was there, at one time."""
         if not values:
             return self
         earliest = self.earliest
-        return Agenda(
+        return DueIndex(
             self.by_time.set(time, self.by_time.get(time, _NOTHING).update(values)),
             self.times.update(dict.fromkeys(values, time)),
             time if earliest is None or time < earliest else earliest,
         )
 
-    def drop(self, key: str) -> Agenda:
+    def drop(self, key: str) -> DueIndex:
         """Without the key, if it is there."""
         time = self.times.get(key)
         if time is None:
             return self
         left = self.by_time[time].delete(key)
         if left:
-            return Agenda(self.by_time.set(time, left), self.times.delete(key), self.earliest)
+            return DueIndex(self.by_time.set(time, left), self.times.delete(key), self.earliest)
         by_time = self.by_time.delete(time)
         earliest = self.earliest if time != self.earliest else min(by_time, default=None)
-        return Agenda(by_time, self.times.delete(key), earliest)
+        return DueIndex(by_time, self.times.delete(key), earliest)
 
     def due(self, now: Time) -> list[tuple[str, int]]:
         """(key, value) of all whose time has come, in no particular order."""
@@ -77,7 +77,7 @@ class Agenda(msgspec.Struct, frozen=True):
         return [pair for time, keys in self.by_time.items() if time <= now for pair in keys.items()]
 
 
-def rounded_up(time: Time) -> Time:
+def round_up_time(time: Time) -> Time:
     """At most a sixteenth of a second later."""
     return -(-time // _GRAIN) * _GRAIN
 

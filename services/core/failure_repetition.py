@@ -19,7 +19,7 @@ _POSITION: Final = re.compile(
 _ENDINGS: Final = {1: "st", 2: "nd", 3: "rd"}
 
 
-def repetition(failures: Sequence[str], *, are_all: bool = True) -> str:
+def describe_repetition(failures: Sequence[str], *, are_all: bool = True) -> str:
     """What is said of the last failure of a task, behind those before it; nothing where it is another one.
 
     `are_all`: whether the task has had no failure before those given; else more of them may have been the same.

@@ -10,6 +10,6 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def without(index: Map[K, V], key: K) -> Map[K, V]:
+def delete_key(index: Map[K, V], key: K) -> Map[K, V]:
     """The map without the key; the same object if it was not there."""
     return index.delete(key) if key in index else index

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from .role import Instruction
 
 
-class Begun:
+class InstructionTracker:
     """The keys of what is demanded still and was begun, by the address that demands it. For one thread."""
 
     def __init__(self) -> None:

@@ -48,13 +48,13 @@ class Leader(msgspec.Struct, frozen=True):
     """Who elected it; empty: nobody."""
 
 
-class Leadership(msgspec.Struct, frozen=True):
+class LeadershipState(msgspec.Struct, frozen=True):
     """The leader of every role that was claimed; `leader` says who leads the others."""
 
     leaders: Map[str, Leader] = Map()
     feature_level: int = FIRST_LEVEL
 
-    def evolve(self, record: Record) -> Leadership:
+    def evolve(self, record: Record) -> LeadershipState:
         """The leadership after the event; unchanged by claims that come too late. Raises UnknownFeatureLevel."""
         body = record.body
         if not self.admits(record):
@@ -68,7 +68,7 @@ class Leadership(msgspec.Struct, frozen=True):
         )
         return replace(self, leaders=self.leaders.set(body.role, leader))
 
-    def _raised(self, record: Record, level: int) -> Leadership:
+    def _raised(self, record: Record, level: int) -> LeadershipState:
         if record.header.sender != DISPATCHER or level <= self.feature_level:
             return self
         if level > FEATURE_LEVEL:
@@ -101,7 +101,7 @@ class Leadership(msgspec.Struct, frozen=True):
         return role in self.leaders
 
 
-def is_out_of_reach(leadership: Leadership, record: Record) -> bool:
+def is_epoch_out_of_reach(leadership: LeadershipState, record: Record) -> bool:
     """Whether the event is a claim of a role that is ignored only because its epoch jumps too far."""
     body, sender = record.body, record.header.sender
     return (

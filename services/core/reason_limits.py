@@ -13,27 +13,27 @@ import msgspec
 
 from ...schemas.body import Body
 
-LONGEST = 16_000
+LONGEST_REASON_CHARACTERS = 16_000
 """Characters of a reason."""
 _FIELDS = frozenset({"reason", "failure"})
 
 
-def bounded(body: Body) -> Body:
+def truncate_reasons(body: Body) -> Body:
     """The body with texts that the log takes; the same object where nothing is to be changed."""
     for name in _reasons_of(type(body)):
         text = getattr(body, name)
-        if type(text) is str and not (text.isascii() and len(text) <= LONGEST):
-            cut = shortened(text)
+        if type(text) is str and not (text.isascii() and len(text) <= LONGEST_REASON_CHARACTERS):
+            cut = truncate_text(text)
             if cut is not text:
                 body = msgspec.structs.replace(body, **{name: cut})
     return body
 
 
-def shortened(text: str) -> str:
+def truncate_text(text: str) -> str:
     """The text, or its beginning and its end; with a question mark for each character that has no encoding."""
-    if len(text) > LONGEST:
-        left_out = f" [... {len(text) - LONGEST:,} characters left out ...] "
-        half = (LONGEST - len(left_out)) // 2
+    if len(text) > LONGEST_REASON_CHARACTERS:
+        left_out = f" [... {len(text) - LONGEST_REASON_CHARACTERS:,} characters left out ...] "
+        half = (LONGEST_REASON_CHARACTERS - len(left_out)) // 2
         text = f"{text[:half]}{left_out}{text[-half:]}"
     try:
         text.encode()

@@ -17,7 +17,7 @@ from ...infra.logging_setup import logger
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import FeatureLevelRaised, LeaderElected, SnapshotTaken, StateHash
 from .feature_level import FIRST_LEVEL, RolesAt
-from .leadership import Leadership
+from .leadership import LeadershipState
 from .role import CLIENT, JOB_MASTER, AnyRole, IllegalEvent, kind_of
 
 _STORY = 8
@@ -31,7 +31,7 @@ _ABOUT_STATES = (SnapshotTaken, StateHash)
 """What is said of states as a whole: no role folds it."""
 
 
-class Watcher(Protocol):
+class ReplicaListener(Protocol):
     """Looks at a replica while it folds, on its thread."""
 
     def reached(self, offset: int) -> int:
@@ -43,7 +43,7 @@ class Watcher(Protocol):
         ...
 
 
-class _Served:
+class _RoleSlot:
     """An address that is served here, while it is not at rest: its role's methods, looked up once, and its story."""
 
     __slots__ = ("at_rest", "evolve", "initial", "story")
@@ -74,19 +74,19 @@ class Replica:
         self._at_levels: dict[int, Mapping[str, AnyRole]] = {}
         self._roles = self._of_level(FIRST_LEVEL)
         self._only = only
-        self._on_illegal = on_illegal or Warnings()
-        self._serving: dict[str, _Served] = {}
+        self._on_illegal = on_illegal or IllegalEventReporter()
+        self._serving: dict[str, _RoleSlot] = {}
         self._foreign: set[str] = set()
         """Addresses that are not served here, as far as they were met lately."""
         self._admitted: dict[str, int] = {}
         """Sender -> the epoch under which it is heard, as far as it was since the last LeaderElected."""
         self._awake: dict[str, None] = {}
-        self._watcher: Watcher | None = None
+        self._watcher: ReplicaListener | None = None
         self._mark = sys.maxsize
         self.telling = True
         """Whether people are told of illegal events. Not of those that were told of when they were new."""
         self.states: MutableMapping[str, Any] = {}
-        self.leadership = Leadership()
+        self.leadership = LeadershipState()
         self.offset = -1
         """The offset of the last event that was folded, fenced ones included."""
 
@@ -108,11 +108,11 @@ class Replica:
         """Whether the address has a state here, once something was said to it."""
         return kind_of(role_address) in self._roles and (self._only is None or self._only(role_address))
 
-    def watch(self, watcher: Watcher, mark: int = sys.maxsize) -> None:
+    def watch(self, watcher: ReplicaListener, mark: int = sys.maxsize) -> None:
         """The one that looks on; by default it is told of SnapshotTaken and StateHash only."""
         self._watcher, self._mark = watcher, mark
 
-    def restore(self, states: Mapping[str, Any], leadership: Leadership, offset: int) -> None:
+    def restore(self, states: Mapping[str, Any], leadership: LeadershipState, offset: int) -> None:
         """Continues where another replica was behind the event at `offset`; nothing was folded here yet."""
         self.states, self.leadership, self.offset = dict(states), leadership, offset
         self._admitted = {}
@@ -125,7 +125,7 @@ class Replica:
                 self._awake[role_address] = None
 
     def resume(
-        self, states: MutableMapping[str, Any], awake: Iterable[str], leadership: Leadership, offset: int
+        self, states: MutableMapping[str, Any], awake: Iterable[str], leadership: LeadershipState, offset: int
     ) -> None:
         """As `restore`, with the mapping itself as states, of which none is looked at: `awake` are not at rest."""
         self.states, self.leadership, self.offset = states, leadership, offset
@@ -206,14 +206,14 @@ class Replica:
             self._admitted[header.sender] = header.sender_epoch
         return True
 
-    def _serve(self, role_address: str) -> _Served | None:
+    def _serve(self, role_address: str) -> _RoleSlot | None:
         if not self.serves(role_address):
             # Clients come and go without end.
             if len(self._foreign) >= _MOST_FOREIGN:
                 self._foreign.clear()
             self._foreign.add(role_address)
             return None
-        served = self._serving[role_address] = _Served(self._roles[kind_of(role_address)])
+        served = self._serving[role_address] = _RoleSlot(self._roles[kind_of(role_address)])
         return served
 
     def _forget(self, role_address: str) -> None:
@@ -251,7 +251,7 @@ class Replica:
         return True
 
 
-def spare_the_collector() -> None:
+def tune_gc_for_replay() -> None:
     """For processes that fold: has the garbage collector look at young objects less often.
 
     States are trees of frozen data that stay. Looking every 700 objects, as Python does by default, took a third of all
@@ -260,7 +260,7 @@ def spare_the_collector() -> None:
     gc.set_threshold(_YOUNG_OBJECTS)
 
 
-class Warnings:
+class IllegalEventReporter:
     """Tells people of illegal events, but not of thousands: when a large job fails, each of its tasks may say one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -93,7 +93,7 @@ def merge(one: Profile, other: Profile) -> Profile:
         return ANY
     if one is None or other is None:
         return UNKNOWN
-    return _combined(one, other, 1)
+    return _combine(one, other, 1)
 
 
 def subtract(whole: Profile, part: Profile) -> Profile:
@@ -104,7 +104,7 @@ def subtract(whole: Profile, part: Profile) -> Profile:
         return UNKNOWN
     if not matches(whole, part):
         raise ValueError(f"{describe(part)} can't be taken out of {describe(whole)}: that is less")
-    return _combined(whole, part, -1)
+    return _combine(whole, part, -1)
 
 
 def describe(profile: Profile) -> str:
@@ -125,7 +125,7 @@ def describe(profile: Profile) -> str:
     return ", ".join(f"{amount:.12g} {what}" for amount, what in amounts if amount) or "ZERO"
 
 
-def _combined(one: ResourceProfile, other: ResourceProfile, sign: int) -> ResourceProfile:
+def _combine(one: ResourceProfile, other: ResourceProfile, sign: int) -> ResourceProfile:
     names = {**one.extended_resources, **other.extended_resources}
     extended = {
         name: _add(one.extended_resources.get(name, 0.0), sign * other.extended_resources.get(name, 0.0))

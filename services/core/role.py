@@ -26,7 +26,7 @@ import msgspec
 from ...schemas.body import Body
 from ...schemas.event import Event, Record
 from ...schemas.types import Header
-from .reason_limits import bounded
+from .reason_limits import truncate_reasons
 
 Time = int
 """Microseconds since the epoch, always an argument, never read inside a role."""
@@ -93,7 +93,7 @@ def unchanged(state: S, _record: Record, _body: Body) -> S:
     return state
 
 
-class Owed(msgspec.Struct, frozen=True):
+class OutgoingEvent(msgspec.Struct, frozen=True):
     """An event that a role owes: all of it but what `seal` adds. `cause` is the offset that made the role owe it."""
 
     recipient: str
@@ -126,7 +126,7 @@ class Role(Protocol[S]):
         """The state after the event. Raises IllegalEvent."""
         ...
 
-    def decide(self, state: S, now: Time) -> list[Owed]:
+    def decide(self, state: S, now: Time) -> list[OutgoingEvent]:
         """What is owed now, in the order in which it is to be said."""
         ...
 
@@ -144,7 +144,7 @@ class Role(Protocol[S]):
 
 
 AnyRole = Role[Any]
-Say = Callable[[str, Owed], None]
+Emit = Callable[[str, OutgoingEvent], None]
 """(address, what) -> said on behalf of that address, as soon as possible; callable from any thread."""
 
 
@@ -178,8 +178,8 @@ def derive_id(*parts: object) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def seal(
-    owed: Iterable[Owed],
+def with_headers(
+    owed: Iterable[OutgoingEvent],
     *,
     cluster: str,
     sender: str,
@@ -192,7 +192,7 @@ def seal(
     """Adds the headers, and cuts reasons that are too long. `count` is how many events the sender has said in this
     epoch: it keeps ids apart. `decided`: whether `decide` owed them, at `now`, from the state behind `decided_at`; else
     a shell tells of what happened."""
-    speaker = _speaker_id(cluster, sender, epoch)
+    speaker = _sender_id(cluster, sender, epoch)
     return [
         Event(
             Header(
@@ -205,13 +205,13 @@ def seal(
                 decided_at=decided_at,
                 decided=decided,
             ),
-            bounded(each.body),
+            truncate_reasons(each.body),
         )
         for number, each in enumerate(owed, count)
     ]
 
 
 @functools.lru_cache(1 << 12)
-def _speaker_id(cluster: str, sender: str, epoch: int) -> str:
+def _sender_id(cluster: str, sender: str, epoch: int) -> str:
     """Hashed once for all that a leader says: a hash an event would cost as much as writing the event."""
     return derive_id(cluster, sender, epoch)

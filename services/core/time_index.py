@@ -13,7 +13,7 @@ import msgspec
 from immutables import Map
 
 
-class Timeline(msgspec.Struct, frozen=True):
+class FifoTimeIndex(msgspec.Struct, frozen=True):
     """The keys by their places; `places` finds them again. What was removed leaves holes from `head` to `tail`."""
 
     entries: Map[int, tuple[str, int]] = Map()
@@ -59,7 +59,7 @@ class Timeline(msgspec.Struct, frozen=True):
                 return
             yield entry[0]
 
-    def add(self, key: str, time: int) -> Timeline:
+    def add(self, key: str, time: int) -> FifoTimeIndex:
         """With the key behind all whose time is not later; one that is there keeps its place and time."""
         if key in self.places:
             return self
@@ -73,10 +73,10 @@ class Timeline(msgspec.Struct, frozen=True):
             place -= 1
         if not later:
             entries, places = self.entries.set(place, (key, time)), self.places.set(key, place)
-            return Timeline(entries, places, self.head, place + 1, max(self.latest, time))
+            return FifoTimeIndex(entries, places, self.head, place + 1, max(self.latest, time))
         return self._with(place, [(key, time), *reversed(later)])
 
-    def _with(self, start: int, last: Sequence[tuple[str, int]]) -> Timeline:
+    def _with(self, start: int, last: Sequence[tuple[str, int]]) -> FifoTimeIndex:
         """With these as the last keys, from the place `start` on."""
         tail = start + len(last)
         entries, places = self.entries.mutate(), self.places.mutate()
@@ -85,16 +85,16 @@ class Timeline(msgspec.Struct, frozen=True):
             places[entry[0]] = place
         for place in range(tail, self.tail):
             entries.pop(place, None)
-        return Timeline(entries.finish(), places.finish(), self.head, tail, self.latest)
+        return FifoTimeIndex(entries.finish(), places.finish(), self.head, tail, self.latest)
 
-    def again(self, time: int) -> Timeline:
+    def again(self, time: int) -> FifoTimeIndex:
         """The same keys in the same order, all with this time."""
         line = _EMPTY
         for key in self:
             line = line.add(key, time)
         return line
 
-    def remove(self, key: str) -> Timeline:
+    def remove(self, key: str) -> FifoTimeIndex:
         """Without the key, if it is there."""
         place = self.places.get(key)
         if place is None:
@@ -106,7 +106,7 @@ class Timeline(msgspec.Struct, frozen=True):
             head += 1
         while tail - 1 not in entries:
             tail -= 1
-        return Timeline(entries, self.places.delete(key), head, tail, self.latest)
+        return FifoTimeIndex(entries, self.places.delete(key), head, tail, self.latest)
 
 
-_EMPTY = Timeline()
+_EMPTY = FifoTimeIndex()

@@ -24,14 +24,14 @@ from ...infra.logging_setup import logger
 from ...schemas import dispatcher
 from ...schemas.event import Event
 from ...schemas.types import Origin
-from ..core.role import CLIENT, DISPATCHER, Clock, Owed, Say
+from ..core.role import CLIENT, DISPATCHER, Clock, Emit, OutgoingEvent
 from ..log import Codec, EventLog, LogUnavailable, Undecodable, Unreadable
-from ..log.clients import ENDS_READING, client, patiently, reader
+from ..log.clients import ENDS_READING, client_configuration, consumer_configuration, retry_until
 from ..log.topics import LARGEST_SUBMISSION, TopicDescription, describe_topics, submissions_topic
 from .inline_limit import GraphTooLarge, InlineLimit
 from .open_transactions import OpenTransactions
 from .submission_sender import sender_of
-from .submissions_topic import Admitted, SubmissionsTopic, change
+from .submissions_topic import AdmittedPositions, SubmissionsTopic, detect_change
 
 _log = logger(__name__)
 REQUESTS = (
@@ -70,7 +70,7 @@ class SubmissionsReader:
         cluster: str,
         codec: Codec,
         log: EventLog,
-        say: Say,
+        say: Emit,
         write_dead_letter: Callable[[Unreadable, int], None],
         clock: Clock,
         on_failure: Callable[[Exception], None],
@@ -91,19 +91,19 @@ class SubmissionsReader:
         self._on_failure = on_failure
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._admitted = Admitted(None, {})
+        self._admitted = AdmittedPositions(None, {})
         self._followed = threading.Event()
         self._positions: dict[int, int] = {}
         """Partition -> the next offset to be seen."""
         self._warned_at: float | None = None
 
-    def start(self, admitted: Admitted) -> None:
+    def start(self, admitted: AdmittedPositions) -> None:
         """Begins to admit what is behind that; once."""
         self._admitted = admitted
         self._thread = threads.Thread(target=self._run, name="submissions")
         self._thread.start()
 
-    def follow(self, admitted: Admitted) -> None:
+    def follow(self, admitted: AdmittedPositions) -> None:
         """How far the log has admitted submissions now."""
         self._admitted = admitted
         self._followed.set()
@@ -116,7 +116,7 @@ class SubmissionsReader:
             self._thread.join()
 
     def _run(self) -> None:
-        admin = AdminClient(client(self._servers))
+        admin = AdminClient(client_configuration(self._servers))
         try:
             while not self._stop.is_set():
                 self._admit_while_unchanged(admin)
@@ -130,7 +130,7 @@ class SubmissionsReader:
         if described is None:
             self._stop.wait(_LOOK_S)
             return
-        consumer = Consumer(reader(self._servers, auto_offset_reset="error"))
+        consumer = Consumer(consumer_configuration(self._servers, auto_offset_reset="error"))
         try:
             found = self._read_extent(consumer, described)
             if not self._is_agreed(found):
@@ -177,14 +177,14 @@ class SubmissionsReader:
     def _is_agreed(self, found: SubmissionsTopic) -> bool:
         """Whether the log's positions are of this topic; says so in the log, and waits for it, where they were not."""
         while not self._stop.is_set():
-            changed = change(self._topic, self._admitted, found)
+            changed = detect_change(self._topic, self._admitted, found)
             if changed is None:
                 return True
             tell = _log.warning if found.size or self._admitted.positions else _log.info
             tell("submissions begin anew", reason=changed.reason, positions=list(changed.positions))
-            self._say(DISPATCHER, Owed(DISPATCHER, changed, None))
+            self._say(DISPATCHER, OutgoingEvent(DISPATCHER, changed, None))
             self._positions = {}
-            while change(self._topic, self._admitted, found) == changed and not self._stop.is_set():
+            while detect_change(self._topic, self._admitted, found) == changed and not self._stop.is_set():
                 self._followed.wait()
                 self._followed.clear()
         return False
@@ -295,7 +295,7 @@ class SubmissionsReader:
             client="" if sender is None else sender.client,
             job_id="" if sender is None else sender.job_id,
         )
-        self._say(DISPATCHER, Owed(DISPATCHER, refused, None))
+        self._say(DISPATCHER, OutgoingEvent(DISPATCHER, refused, None))
 
 
 def partitions_of(consumer: Consumer, topic: str, timeout: float) -> list[int]:
@@ -310,7 +310,7 @@ def partitions_of(consumer: Consumer, topic: str, timeout: float) -> list[int]:
         return sorted(found.partitions)
 
     try:
-        return patiently(ask, timeout)
+        return retry_until(ask, timeout)
     except KafkaException as error:
         raise LogUnavailable(
             f"{topic} can't be read: {error.args[0].str()}; was it deleted? `tailrace cluster start` creates it"
@@ -321,7 +321,7 @@ def offsets_of(consumer: Consumer, topic: str, partition: int, timeout: float) -
     """The first offset that the partition holds, and the one behind its last. Raises LogUnavailable."""
     asked = TopicPartition(topic, partition)
     try:
-        return patiently(lambda: consumer.get_watermark_offsets(asked, timeout=timeout), timeout)
+        return retry_until(lambda: consumer.get_watermark_offsets(asked, timeout=timeout), timeout)
     except KafkaException as error:
         raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error
 

@@ -18,11 +18,11 @@ from ...schemas import client, dispatcher, job_master
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SnapshotType
-from ..core.immutable_maps import without
-from ..core.role import JOB_MASTER, IllegalEvent, Instruction, Owed, Step, address
-from .state import DispatcherState, Disposal, Job, Phase, Refusal, Refused, Trigger
+from ..core.immutable_maps import delete_key
+from ..core.role import JOB_MASTER, IllegalEvent, Instruction, OutgoingEvent, Step, address
+from .state import DispatcherState, Disposal, Job, Phase, Rejection, RejectionKind, Trigger
 
-MOST_DISPOSALS = 1_000
+MAX_DISPOSALS = 1_000
 """Savepoints that wait to be deleted; further ones are refused."""
 _LONGEST = 2_048
 """Characters of a directory."""
@@ -40,7 +40,7 @@ class DisposeSavepoint(Instruction, frozen=True):
         return f"dispose/{self.request}"
 
 
-def fault_of_location(text: str, *, what: str) -> str | None:
+def find_location_error(text: str, *, what: str) -> str | None:
     """Why a text from outside names nothing in storage; None where it does."""
     try:
         if len(text) <= _LONGEST:
@@ -54,11 +54,11 @@ def fault_of_location(text: str, *, what: str) -> str | None:
 def _snapshot_requested(state: DispatcherState, record: Record, body: _SNAPSHOT_REQUEST) -> DispatcherState:
     requester, offset = record.header.sender, record.offset
     directory = None if isinstance(body, dispatcher.TriggerCheckpoint) else body.directory
-    fault = _fault_of_job(state, body.job_id)
+    fault = _find_job_error(state, body.job_id)
     if fault is None and directory is not None:
-        fault = fault_of_location(directory, what="the directory")
+        fault = find_location_error(directory, what="the directory")
     if fault is not None:
-        return _refused(state, offset, requester, body.job_id, fault)
+        return _reject(state, offset, requester, body.job_id, fault)
     stops = isinstance(body, dispatcher.StopWithSavepoint)
     trigger = Trigger(
         requester=requester,
@@ -75,7 +75,7 @@ def _snapshot_requested(state: DispatcherState, record: Record, body: _SNAPSHOT_
     return replace(state, triggers=state.triggers.set(offset, trigger))
 
 
-def _fault_of_job(state: DispatcherState, job_id: str) -> str | None:
+def _find_job_error(state: DispatcherState, job_id: str) -> str | None:
     job = state.jobs.get(job_id)
     if job is None:
         return f"job {job_id[:80]} is unknown: `tailrace list` shows those there are"
@@ -97,10 +97,8 @@ def _not_running(job: Job) -> str | None:
             return "is being suspended: ask again when it runs" if job.suspend else None
 
 
-def _refused(
-    state: DispatcherState, offset: int, requester: str, job_id: str, reason: str
-) -> DispatcherState:
-    refusal = Refusal(requester, job_id, reason, Refused.CHECKPOINT)
+def _reject(state: DispatcherState, offset: int, requester: str, job_id: str, reason: str) -> DispatcherState:
+    refusal = Rejection(requester, job_id, reason, RejectionKind.CHECKPOINT)
     return replace(state, refusals=state.refusals.set(offset, refusal))
 
 
@@ -111,18 +109,18 @@ def on_job_master_trigger_checkpoint(
     if cause is None:
         return state
     refusal = state.refusals.get(cause)
-    if refusal is not None and refusal.of is Refused.CHECKPOINT:
+    if refusal is not None and refusal.of is RejectionKind.CHECKPOINT:
         # The job has ended between the decision and its place in the log: its JobMaster answers.
         return replace(state, refusals=state.refusals.delete(cause))
-    return replace(state, triggers=without(state.triggers, cause))
+    return replace(state, triggers=delete_key(state.triggers, cause))
 
 
-def forget(state: DispatcherState, job: Job) -> DispatcherState:
+def forget_triggers(state: DispatcherState, job: Job) -> DispatcherState:
     """The job has ended, or pauses: what was not passed on yet is refused, since nobody is there to do it."""
     for offset, each in state.triggers.items():
         if each.job_id == job.job_id:
             state = replace(state, triggers=state.triggers.delete(offset))
-            state = _refused(
+            state = _reject(
                 state, offset, each.requester, job.job_id, f"job {job.job_id} {_not_running(job)}"
             )
     return state
@@ -131,7 +129,7 @@ def forget(state: DispatcherState, job: Job) -> DispatcherState:
 def on_dispose_savepoint(
     state: DispatcherState, record: Record, body: dispatcher.DisposeSavepoint
 ) -> DispatcherState:
-    path, fault = body.path, fault_of_location(body.path, what="the savepoint")
+    path, fault = body.path, find_location_error(body.path, what="the savepoint")
     if fault is None:
         path = _directory(LOCATION.read(body.path))
         user = next(
@@ -139,8 +137,8 @@ def on_dispose_savepoint(
         )
         if user is not None:
             fault = f"job {user} began with it and may need it again: end the job first"
-    if fault is None and len(state.disposals) >= MOST_DISPOSALS:
-        fault = f"{MOST_DISPOSALS:,} savepoints wait to be deleted already: ask again later"
+    if fault is None and len(state.disposals) >= MAX_DISPOSALS:
+        fault = f"{MAX_DISPOSALS:,} savepoints wait to be deleted already: ask again later"
     disposal = Disposal(record.header.sender, path, fault, done=fault is not None)
     return replace(state, disposals=state.disposals.set(record.offset, disposal))
 
@@ -176,7 +174,7 @@ def on_client_savepoint_disposed(
     return replace(state, disposals=state.disposals.delete(cause))
 
 
-def messages(state: DispatcherState) -> list[tuple[tuple[int, str], Owed]]:
+def outgoing_events(state: DispatcherState) -> list[tuple[tuple[int, str], OutgoingEvent]]:
     """TriggerCheckpoint to JobMasters and SavepointDisposed to clients, with what orders them."""
     owed = []
     for offset, each in state.triggers.items():
@@ -188,13 +186,13 @@ def messages(state: DispatcherState) -> list[tuple[tuple[int, str], Owed]]:
             drains=each.drains,
             requester=each.requester,
         )
-        owed.append(((offset, ""), Owed(address(JOB_MASTER, each.job_id), trigger, offset)))
+        owed.append(((offset, ""), OutgoingEvent(address(JOB_MASTER, each.job_id), trigger, offset)))
     for offset, disposal in state.disposals.items():
         if disposal.done:
             answer = client.SavepointDisposed(
                 path=disposal.path, failure=disposal.failure, left=disposal.left
             )
-            owed.append(((offset, ""), Owed(disposal.requester, answer, offset)))
+            owed.append(((offset, ""), OutgoingEvent(disposal.requester, answer, offset)))
     return owed
 
 

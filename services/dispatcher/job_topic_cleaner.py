@@ -67,7 +67,7 @@ class JobTopicCleaner:
         if state is None:
             return []
         listed = self._admin.list_topics(timeout=_LIST_TIMEOUT_S).topics
-        found = expired(state, self._cluster, listed, self._clock(), self._retention)
+        found = find_expired_topics(state, self._cluster, listed, self._clock(), self._retention)
         delete_topics(self._admin, found)
         return found
 
@@ -82,7 +82,7 @@ class JobTopicCleaner:
                     _log.info("deleted topics of jobs that have ended", topics=len(deleted))
 
 
-def expired(
+def find_expired_topics(
     state: DispatcherState, cluster: str, topics: Iterable[str], now: Time, retention: Time
 ) -> list[str]:
     """Those of the topics that belong to jobs that have ended, and that are not to be kept any more."""

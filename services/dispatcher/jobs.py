@@ -18,8 +18,8 @@ from ...schemas.states import JOB_ENDS
 from ...schemas.types import EntryPoint, JobStatus
 from ..blobs import offloading
 from ..configuration.role_options import job_configuration
-from ..core.immutable_maps import without
-from ..core.role import JOB_MASTER, IllegalEvent, Owed, Step, address
+from ..core.immutable_maps import delete_key
+from ..core.role import JOB_MASTER, IllegalEvent, OutgoingEvent, Step, address
 from . import checkpoints
 from .state import (
     CANCELLED_BEFORE_BUILT,
@@ -27,16 +27,16 @@ from .state import (
     DispatcherState,
     Job,
     Phase,
-    Refusal,
-    Refused,
-    rejection,
+    Rejection,
+    RejectionKind,
+    rejection_reason,
 )
 
 PARALLEL_BUILDS = 2
 """Programs that are built at the same time."""
-BUILDS_AT_ONCE = 8
+MAX_INSTRUCTED_BUILDS = 8
 """Programs that the shell knows of at a time; the others wait in the state, and cost nothing."""
-MOST_WAITING = 10_000
+MAX_WAITING_BUILDS = 10_000
 """Programs that wait to be built; further ones are rejected."""
 _REASONS = 5
 _SHOWN = 1_000
@@ -53,10 +53,10 @@ def _job(state: DispatcherState, record: Record, job_id: str, phase: Phase) -> J
 
 def on_submit_job(state: DispatcherState, record: Record, body: dispatcher.SubmitJob) -> DispatcherState:
     requester = record.header.sender
-    if (fault := _fault_of_request(state, body)) is not None:
-        refusal = Refusal(requester, body.job_id, fault)
+    if (fault := _find_request_error(state, body)) is not None:
+        refusal = Rejection(requester, body.job_id, fault)
         return replace(state, refusals=state.refusals.set(record.offset, refusal))
-    fault = _fault_of_job(state, body)
+    fault = _find_job_error(state, body)
     job = Job(
         job_id=body.job_id,
         requester=requester,
@@ -71,56 +71,56 @@ def on_submit_job(state: DispatcherState, record: Record, body: dispatcher.Submi
     )
     if fault is None:
         return state.put(job)
-    refusal = Refusal(requester, body.job_id, fault, job=job)
+    refusal = Rejection(requester, body.job_id, fault, job=job)
     return replace(state, refusals=state.refusals.set(record.offset, refusal))
 
 
-def _fault_of_request(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
+def _find_request_error(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
     """What no release ever accepts."""
     if not is_id(body.job_id):
         return f"job id {body.job_id[:80]!r} is not 1 to 64 letters, digits, '-' or '_': choose another"
     if body.job_id in state.jobs:
-        return f"job {body.job_id} {_what_became_of(state.jobs[body.job_id])}: choose another job id"
+        return f"job {body.job_id} {_describe_outcome(state.jobs[body.job_id])}: choose another job id"
     if (body.job_graph is None) == (body.entry_point is None):
         return "exactly one of job_graph and entry_point must be given"
     if body.savepoint_path is not None:
-        return checkpoints.fault_of_location(body.savepoint_path, what="the savepoint")
+        return checkpoints.find_location_error(body.savepoint_path, what="the savepoint")
     return None
 
 
-def _fault_of_job(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
+def _find_job_error(state: DispatcherState, body: dispatcher.SubmitJob) -> str | None:
     if state.ending is not None:
         return f"the cluster is shutting down ({state.ending.reason[:_SHOWN]}): submit again when it has been started"
     if body.parallelism is not None and body.parallelism < 1:
         return f"parallelism {body.parallelism} is impossible: give 1 or more"
-    if body.job_graph is None and len(state.building) >= MOST_WAITING:
-        return f"{MOST_WAITING:,} programs wait to be built already: submit again later"
+    if body.job_graph is None and len(state.building) >= MAX_WAITING_BUILDS:
+        return f"{MAX_WAITING_BUILDS:,} programs wait to be built already: submit again later"
     what = body.job_graph or body.entry_point
     if what is not None and (of_blobs := offloading.fault(what, body.job_id)) is not None:
         return of_blobs
     if body.job_graph is not None:
-        return _some_of(validate(body.job_graph)) or None
-    return None if body.entry_point is None else _fault_of_program(body.entry_point)
+        return _join_some(validate(body.job_graph)) or None
+    return None if body.entry_point is None else _find_program_error(body.entry_point)
 
 
 _ENDED = {JobStatus.FINISHED: "finished", JobStatus.FAILED: "failed", JobStatus.CANCELED: "was cancelled"}
 
 
-def _what_became_of(job: Job) -> str:
+def _describe_outcome(job: Job) -> str:
     """A job that has ended is never run again, whoever leads; where it ended can be looked up in the log."""
     if job.phase in (Phase.TERMINATED, Phase.ENDED):
         return f"{_ENDED[job.status]} at offset {job.cause}"
     return f"was submitted before and is {job.status.value}"
 
 
-def _fault_of_program(entry_point: EntryPoint) -> str | None:
+def _find_program_error(entry_point: EntryPoint) -> str | None:
     if faults := job_options.faults(entry_point.configuration):
         return f"configuration: {'; '.join(faults)}"
     faults = [*limits.entry_point_faults(entry_point), *python_files.faults(entry_point.python_files)]
-    return _some_of(faults) or None
+    return _join_some(faults) or None
 
 
-def _some_of(reasons: list[str]) -> str:
+def _join_some(reasons: list[str]) -> str:
     """As many reasons as people read: a graph may be wrong in more places than an answer can hold."""
     left = len(reasons) - _REASONS
     return "; ".join(reasons[:_REASONS]) + (f"; and {left} more" if left > 0 else "")
@@ -129,40 +129,40 @@ def _some_of(reasons: list[str]) -> str:
 def on_job_graph_built(
     state: DispatcherState, record: Record, body: dispatcher.JobGraphBuilt
 ) -> DispatcherState:
-    state = _built_all_the_same(state, record, body.job_id)
+    state = _admit_built_job(state, record, body.job_id)
     job, graph = _job(state, record, body.job_id, Phase.BUILDING), body.job_graph
-    fault = offloading.fault(graph, body.job_id) or _some_of(validate(graph))
+    fault = offloading.fault(graph, body.job_id) or _join_some(validate(graph))
     admitted = job.moved(Phase.ADMITTED, cause=record.offset, name=graph.name, graph=graph, withdrawn=False)
     if fault:
-        return _refused(state, record, job, fault, admitted)
+        return _reject(state, record, job, fault, admitted)
     return state.put(replace(admitted, cancellers=()))
 
 
 def on_job_graph_failed(
     state: DispatcherState, record: Record, body: dispatcher.JobGraphFailed
 ) -> DispatcherState:
-    state = _built_all_the_same(state, record, body.job_id)
-    return _refused(state, record, _job(state, record, body.job_id, Phase.BUILDING), body.reason)
+    state = _admit_built_job(state, record, body.job_id)
+    return _reject(state, record, _job(state, record, body.job_id, Phase.BUILDING), body.reason)
 
 
-def _refused(
+def _reject(
     state: DispatcherState, record: Record, job: Job, reason: str, accepted: Job | None = None
 ) -> DispatcherState:
     """A job that never was: its id is free again. `accepted`: as it is if a leader accepts it all the same."""
-    refusal = Refusal(job.requester, job.job_id, reason, job=accepted)
+    refusal = Rejection(job.requester, job.job_id, reason, job=accepted)
     state = replace(state, refusals=state.refusals.set(record.offset, refusal))
-    return _forgotten(state, job, rejection(job.job_id, reason))
+    return _forget_job(state, job, rejection_reason(job.job_id, reason))
 
 
-def _forgotten(state: DispatcherState, job: Job, why: str) -> DispatcherState:
+def _forget_job(state: DispatcherState, job: Job, why: str) -> DispatcherState:
     """Who wanted to cancel it while it was built is told."""
     refusals = state.refusals
     for offset, canceller in job.cancellers:
-        refusals = refusals.set(offset, Refusal(canceller, job.job_id, why, Refused.CANCELLATION))
+        refusals = refusals.set(offset, Rejection(canceller, job.job_id, why, RejectionKind.CANCELLATION))
     return replace(state.without(job.job_id), refusals=refusals)
 
 
-def _restored(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
+def _restore_job(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
     """With a job that would be refused here, where the log goes on as if it was not: a leader has accepted it."""
     cause = record.header.cause
     refusal = None if cause is None else state.refusals.get(cause)
@@ -172,18 +172,18 @@ def _restored(state: DispatcherState, record: Record, job_id: str) -> Dispatcher
         return state
     job, refusals = refusal.job, state.refusals.delete(cause)
     for offset, _ in job.cancellers:
-        refusals = without(refusals, offset)
+        refusals = delete_key(refusals, offset)
     restored = job if job.phase is Phase.BUILDING else replace(job, cancellers=())
     return replace(state, refusals=refusals).put(restored)
 
 
-def _built_all_the_same(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
+def _admit_built_job(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
     """As `_restored`; and without the rejection that is owed for one that was cancelled while it waited."""
-    state = _restored(state, record, job_id)
+    state = _restore_job(state, record, job_id)
     job = state.jobs.get(job_id)
     if job is None or not job.withdrawn:
         return state
-    return replace(state, refusals=without(state.refusals, job.cause))
+    return replace(state, refusals=delete_key(state.refusals, job.cause))
 
 
 def on_job_rejected(state: DispatcherState, record: Record, body: client.JobRejected) -> DispatcherState:
@@ -192,7 +192,7 @@ def on_job_rejected(state: DispatcherState, record: Record, body: client.JobReje
     job = state.jobs.get(body.job_id)
     if job is None or job.cause != record.header.cause or job.phase not in (Phase.BUILDING, Phase.ADMITTED):
         return state
-    return _forgotten(state, job, rejection(job.job_id, body.reason))
+    return _forget_job(state, job, rejection_reason(job.job_id, body.reason))
 
 
 def _rejection_sent(
@@ -207,14 +207,14 @@ def _rejection_sent(
 
 
 def on_job_accepted(state: DispatcherState, record: Record, body: client.JobAccepted) -> DispatcherState:
-    state = _restored(state, record, body.job_id)
+    state = _restore_job(state, record, body.job_id)
     return state.put(_job(state, record, body.job_id, Phase.ADMITTED).moved(Phase.ACCEPTED))
 
 
 def on_start_job(state: DispatcherState, record: Record, body: job_master.StartJob) -> DispatcherState:
     job = _job(state, record, body.job_id, Phase.ACCEPTED)
     started = job.moved(
-        _next(job),
+        _next_phase(job),
         cause=record.offset,
         graph=None,
         entry_point=None,
@@ -224,7 +224,7 @@ def on_start_job(state: DispatcherState, record: Record, body: job_master.StartJ
     return state.put(started)
 
 
-def _next(job: Job) -> Phase:
+def _next_phase(job: Job) -> Phase:
     """What comes when the JobMaster has heard of the job, or of its resumption."""
     if job.cancel:
         return Phase.CANCEL_REQUESTED
@@ -235,19 +235,21 @@ def on_cancel_job(state: DispatcherState, record: Record, body: dispatcher.Cance
     job_id = body.job_id
     job = state.jobs.get(job_id)
     if job is None or job.phase in (Phase.TERMINATED, Phase.ENDED):
-        state = _cancelled_if_accepted(state, record, job_id)
+        state = _cancel_if_accepted(state, record, job_id)
         what = "is unknown" if job is None else f"has ended already: {job.status.value}"
-        refusal = Refusal(record.header.sender, job_id, f"job {job_id[:80]} {what}", Refused.CANCELLATION)
+        refusal = Rejection(
+            record.header.sender, job_id, f"job {job_id[:80]} {what}", RejectionKind.CANCELLATION
+        )
         return replace(state, refusals=state.refusals.set(record.offset, refusal))
     if not job.cancel and body.keep_checkpoints:
         job = replace(job, keep_checkpoints=True)
     if job.phase is Phase.BUILDING:
         cancellers = (*job.cancellers, (record.offset, record.header.sender))
-        return _withdrawn(state, replace(job, cancellers=cancellers, cancel=True))
-    return to_cancel(state, job, record.offset)
+        return _withdraw(state, replace(job, cancellers=cancellers, cancel=True))
+    return request_cancel(state, job, record.offset)
 
 
-def _cancelled_if_accepted(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
+def _cancel_if_accepted(state: DispatcherState, record: Record, job_id: str) -> DispatcherState:
     for offset, refusal in state.refusals.items():
         if refusal.job is not None and refusal.job_id == job_id:
             cancellers = (*refusal.job.cancellers, (record.offset, record.header.sender))
@@ -256,26 +258,26 @@ def _cancelled_if_accepted(state: DispatcherState, record: Record, job_id: str) 
     return state
 
 
-def _withdrawn(state: DispatcherState, job: Job) -> DispatcherState:
+def _withdraw(state: DispatcherState, job: Job) -> DispatcherState:
     """A program that still waits is not built any more; one that is being built is cancelled when it is."""
-    if job.withdrawn or job.job_id in islice(state.building, BUILDS_AT_ONCE):
+    if job.withdrawn or job.job_id in islice(state.building, MAX_INSTRUCTED_BUILDS):
         return state.put(job)
-    refusal = Refusal(job.requester, job.job_id, CANCELLED_BEFORE_BUILT)
+    refusal = Rejection(job.requester, job.job_id, CANCELLED_BEFORE_BUILT)
     state = replace(state, refusals=state.refusals.set(job.cause, refusal))
     return state.put(replace(job, withdrawn=True))
 
 
-def to_cancel(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
+def request_cancel(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
     """The job is to be cancelled, at once or when its JobMaster has it."""
     if job.cancel:
         return state
     if job.phase in (Phase.RUNNING, Phase.SUSPEND_REQUESTED, Phase.SUSPENDED):
         return state.put(job.moved(Phase.CANCEL_REQUESTED, cancel=True, cause=cause))
     job = replace(job, cancel=True)
-    return _withdrawn(state, job) if job.phase is Phase.BUILDING else state.put(job)
+    return _withdraw(state, job) if job.phase is Phase.BUILDING else state.put(job)
 
 
-def to_suspend(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
+def request_suspend(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
     """The job is to be suspended, at once or when its JobMaster has it; one that is to be cancelled is not."""
     if job.cancel or job.suspend:
         return state
@@ -284,7 +286,7 @@ def to_suspend(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
     return state.put(replace(job, suspend=True))
 
 
-def to_resume(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
+def request_resume(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
     """A job that is suspended is to go on."""
     return state.put(job.moved(Phase.RESUME_REQUESTED, cause=cause))
 
@@ -302,7 +304,7 @@ def _command_sent(phase: Phase) -> Step[DispatcherState]:
             # The job ended, or is to be cancelled instead, since that was decided.
             return state
         if phase is Phase.RESUME_REQUESTED:
-            resumed = job.moved(_next(job), cause=record.offset, status=JobStatus.RUNNING, reason=None)
+            resumed = job.moved(_next_phase(job), cause=record.offset, status=JobStatus.RUNNING, reason=None)
             return state.put(resumed)
         return state.put(job.moved(Phase.RUNNING))
 
@@ -329,7 +331,7 @@ def on_job_reached_terminal_state(
         accumulators=body.accumulators,
         suspend=False,
     )
-    return checkpoints.forget(state.put(reached), reached)
+    return checkpoints.forget_triggers(state.put(reached), reached)
 
 
 def on_job_finished(state: DispatcherState, record: Record, body: client.JobFinished) -> DispatcherState:
@@ -337,52 +339,54 @@ def on_job_finished(state: DispatcherState, record: Record, body: client.JobFini
     return state.put(job.moved(Phase.ENDED, ended_at=record.header.time))
 
 
-def answers(state: DispatcherState) -> list[tuple[tuple[int, str], Owed]]:
+def rejection_events(state: DispatcherState) -> list[tuple[tuple[int, str], OutgoingEvent]]:
     """JobRejected, CancelJobRejected and CheckpointFailed, with what orders them."""
     owed = []
     for offset, refusal in state.refusals.items():
         answer = _ANSWERS[refusal.of]
         body = answer(job_id=refusal.job_id, reason=refusal.reason)
-        owed.append(((offset, ""), Owed(refusal.recipient, body, offset)))
+        owed.append(((offset, ""), OutgoingEvent(refusal.recipient, body, offset)))
     return owed
 
 
 _ANSWERS: Mapping[
-    Refused, type[client.JobRejected] | type[client.CancelJobRejected] | type[client.CheckpointFailed]
+    RejectionKind, type[client.JobRejected] | type[client.CancelJobRejected] | type[client.CheckpointFailed]
 ] = {
-    Refused.SUBMISSION: client.JobRejected,
-    Refused.CANCELLATION: client.CancelJobRejected,
-    Refused.CHECKPOINT: client.CheckpointFailed,
+    RejectionKind.SUBMISSION: client.JobRejected,
+    RejectionKind.CANCELLATION: client.CancelJobRejected,
+    RejectionKind.CHECKPOINT: client.CheckpointFailed,
 }
 
 
-def messages(state: DispatcherState, job: Job) -> list[Owed]:
+def outgoing_events(state: DispatcherState, job: Job) -> list[OutgoingEvent]:
     """What is owed because of the job's phase."""
     job_master_address = address(JOB_MASTER, job.job_id)
     match job.phase:
         case Phase.ADMITTED | Phase.ACCEPTED:
-            accepted = Owed(job.requester, client.JobAccepted(job_id=job.job_id, name=job.name), job.cause)
-            start = Owed(job_master_address, _start(state, job), job.cause)
+            accepted = OutgoingEvent(
+                job.requester, client.JobAccepted(job_id=job.job_id, name=job.name), job.cause
+            )
+            start = OutgoingEvent(job_master_address, _start_job(state, job), job.cause)
             return [accepted, start] if job.phase is Phase.ADMITTED else [start]
         case Phase.CANCEL_REQUESTED:
             cancel = job_master.CancelJob(job_id=job.job_id, keep_checkpoints=job.keep_checkpoints)
-            return [Owed(job_master_address, cancel, job.cause)]
+            return [OutgoingEvent(job_master_address, cancel, job.cause)]
         case Phase.SUSPEND_REQUESTED:
             reason = "the cluster is shutting down" + (f": {state.ending.reason}" if state.ending else "")
             suspend = job_master.SuspendJob(job_id=job.job_id, reason=reason)
-            return [Owed(job_master_address, suspend, job.cause)]
+            return [OutgoingEvent(job_master_address, suspend, job.cause)]
         case Phase.RESUME_REQUESTED:
-            return [Owed(job_master_address, job_master.ResumeJob(job_id=job.job_id), job.cause)]
+            return [OutgoingEvent(job_master_address, job_master.ResumeJob(job_id=job.job_id), job.cause)]
         case Phase.TERMINATED:
             body = client.JobFinished(
                 job_id=job.job_id, status=job.status, reason=job.reason, accumulators=job.accumulators
             )
-            return [Owed(job.requester, body, job.cause)]
+            return [OutgoingEvent(job.requester, body, job.cause)]
         case Phase.BUILDING | Phase.RUNNING | Phase.SUSPENDED | Phase.ENDED:
             return []
 
 
-def _start(state: DispatcherState, job: Job) -> job_master.StartJob:
+def _start_job(state: DispatcherState, job: Job) -> job_master.StartJob:
     if job.graph is None:
         raise AssertionError(f"job {job.job_id} is {job.phase} without a graph")
     configuration = job_configuration(state.configuration or {}, job.graph.configuration)

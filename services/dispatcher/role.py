@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from ...schemas import client, dispatcher, everyone
 from ...schemas.event import Record
 from ...schemas.types import EntryPoint
-from ..core.role import DISPATCHER, Instruction, Owed, Steps, Time, unchanged
+from ..core.role import DISPATCHER, Instruction, OutgoingEvent, Steps, Time, unchanged
 from . import checkpoints, jobs, shutdown
-from .state import DispatcherState, FeatureLevelWanted, Refusal
+from .state import DispatcherState, FeatureLevelWanted, Rejection
 
 
 class BuildJobGraph(Instruction, frozen=True):
@@ -62,19 +62,19 @@ class Dispatcher:
             state = _admitted(state, header.origin.partition, header.origin.offset)
         return _STEPS.take(state, record)
 
-    def decide(self, state: DispatcherState, now: Time) -> list[Owed]:
-        owed = jobs.answers(state) + checkpoints.messages(state)
+    def decide(self, state: DispatcherState, now: Time) -> list[OutgoingEvent]:
+        owed = jobs.rejection_events(state) + checkpoints.outgoing_events(state)
         for job_id, offset in state.owing.items():
             # One event may concern many jobs, as the end of the cluster does.
-            owed += [((offset, job_id), each) for each in jobs.messages(state, state.jobs[job_id])]
+            owed += [((offset, job_id), each) for each in jobs.outgoing_events(state, state.jobs[job_id])]
         owed.sort(key=lambda pair: pair[0])
-        return [each for _, each in owed] + shutdown.messages(state)
+        return [each for _, each in owed] + shutdown.outgoing_events(state)
 
     def deadline(self, state: DispatcherState) -> Time | None:
         return None
 
     def instructions(self, state: DispatcherState) -> Sequence[Instruction]:
-        building = [state.jobs[job_id] for job_id in islice(state.building, jobs.BUILDS_AT_ONCE)]
+        building = [state.jobs[job_id] for job_id in islice(state.building, jobs.MAX_INSTRUCTED_BUILDS)]
         builds = [
             BuildJobGraph(
                 job.job_id,
@@ -107,7 +107,7 @@ def on_submission_refused(
     state = _admitted(state, body.source.partition, body.source.offset)
     if not (body.client and body.job_id):
         return state
-    refusal = Refusal(body.client, body.job_id, body.reason)
+    refusal = Rejection(body.client, body.job_id, body.reason)
     return replace(state, refusals=state.refusals.set(record.offset, refusal))
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from ...infra.sanitize import printable
+from ...infra.sanitize import escape_control_characters
 from ...pipelines.checkpoint import disposal
 from ...pipelines.checkpoint.errors import CheckpointError
 from ...pipelines.checkpoint.metadata import directory_of, read_metadata
@@ -19,7 +19,7 @@ from ...schemas.types import SnapshotType
 _NAMED = 10
 
 
-class Disposed(msgspec.Struct, frozen=True):
+class DisposalResult(msgspec.Struct, frozen=True):
     """What came of it: why the savepoint is still there, in a line, or None."""
 
     failure: str | None = None
@@ -27,26 +27,26 @@ class Disposed(msgspec.Struct, frozen=True):
     """The first few of what else lies in its directory, which therefore stays."""
 
 
-class Dispose(Protocol):
+class SavepointDisposer(Protocol):
     """`dispose`, or what takes its place."""
 
-    def __call__(self, path: str, *, may_be_gone: bool = False) -> Disposed: ...
+    def __call__(self, path: str, *, may_be_gone: bool = False) -> DisposalResult: ...
 
 
-def dispose(path: str, *, may_be_gone: bool = False) -> Disposed:
+def dispose_savepoint(path: str, *, may_be_gone: bool = False) -> DisposalResult:
     """Deletes the savepoint of a directory. `may_be_gone`: an earlier leader may have deleted it for the same request,
     so that nothing at its place is no failure."""
     try:
         if may_be_gone and not Storage.open(directory_of(path)).exists(""):
-            return Disposed()
+            return DisposalResult()
         metadata = read_metadata(path)
         directory = metadata.checkpoint.uri
         if metadata.checkpoint.snapshot_type is not SnapshotType.SAVEPOINT:
-            return Disposed(
+            return DisposalResult(
                 f"{directory} is a checkpoint of job {metadata.job_id}, no savepoint: others may share its files; "
                 "what is kept of a job that has ended goes with the job's directory"
             )
         left = disposal.dispose(metadata)[:_NAMED]
-        return Disposed(left=tuple(printable(name) for name in left))
+        return DisposalResult(left=tuple(escape_control_characters(name) for name in left))
     except CheckpointError as error:
-        return Disposed(str(error))
+        return DisposalResult(str(error))

@@ -23,17 +23,17 @@ from ..blobs.errors import BlobError
 from ..blobs.offloading import file_keys, parse
 from ..configuration.role_options import job_configuration
 from ..core.feature_level import FEATURE_LEVEL
-from ..core.instruction_tracker import Begun
-from ..core.role import DISPATCHER, Instruction, Owed, Say
+from ..core.instruction_tracker import InstructionTracker
+from ..core.role import DISPATCHER, Emit, Instruction, OutgoingEvent
 from ..log.topics import LARGEST_SUBMISSION
 from .admission import SubmissionsReader
 from .checkpoints import DisposeSavepoint
 from .inline_limit import GraphTooLarge, InlineLimit
 from .jobs import PARALLEL_BUILDS
 from .role import BuildJobGraph, RaiseFeatureLevel
-from .savepoints import Dispose, Disposed, dispose
+from .savepoints import DisposalResult, SavepointDisposer, dispose_savepoint
 from .state import DispatcherState
-from .submissions_topic import Admitted
+from .submissions_topic import AdmittedPositions
 
 _log = logger(__name__)
 
@@ -43,12 +43,12 @@ class DispatcherShell:
 
     def __init__(
         self,
-        say: Say,
+        say: Emit,
         submissions: SubmissionsReader,
         configuration: Mapping[str, str] | None = None,
         blobs: BlobDepot | None = None,
         elected: int | None = None,
-        dispose: Dispose = dispose,
+        dispose: SavepointDisposer = dispose_savepoint,
         inline: InlineLimit | None = None,
     ) -> None:
         """`configuration` is what the cluster is to go by, as ConfigurationChanged has it; None: what the log says.
@@ -65,7 +65,7 @@ class DispatcherShell:
         self._delete = dispose
         self._submissions = submissions
         self._admitting = False
-        self._begun = Begun()
+        self._begun = InstructionTracker()
         self._builders = threads.Pool(PARALLEL_BUILDS, "build")
         self._closed = threading.Event()
         self._servers = [BuildServer() for _ in range(PARALLEL_BUILDS)]
@@ -91,7 +91,7 @@ class DispatcherShell:
 
     def _admit(self, state: DispatcherState) -> None:
         """Once the configuration has been read back from the log: every job that is admitted here goes by it."""
-        admitted = Admitted(state.submissions_topic_id, state.positions)
+        admitted = AdmittedPositions(state.submissions_topic_id, state.positions)
         if self._admitting:
             self._submissions.follow(admitted)
         elif self._configuration in (None, state.configuration):
@@ -103,11 +103,11 @@ class DispatcherShell:
                 # The log begins: nothing was decided yet by other rules.
                 self._raise_feature_level(FEATURE_LEVEL, self._elected)
             changed = everyone.ConfigurationChanged(configuration=self._configuration)
-            self._say(DISPATCHER, Owed(EVERYONE, changed, self._elected))
+            self._say(DISPATCHER, OutgoingEvent(EVERYONE, changed, self._elected))
 
     def _raise_feature_level(self, level: int, cause: int | None, requester: str = "") -> None:
         if level <= FEATURE_LEVEL:
-            self._say(DISPATCHER, Owed(EVERYONE, everyone.FeatureLevelRaised(level=level), cause))
+            self._say(DISPATCHER, OutgoingEvent(EVERYONE, everyone.FeatureLevelRaised(level=level), cause))
             return
         if level > FEATURE_LEVEL + 1 and requester:
             reason = (
@@ -115,7 +115,7 @@ class DispatcherShell:
                 f"release after it up to {FEATURE_LEVEL + 1}"
             )
             rejected = client.FeatureLevelRejected(level=level, reason=reason)
-            self._say(DISPATCHER, Owed(requester, rejected, cause))
+            self._say(DISPATCHER, OutgoingEvent(requester, rejected, cause))
             return
         # It stands, and is obeyed by the first leader that can.
         _log.warning(
@@ -147,7 +147,7 @@ class DispatcherShell:
                 server=server,
             )
             try:
-                graph = self._inline.shrunk(_fitted(graph, instruction), instruction.job_id)
+                graph = self._inline.shrunk(_set_parallelism(graph, instruction), instruction.job_id)
             except GraphTooLarge as error:
                 raise ProgramError(f"{entry_point.target}: {error}") from error
             body = dispatcher.JobGraphBuilt(job_id=instruction.job_id, job_graph=graph)
@@ -162,7 +162,7 @@ class DispatcherShell:
         if self._closed.is_set():
             # The program was ended, not at fault: the next leader builds its graph.
             return
-        self._say(DISPATCHER, Owed(DISPATCHER, body, instruction.cause))
+        self._say(DISPATCHER, OutgoingEvent(DISPATCHER, body, instruction.cause))
 
     def _files(self, instruction: BuildJobGraph) -> dict[str, str]:
         """The program's files that are blobs: key -> a local file. Raises BlobError."""
@@ -184,14 +184,14 @@ class DispatcherShell:
             done = self._delete(instruction.path, may_be_gone=is_second)
         except Exception as error:
             # As above.
-            done = Disposed(f"{instruction.path} could not be deleted: {type(error).__name__}: {error}")
+            done = DisposalResult(f"{instruction.path} could not be deleted: {type(error).__name__}: {error}")
         body = dispatcher.SavepointDisposed(
             path=instruction.path, failure=done.failure, request=instruction.request, left=done.left
         )
-        self._say(DISPATCHER, Owed(DISPATCHER, body, instruction.request))
+        self._say(DISPATCHER, OutgoingEvent(DISPATCHER, body, instruction.request))
 
 
-def _fitted(graph: JobGraph, instruction: BuildJobGraph) -> JobGraph:
+def _set_parallelism(graph: JobGraph, instruction: BuildJobGraph) -> JobGraph:
     """With the key groups of what the job begins with, as far as that can be read from here."""
     configuration = job_configuration(instruction.configuration, graph.configuration)
     return with_key_groups_at(instruction.savepoint_path or STATE_RECOVERY_PATH.of(configuration), graph)

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from ...schemas import dispatcher, everyone, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import Record
-from ..core.role import RESOURCE_MANAGER, Owed, Step
+from ..core.role import RESOURCE_MANAGER, OutgoingEvent, Step
 from . import jobs
-from .state import DispatcherState, Ending
+from .state import DispatcherState, Shutdown
 
 
 def on_dispatcher_shut_down_cluster(
@@ -26,11 +26,11 @@ def on_dispatcher_shut_down_cluster(
 ) -> DispatcherState:
     if state.ending is not None and body.suspend:
         return state
-    end = jobs.to_suspend if body.suspend else jobs.to_cancel
+    end = jobs.request_suspend if body.suspend else jobs.request_cancel
     concerned = state.live if body.suspend else (*state.live, *state.suspended)
     for job in sorted((state.jobs[job_id] for job_id in concerned), key=lambda job: (job.cause, job.job_id)):
         state = end(state, job, record.offset)
-    return replace(state, ending=state.ending or Ending(body.reason, record.offset))
+    return replace(state, ending=state.ending or Shutdown(body.reason, record.offset))
 
 
 def on_resource_manager_shut_down_cluster(
@@ -51,16 +51,18 @@ def on_leader_elected(
     if state.ending is None or not state.ending.over:
         return state
     for job_id in sorted(state.suspended):
-        state = jobs.to_resume(state, state.jobs[job_id], record.offset)
+        state = jobs.request_resume(state, state.jobs[job_id], record.offset)
     return replace(state, ending=None)
 
 
-def messages(state: DispatcherState) -> list[Owed]:
+def outgoing_events(state: DispatcherState) -> list[OutgoingEvent]:
     """ShutDownCluster to the ResourceManager, when no job is left that it would have to wait for."""
     ending = state.ending
     if ending is None or ending.passed_on or state.live:
         return []
-    return [Owed(RESOURCE_MANAGER, resource_manager.ShutDownCluster(reason=ending.reason), ending.cause)]
+    return [
+        OutgoingEvent(RESOURCE_MANAGER, resource_manager.ShutDownCluster(reason=ending.reason), ending.cause)
+    ]
 
 
 STEPS: Mapping[type[Body], Step[DispatcherState]] = {

@@ -11,8 +11,8 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import EntryPoint, JobGraph, JobStatus, SnapshotType
-from ..core.immutable_maps import without
-from ..core.time_index import Timeline
+from ..core.immutable_maps import delete_key
+from ..core.time_index import FifoTimeIndex
 
 
 class Phase(StrEnum):
@@ -108,7 +108,7 @@ class Job(msgspec.Struct, frozen=True):
         return replace(self, phase=to, **changes)
 
 
-class Refused(StrEnum):
+class RejectionKind(StrEnum):
     """What was asked for, and so which answer says that it can't be met."""
 
     SUBMISSION = "SUBMISSION"
@@ -117,13 +117,13 @@ class Refused(StrEnum):
     """A checkpoint or a savepoint."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Rejection(msgspec.Struct, frozen=True):
     """An answer owed to a client whose request can't be met."""
 
     recipient: str
     job_id: str
     reason: str
-    of: Refused = Refused.SUBMISSION
+    of: RejectionKind = RejectionKind.SUBMISSION
     job: Job | None = None
     """The job as it is if a leader accepts it all the same: what a leader said of a submission counts, also where this
     release would say something else."""
@@ -150,7 +150,7 @@ class Disposal(msgspec.Struct, frozen=True):
     done: bool = False
 
 
-class Ending(msgspec.Struct, frozen=True):
+class Shutdown(msgspec.Struct, frozen=True):
     """The cluster is to end: `passed_on` once the ResourceManager knows, `over` once it has ended.
 
     It outlives the leader under which it was asked for: the next one goes on with it, unless it is over.
@@ -177,13 +177,13 @@ class DispatcherState(msgspec.Struct, frozen=True):
     jobs: Map[str, Job] = Map()
     owing: Map[str, int] = Map()
     """Jobs in a phase that owes something, with the offset that led to it."""
-    building: Timeline = Timeline()
+    building: FifoTimeIndex = FifoTimeIndex()
     """Jobs whose programs wait to be built, or are being built, in the order of their submissions."""
     live: Map[str, None] = Map()
     """Jobs that the cluster's end waits for: neither ended nor suspended."""
     suspended: Map[str, None] = Map()
     """Jobs in phase SUSPENDED."""
-    refusals: Map[int, Refusal] = Map()
+    refusals: Map[int, Rejection] = Map()
     """By the offset of the request."""
     triggers: Map[int, Trigger] = Map()
     """Checkpoints and savepoints that JobMasters are to be told of, by the offset of the request."""
@@ -193,7 +193,7 @@ class DispatcherState(msgspec.Struct, frozen=True):
     """Partition of the submissions topic -> the next offset to admit."""
     submissions_topic_id: str | None = None
     """The id of the topic that `positions` are of; None before it was said."""
-    ending: Ending | None = None
+    ending: Shutdown | None = None
     configuration: Mapping[str, str] | None = None
     """What the last ConfigurationChanged said; None before the first."""
     raising: FeatureLevelWanted | None = None
@@ -201,35 +201,35 @@ class DispatcherState(msgspec.Struct, frozen=True):
     def put(self, job: Job) -> DispatcherState:
         """The state with the job as it is now."""
         job_id = job.job_id
-        owing = without(self.owing, job_id)
+        owing = delete_key(self.owing, job_id)
         waits = job.phase is Phase.BUILDING and not job.withdrawn
         return replace(
             self,
             building=self.building.add(job_id, job.cause) if waits else self.building.remove(job_id),
             jobs=self.jobs.set(job_id, job),
             owing=owing if job.phase in _SILENT else owing.set(job_id, job.cause),
-            live=_listed(self.live, job_id, job.phase not in _NOT_LIVE),
-            suspended=_listed(self.suspended, job_id, job.phase is Phase.SUSPENDED),
+            live=_set_membership(self.live, job_id, job.phase not in _NOT_LIVE),
+            suspended=_set_membership(self.suspended, job_id, job.phase is Phase.SUSPENDED),
         )
 
     def without(self, job_id: str) -> DispatcherState:
         """The state as if the job had never been."""
         return replace(
             self,
-            jobs=without(self.jobs, job_id),
-            owing=without(self.owing, job_id),
+            jobs=delete_key(self.jobs, job_id),
+            owing=delete_key(self.owing, job_id),
             building=self.building.remove(job_id),
-            live=without(self.live, job_id),
-            suspended=without(self.suspended, job_id),
+            live=delete_key(self.live, job_id),
+            suspended=delete_key(self.suspended, job_id),
         )
 
 
-def rejection(job_id: str, reason: str) -> str:
+def rejection_reason(job_id: str, reason: str) -> str:
     """What a client hears that wanted to cancel a job which is rejected."""
     return f"job {job_id} was rejected: {reason}"
 
 
-def _listed(index: Map[str, None], job_id: str, member: bool) -> Map[str, None]:
+def _set_membership(index: Map[str, None], job_id: str, member: bool) -> Map[str, None]:
     if member == (job_id in index):
         return index
     return index.set(job_id, None) if member else index.delete(job_id)

@@ -20,14 +20,14 @@ from ..log.codec import CONFLUENT, CONFLUENT_HEAD, SINGLE_OBJECT, SINGLE_OBJECT_
 _CLIENT = re.compile(r"client/[A-Za-z0-9_.-]{1,64}")
 
 
-class Sender(msgspec.Struct, frozen=True):
+class SubmissionSender(msgspec.Struct, frozen=True):
     """The client of a submission, and the job that it asks for."""
 
     client: str
     job_id: str
 
 
-def sender_of(value: bytes) -> Sender | None:
+def sender_of(value: bytes) -> SubmissionSender | None:
     """None where the beginning of the bytes is no header of a client's request for a job."""
     if value.startswith(SINGLE_OBJECT):
         start = SINGLE_OBJECT_HEAD
@@ -48,4 +48,4 @@ def sender_of(value: bytes) -> Sender | None:
     client = header["sender"]
     if _CLIENT.fullmatch(client) is None or not is_id(job_id):
         return None
-    return Sender(client, job_id)
+    return SubmissionSender(client, job_id)

@@ -20,7 +20,7 @@ import msgspec
 from ...schemas.dispatcher import SubmissionsTopicChanged
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class AdmittedPositions(msgspec.Struct, frozen=True):
     """How far the log has admitted submissions: the topic's id, and partition -> the next offset to admit."""
 
     topic_id: str | None
@@ -44,7 +44,9 @@ class SubmissionsTopic(msgspec.Struct, frozen=True):
         return sum(end - first for first, end in self.offsets)
 
 
-def change(name: str, admitted: Admitted, found: SubmissionsTopic) -> SubmissionsTopicChanged | None:
+def detect_change(
+    name: str, admitted: AdmittedPositions, found: SubmissionsTopic
+) -> SubmissionsTopicChanged | None:
     """What the log has to say before submissions of the topic called `name` are admitted; None: nothing."""
     if found.topic_id is None:
         return None

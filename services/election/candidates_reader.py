@@ -13,7 +13,7 @@ from .paths import Paths, in_order
 from .settings import ZooKeeperSettings
 
 
-class Contenders:
+class CandidatesReader:
     """A reader of its own. A context manager; raises KazooTimeoutError where ZooKeeper does not answer in time."""
 
     def __init__(self, settings: ZooKeeperSettings, *, timeout_s: float = 10.0) -> None:

@@ -52,7 +52,7 @@ _READ_OF_SESSION = 2 / 3
 """The part of the session timeout after which kazoo takes a silent server for gone."""
 
 
-class LastWords(logging.Handler):
+class LastErrorHandler(logging.Handler):
     """Keeps the last complaint of a client, which makes one for each attempt: for people one line an outage will do."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Client(KazooClient):  # type: ignore[misc]
 
     def __init__(self, settings: ZooKeeperSettings, name: str) -> None:
         """Raises ConfigurationError where SASL is asked for and its package is not installed."""
-        self.complaints = LastWords()
+        self.complaints = LastErrorHandler()
         logger = logging.Logger(name, logging.WARNING)
         logger.addHandler(self.complaints)
         tls, sasl = settings.tls, _sasl_options(settings)

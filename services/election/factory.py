@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from ..configuration import Configuration
 from ..configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
-from .kafka_liveness_guard import WhileKafkaAnswers
-from .leader_election import Mandates
+from .kafka_liveness_guard import KafkaLivenessGuard
+from .leader_election import LeaderElection
 from .leader_information import LeaderInformation
-from .log_liveness import HeardLog
+from .log_liveness import LivenessTrackingLog
 from .settings import ZooKeeperSettings
-from .zookeeper_leader_election import ZooKeeperMandates
+from .zookeeper_leader_election import ZooKeeperLeaderElection
 
 
-def mandates_of(configuration: Configuration, me: LeaderInformation, log: HeardLog) -> Mandates | None:
+def create_leader_election(
+    configuration: Configuration, me: LeaderInformation, log: LivenessTrackingLog
+) -> LeaderElection | None:
     """What a master contends by, `me` being what it says of itself where it leads, and `log` the one that it leads by;
     None where nobody stands against it.
 
@@ -23,8 +25,8 @@ def mandates_of(configuration: Configuration, me: LeaderInformation, log: HeardL
             return None
         case HighAvailability.ZOOKEEPER:
             settings = ZooKeeperSettings.of(configuration)
-            mandates = WhileKafkaAnswers(
-                ZooKeeperMandates(settings, me), log, timeout_s=settings.session_timeout_s
+            mandates = KafkaLivenessGuard(
+                ZooKeeperLeaderElection(settings, me), log, timeout_s=settings.session_timeout_s
             )
             mandates.start()
             return mandates

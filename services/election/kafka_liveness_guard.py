@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 
 from ...infra import threads
 from ...infra.logging_setup import logger
-from .leader_election import Mandates
-from .log_liveness import HeardLog
+from .leader_election import LeaderElection
+from .log_liveness import LivenessTrackingLog
 
 _log = logger(__name__)
 
@@ -29,13 +29,13 @@ _DOUBT = 1 / 2
 _NOTHING: Mapping[str, int | None] = {}
 
 
-class WhileKafkaAnswers:
+class KafkaLivenessGuard:
     """Mandates of `mandates`, for as long as Kafka answers `log`."""
 
     def __init__(
         self,
-        mandates: Mandates,
-        log: HeardLog,
+        mandates: LeaderElection,
+        log: LivenessTrackingLog,
         *,
         timeout_s: float,
         clock: Callable[[], float] = time.monotonic,

@@ -29,8 +29,8 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import EventType
 
-from .paths import Paths, contender, guid_of, in_order
-from .pipelined_requests import Steps
+from .paths import Paths, candidate, guid_of, in_order
+from .pipelined_requests import RequestSteps
 from .session import Session
 
 
@@ -57,7 +57,7 @@ class Latch:
         """Whether its role's node, of a job, was not there before; then the leader's is not either."""
         self._published = False
 
-    def pursue(self) -> Steps[int | None]:
+    def pursue(self) -> RequestSteps[int | None]:
         """The epoch of its term, where it leads; None while another is before it."""
         if self._guid is None:
             yield from self._enter()
@@ -86,12 +86,12 @@ class Latch:
             self._begin_anew()
             return None
 
-    def is_there(self) -> Steps[bool]:
+    def is_there(self) -> RequestSteps[bool]:
         """Whether the node of its term is there still, and of this session."""
         found = yield self._session.client.exists_async(self._node or self._path, watch=self._on_event)
         return found is not None and self._node is not None and found.ephemeralOwner == self._session.id
 
-    def publish(self, content: bytes) -> Steps[None]:
+    def publish(self, content: bytes) -> RequestSteps[None]:
         """Says who leads, where others look for it; only while its own node exists."""
         with_parents = self._made_path
         while self._node is not None:
@@ -128,7 +128,7 @@ class Latch:
         self._guid = self._node = None
         self._published = False
 
-    def leave(self, *, for_ever: bool) -> Steps[bool]:
+    def leave(self, *, for_ever: bool) -> RequestSteps[bool]:
         """Removes its nodes, and those of its job that are empty then. Whether nothing more is to be done: `for_ever`
         asks that nothing of the job is left, also where others still contend for it."""
         of_job = self._paths.of_job(self.role)
@@ -150,7 +150,7 @@ class Latch:
             empty = (yield from self._delete(path)) and empty
         return empty or not for_ever
 
-    def purge(self) -> Steps[None]:
+    def purge(self) -> RequestSteps[None]:
         """Removes all that there is of a job, whoever made it."""
         for path in self._paths.of_job(self.role):
             yield from self._delete_all(path)
@@ -160,11 +160,11 @@ class Latch:
         self.end()
         self._on_change(self)
 
-    def _enter(self) -> Steps[None]:
+    def _enter(self) -> RequestSteps[None]:
         """A new node for a new term."""
         self._guid, self._node = secrets.token_hex(16), None
         self._guids.add(self._guid)
-        client, prefix = self._session.client, f"{self._path}/{contender(self._guid)}"
+        client, prefix = self._session.client, f"{self._path}/{candidate(self._guid)}"
         while True:
             if (yield client.exists_async(self._path)) is None:
                 if (yield from self._make_with(self._path, prefix)):
@@ -176,7 +176,7 @@ class Latch:
             except NoNodeError:
                 continue
 
-    def _make_with(self, path: str, prefix: str) -> Steps[bool]:
+    def _make_with(self, path: str, prefix: str) -> RequestSteps[bool]:
         """The first contender makes the role's node too, of a job two, in one transaction."""
         parents = self._levels(self._paths.latches, path)
         transaction = self._session.client.transaction()
@@ -195,14 +195,14 @@ class Latch:
             raise error
         return False
 
-    def _leader_node(self) -> Steps[tuple[bytes, Any] | None]:
+    def _leader_node(self) -> RequestSteps[tuple[bytes, Any] | None]:
         try:
             content, stat = yield self._session.client.get_async(self._leader, watch=self._on_event)
         except NoNodeError:
             return None
         return content, stat
 
-    def _retract(self, *, whoever: bool) -> Steps[None]:
+    def _retract(self, *, whoever: bool) -> RequestSteps[None]:
         try:
             _, stat = yield self._session.client.get_async(self._leader)
         except NoNodeError:
@@ -210,7 +210,7 @@ class Latch:
         if whoever or stat.ephemeralOwner == self._session.id:
             yield from self._delete(self._leader)
 
-    def _leave_at_once(self, of_job: tuple[str, ...]) -> Steps[bool]:
+    def _leave_at_once(self, of_job: tuple[str, ...]) -> RequestSteps[bool]:
         """The usual end of a job, in one transaction: its last contender, which leads it, goes."""
         transaction = self._session.client.transaction()
         transaction.delete(self._node)
@@ -224,7 +224,7 @@ class Latch:
         # Where it was not published itself, one that led the job before, and died, may have been.
         return error is None and (self._published or (yield from self._delete(leaders)))
 
-    def _commit(self, transaction: Any) -> Steps[tuple[int, KazooException | None]]:
+    def _commit(self, transaction: Any) -> RequestSteps[tuple[int, KazooException | None]]:
         """All of it or nothing: the first step that failed, and why."""
         results: Iterable[Any] = yield transaction.commit_async()
         for index, result in enumerate(results):
@@ -234,14 +234,14 @@ class Latch:
                 return index, result
         return 0, None
 
-    def _children(self) -> Steps[list[str]]:
+    def _children(self) -> RequestSteps[list[str]]:
         try:
             found: list[str] = yield self._session.client.get_children_async(self._path)
         except NoNodeError:
             return []
         return found
 
-    def _delete(self, path: str) -> Steps[bool]:
+    def _delete(self, path: str) -> RequestSteps[bool]:
         """Whether the node is gone; one with children stays."""
         try:
             yield self._session.client.delete_async(path)
@@ -251,7 +251,7 @@ class Latch:
             return False
         return True
 
-    def _delete_all(self, path: str) -> Steps[None]:
+    def _delete_all(self, path: str) -> RequestSteps[None]:
         while not (yield from self._delete(path)):
             try:
                 children: list[str] = yield self._session.client.get_children_async(path)
@@ -264,7 +264,7 @@ class Latch:
         names = path.removeprefix(above + "/").split("/")
         return ["/".join([above, *names[: count + 1]]) for count in range(len(names))]
 
-    def _ensure(self, path: str) -> Steps[None]:
+    def _ensure(self, path: str) -> RequestSteps[None]:
         yield self._session.client.ensure_path_async(path)
 
     def _on_event(self, event: Any) -> None:

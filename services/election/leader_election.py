@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 
-class Mandates(Protocol):
+class LeaderElection(Protocol):
     """Of one process. All methods but `close` return at once; all may be called from any thread."""
 
     @property
@@ -49,7 +49,7 @@ class Mandates(Protocol):
         ...
 
 
-class Unopposed:
+class StandaloneLeaderElection:
     """`high-availability.type: none`: whoever starts is given what it contends for."""
 
     elected_by = ""

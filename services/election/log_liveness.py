@@ -27,7 +27,7 @@ from ..log.event_log import Concerns, OnUnreadable
 _log = logger(__name__)
 
 
-class AskedLog(EventLog, Protocol):
+class ProbeableLog(EventLog, Protocol):
     """An EventLog that can be asked without waiting."""
 
     def ask_end(self, timeout: float) -> Future[int]:
@@ -35,7 +35,7 @@ class AskedLog(EventLog, Protocol):
         ...
 
 
-class Silence:
+class UnansweredTimer:
     """`seconds` for which something has been asked and nothing answered."""
 
     def __init__(self, now: float, longest_step: float) -> None:
@@ -55,10 +55,10 @@ class Silence:
         self._answers = answers
 
 
-class HeardLog:
+class LivenessTrackingLog:
     """An EventLog that knows how long Kafka has not answered it."""
 
-    def __init__(self, log: AskedLog) -> None:
+    def __init__(self, log: ProbeableLog) -> None:
         self._log = log
         self._counting = threading.Lock()
         self._under_way = 0
@@ -68,7 +68,7 @@ class HeardLog:
         self._end = 0
         """The end that was told last."""
         self._tail: _ReadTail | None = None
-        self._silences: tuple[Silence, Silence, Silence] | None = None
+        self._silences: tuple[UnansweredTimer, UnansweredTimer, UnansweredTimer] | None = None
 
     def silence(self, now: float, step: float, *, reads: bool = True) -> float:
         """Seconds; to be asked every `step` seconds, on one thread. Asks Kafka anew where it has answered.
@@ -76,7 +76,11 @@ class HeardLog:
         `reads`: whether the process is to read the log by now.
         """
         if self._silences is None:
-            self._silences = Silence(now, 2 * step), Silence(now, 2 * step), Silence(now, 2 * step)
+            self._silences = (
+                UnansweredTimer(now, 2 * step),
+                UnansweredTimer(now, 2 * step),
+                UnansweredTimer(now, 2 * step),
+            )
         of_appends, of_questions, of_reading = self._silences
         with self._counting:
             of_appends.look(now, waiting=self._under_way > 0, answers=self._appended)

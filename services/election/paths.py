@@ -56,7 +56,7 @@ class Paths(msgspec.Struct, frozen=True):
         return f"{self.latches}/{job}", f"{self.leaders}/{job}"
 
 
-def contender(guid: str) -> str:
+def candidate(guid: str) -> str:
     """The name of a contender's node, to which ZooKeeper adds the number."""
     return guid + _LATCH
 

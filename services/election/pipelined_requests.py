@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 K = TypeVar("K")
-Steps = Generator[Any, Any, T]
+RequestSteps = Generator[Any, Any, T]
 
-AT_ONCE = 64
+MAX_IN_FLIGHT = 64
 """So many works are under way at the same time."""
 
 
-def conduct(
-    next_one: Callable[[], tuple[K, Steps[None]] | None],
+def run_pipelined(
+    next_one: Callable[[], tuple[K, RequestSteps[None]] | None],
     settle: Callable[[Any], Any],
     done: Callable[[K, Exception | None], None],
 ) -> None:
@@ -28,9 +28,9 @@ def conduct(
 
     `settle` waits for the answer to what was yielded; `done` is told of each work that has ended, or failed.
     """
-    under_way: deque[tuple[K, Steps[None], Any]] = deque()
+    under_way: deque[tuple[K, RequestSteps[None], Any]] = deque()
 
-    def go_on(key: K, steps: Steps[None], proceed: Callable[[], Any]) -> None:
+    def go_on(key: K, steps: RequestSteps[None], proceed: Callable[[], Any]) -> None:
         try:
             under_way.append((key, steps, proceed()))
         except StopIteration:
@@ -39,7 +39,7 @@ def conduct(
             done(key, error)
 
     while True:
-        while len(under_way) < AT_ONCE and (begun := next_one()) is not None:
+        while len(under_way) < MAX_IN_FLIGHT and (begun := next_one()) is not None:
             go_on(*begun, partial(next, begun[1]))
         if not under_way:
             return

@@ -38,7 +38,7 @@ _LONGEST_WAIT_S = 1.0
 _CLOSING_S = 10.0
 
 
-class Tenant(Protocol):
+class SessionListener(Protocol):
     """What is done in a session; all by the session's thread."""
 
     def resumed(self, *, anew: bool) -> None:
@@ -89,7 +89,7 @@ class Session:
         self._client = self._new_client()
         self._thread = threads.Thread(target=self._run, name=name)
 
-    def start(self, tenant: Tenant) -> None:
+    def start(self, tenant: SessionListener) -> None:
         """Connects, and has the tenant work as soon as there is a session."""
         self._tenant = tenant
         self._client.start_async()

@@ -17,7 +17,7 @@ from .latch import Latch
 from .leader_information import LeaderInformation, encode
 from .lease import uptime
 from .paths import Paths
-from .pipelined_requests import Steps, conduct
+from .pipelined_requests import RequestSteps, run_pipelined
 from .session import Session
 from .settings import ZooKeeperSettings
 
@@ -26,7 +26,7 @@ _log = logger(__name__)
 _NOTHING: Mapping[str, int | None] = {}
 
 
-class ZooKeeperMandates:
+class ZooKeeperLeaderElection:
     """Of one process: `me` is what it says of itself where it leads (the epoch is put in)."""
 
     elected_by = HighAvailability.ZOOKEEPER.value
@@ -108,7 +108,7 @@ class ZooKeeperMandates:
             held = [] if anew else [self._contenders[role] for role in self._granted]
             for latch in self._contenders.values():
                 self._touch(latch)
-        self._conduct(_one_by_one(held), self._look_after)
+        self._conduct(_round_robin(held), self._look_after)
 
     def ended(self, *, gone: bool) -> None:
         """All terms are over (Tenant)."""
@@ -128,7 +128,7 @@ class ZooKeeperMandates:
         self._leave()
         now = self._clock()
         self._conduct(
-            _one_by_one([latch for latch, due in self._lingering.items() if due <= now]), self._purge
+            _round_robin([latch for latch, due in self._lingering.items() if due <= now]), self._purge
         )
         return max(0.0, min(self._lingering.values()) - now) if self._lingering else None
 
@@ -139,14 +139,14 @@ class ZooKeeperMandates:
     def _conduct(
         self,
         next_latch: Callable[[], Latch | None],
-        work: Callable[[Latch], Steps[None]],
+        work: Callable[[Latch], RequestSteps[None]],
         failed: Callable[[Latch], None] = lambda _: None,
     ) -> None:
         """Does the work of many latches at once; of one latch one after the other. After an error it begins no more of
         it, and raises that in the end."""
         errors: list[Exception] = []
 
-        def next_one() -> tuple[Latch, Steps[None]] | None:
+        def next_one() -> tuple[Latch, RequestSteps[None]] | None:
             latch = None if errors else next_latch()
             if latch is None:
                 return None
@@ -159,11 +159,11 @@ class ZooKeeperMandates:
                 errors.append(error)
                 failed(latch)
 
-        conduct(next_one, self._session.settle, done)
+        run_pipelined(next_one, self._session.settle, done)
         if errors:
             raise errors[0]
 
-    def _pursue(self, latch: Latch) -> Steps[None]:
+    def _pursue(self, latch: Latch) -> RequestSteps[None]:
         epoch = yield from latch.pursue()
         role = latch.role
         with self._lock:
@@ -178,7 +178,7 @@ class ZooKeeperMandates:
         if confirmed is not None:
             yield from latch.publish(encode(self._me_as(confirmed)))
 
-    def _look_after(self, latch: Latch) -> Steps[None]:
+    def _look_after(self, latch: Latch) -> RequestSteps[None]:
         if (yield from latch.is_there()):
             return
         _log.warning("the node that contends for a role is gone", role=latch.role)
@@ -190,9 +190,9 @@ class ZooKeeperMandates:
     def _leave(self) -> None:
         with self._lock:
             leaving = dict(self._leaving)
-        self._conduct(_one_by_one(leaving), self._remove)
+        self._conduct(_round_robin(leaving), self._remove)
 
-    def _remove(self, latch: Latch) -> Steps[None]:
+    def _remove(self, latch: Latch) -> RequestSteps[None]:
         with self._lock:
             for_ever = self._leaving[latch]
         if not (yield from latch.leave(for_ever=for_ever)):
@@ -200,7 +200,7 @@ class ZooKeeperMandates:
         with self._lock:
             del self._leaving[latch]
 
-    def _purge(self, latch: Latch) -> Steps[None]:
+    def _purge(self, latch: Latch) -> RequestSteps[None]:
         yield from latch.purge()
         del self._lingering[latch]
 
@@ -235,6 +235,6 @@ class ZooKeeperMandates:
         return LeaderInformation(me.address, me.session_id, epoch, me.endpoints)
 
 
-def _one_by_one(latches: Iterable[Latch]) -> Callable[[], Latch | None]:
+def _round_robin(latches: Iterable[Latch]) -> Callable[[], Latch | None]:
     remaining = iter(latches)
     return lambda: next(remaining, None)

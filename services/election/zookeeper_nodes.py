@@ -24,7 +24,7 @@ class ZooKeeperUnreachable(Exception):
     """ZooKeeper could not be asked; the text says why."""
 
 
-class Contender(msgspec.Struct, frozen=True):
+class Candidate(msgspec.Struct, frozen=True):
     """One process that contends for a role; `session` as ZooKeeper's own tools write it."""
 
     address: str
@@ -39,7 +39,7 @@ class RoleNodes(msgspec.Struct, frozen=True):
     """
 
     role: str
-    contenders: tuple[Contender, ...]
+    contenders: tuple[Candidate, ...]
     leader: LeaderInformation | None
     paths: tuple[str, ...] = ()
 
@@ -103,7 +103,7 @@ def _read(client: Client, paths: Paths, role: str) -> RoleNodes:
         if (found := _get(client, f"{latch}/{node}")) is not None:
             content, stat = found
             owner = f"{stat.ephemeralOwner & (1 << 64) - 1:#x}"
-            contenders.append(Contender(content.decode(errors="replace"), owner, f"{latch}/{node}"))
+            contenders.append(Candidate(content.decode(errors="replace"), owner, f"{latch}/{node}"))
     leader = _get(client, paths.leader(role))
     existing = tuple(path for path in paths.of_job(role) if client.exists(path) is not None)
     return RoleNodes(role, tuple(contenders), None if leader is None else decode(leader[0]), existing)

@@ -20,26 +20,26 @@ from ..configuration.options.cluster import OUTPUT_RETENTION
 from ..configuration.options.high_availability import ABANDON_ELECTION
 from ..configuration.options.simulation import SIMULATED
 from ..core.replica import Replica
-from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Say, Shell
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell
 from ..dispatcher import Dispatcher
 from ..dispatcher.admission import SubmissionsReader
 from ..dispatcher.inline_limit import InlineLimit
 from ..dispatcher.job_topic_cleaner import JobTopicCleaner
-from ..dispatcher.savepoints import Dispose, Disposed, dispose
+from ..dispatcher.savepoints import DisposalResult, SavepointDisposer, dispose_savepoint
 from ..dispatcher.shell import DispatcherShell
 from ..dispatcher.state import DispatcherState
-from ..election.factory import mandates_of
+from ..election.factory import create_leader_election
 from ..election.leader_information import LeaderInformation
-from ..election.log_liveness import HeardLog
-from ..heartbeats.local_process_monitor import ProcessWatch
+from ..election.log_liveness import LivenessTrackingLog
+from ..heartbeats.local_process_monitor import LocalProcessMonitor
 from ..host.host import Host
-from ..host.per_term_shell import Afresh
+from ..host.per_term_shell import PerTermShell
 from ..job_master import JobMaster
 from ..job_master.shell import JobMasterShell
-from ..job_master.state import JobMasterState, Progress
+from ..job_master.state import Handshake, JobMasterState
 from ..log.dead_letters import DeadLetters
-from ..log.factory import admin, event_log
-from ..log.factory import codec as codec_of
+from ..log.factory import create_admin_client, open_event_log
+from ..log.factory import create_codec as codec_of
 from ..log.topic_validation import check_topics
 from ..log.topics import submissions_topic
 from ..resource_manager import ResourceManager
@@ -72,16 +72,16 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     wait_for_topics(configuration, stop)
     if stop.is_set():
         return
-    check_topics(admin(configuration), cluster)
+    check_topics(create_admin_client(configuration), cluster)
     own_address, own_session, clock = process_address(), session(), clock_of(configuration)
     replica = Replica([Dispatcher(), ResourceManager(), JobMaster()])
     blobs = of_master(configuration, replica, lambda: host.position >= 0)
-    own_log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    own_log = open_event_log(configuration, timeout=KAFKA_PATIENCE_S)
     own_log.codec.register_all()
-    log = HeardLog(own_log)
+    log = LivenessTrackingLog(own_log)
     me = LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
-    mandates = mandates_of(configuration, me, log)
-    kafka_admin = admin(configuration)
+    mandates = create_leader_election(configuration, me, log)
+    kafka_admin = create_admin_client(configuration)
     letters = DeadLetters(configuration.bootstrap_servers, cluster)
     host = Host(
         log,
@@ -99,7 +99,7 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
     codec = codec_of(configuration, submissions_topic(cluster))
     beating, of_workers, of_jobs = liveness.of_masters(configuration, host)
 
-    def dispatcher_shell(say: Say, _settled: Callable[[], None]) -> DispatcherShell:
+    def dispatcher_shell(say: Emit, _settled: Callable[[], None]) -> DispatcherShell:
         inline = InlineLimit(
             blobs.depot, configuration.get(BLOB_OFFLOAD_MINSIZE), configuration.get(BLOB_INLINE_SIZE_MAX)
         )
@@ -118,23 +118,23 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         claim = replica.leadership.leader(DISPATCHER)
         elected = None if claim is None else claim.offset
         # What a simulated cluster's log tells of may be another cluster's to keep.
-        disposing: Dispose = _dispose_of_nothing if simulated else dispose
+        disposing: SavepointDisposer = _dispose_of_nothing if simulated else dispose_savepoint
         return DispatcherShell(
             say, submissions, configuration.as_map(), blobs.depot, elected, disposing, inline
         )
 
-    def resource_manager_shell(say: Say, settled: Callable[[], None]) -> ResourceManagerShell:
+    def resource_manager_shell(say: Emit, settled: Callable[[], None]) -> ResourceManagerShell:
         return ResourceManagerShell(
             say,
             lambda on_exit: new_driver(configuration, on_exit),
-            ProcessWatch,
+            LocalProcessMonitor,
             of_workers.follow,
             settled,
         )
 
     shells: dict[str, Shell] = {
-        DISPATCHER: Afresh(host.say, dispatcher_shell),
-        RESOURCE_MANAGER: Afresh(host.say, resource_manager_shell, of_workers.retire),
+        DISPATCHER: PerTermShell(host.say, dispatcher_shell),
+        RESOURCE_MANAGER: PerTermShell(host.say, resource_manager_shell, of_workers.retire),
         JOB_MASTER: JobMastersWithoutTopics(host.say, of_jobs.follow, of_jobs.retire)
         if simulated
         else JobMasterShell(
@@ -181,9 +181,9 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
                 log.close()
 
 
-def _dispose_of_nothing(path: str, *, may_be_gone: bool = False) -> Disposed:
+def _dispose_of_nothing(path: str, *, may_be_gone: bool = False) -> DisposalResult:
     del path, may_be_gone
-    return Disposed()
+    return DisposalResult()
 
 
 def _led_dispatcher(host: Host) -> DispatcherState | None:
@@ -202,7 +202,7 @@ def _ended(replica: Replica) -> bool:
     return not any(
         isinstance(each, JobMasterState)
         and (
-            each.deletion is Progress.OWED
+            each.deletion is Handshake.OWED
             or each.checkpoints.removal is not None
             or (each.ended is not None and each.ended.cleanup)
         )

@@ -10,31 +10,31 @@ from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIME
 from ..core.role import RESOURCE_MANAGER
 from ..heartbeats.factory import kafka_heartbeats
 from ..heartbeats.job_masters import JobMasterHeartbeats
-from ..heartbeats.manager import Heartbeats, Participant
-from ..heartbeats.resource_manager import ResourceManagerHeartbeats, returning
+from ..heartbeats.manager import HeartbeatManager, HeartbeatSender
+from ..heartbeats.resource_manager import ResourceManagerHeartbeats, workers_in_grace
 from ..heartbeats.task_executor import Running, TaskExecutorHeartbeats
 from ..heartbeats.topic import MASTERS, TASK_EXECUTORS
 from ..host.host import Host
 from ..job_master.heartbeat_reports import allocated_slot_report, missing_tasks
-from ..resource_manager.slot_reports import contradicts
+from ..resource_manager.slot_reports import is_contradiction
 from ..task_executor.slot_reconciliation import slot_contradictions
 
 
 def of_masters(
     configuration: Configuration, host: Host
-) -> tuple[Heartbeats, ResourceManagerHeartbeats, JobMasterHeartbeats]:
+) -> tuple[HeartbeatManager, ResourceManagerHeartbeats, JobMasterHeartbeats]:
     """Those of a jobmanager, not started yet; the latter two are told of states by the shells."""
-    workers = ResourceManagerHeartbeats(host.say, contradicts)
+    workers = ResourceManagerHeartbeats(host.say, is_contradiction)
     # The ResourceManager may be led by another process.
     jobs = JobMasterHeartbeats(
-        host.say, missing_tasks, allocated_slot_report, lambda: returning(host.state(RESOURCE_MANAGER))
+        host.say, missing_tasks, allocated_slot_report, lambda: workers_in_grace(host.state(RESOURCE_MANAGER))
     )
     return _of(configuration, host, MASTERS, lambda _: True, [workers, jobs]), workers, jobs
 
 
 def of_task_executor(
     configuration: Configuration, host: Host, own_address: str, resource_id: str, running: Running
-) -> tuple[Heartbeats, TaskExecutorHeartbeats]:
+) -> tuple[HeartbeatManager, TaskExecutorHeartbeats]:
     """Those of a taskexecutor, not started yet; the latter is told of states by the shell."""
     own = TaskExecutorHeartbeats(
         host.say,
@@ -52,9 +52,9 @@ def _of(
     host: Host,
     reads: int,
     wanted: Callable[[str], bool],
-    participants: Sequence[Participant],
-) -> Heartbeats:
-    return Heartbeats(
+    participants: Sequence[HeartbeatSender],
+) -> HeartbeatManager:
+    return HeartbeatManager(
         lambda: kafka_heartbeats(configuration, reads=reads, wanted=wanted),
         participants,
         interval=configuration.get(HEARTBEAT_INTERVAL),

@@ -19,7 +19,7 @@ from ..core.role import Clock
 from ..host.host import Host, wall_clock
 from ..log import LogUnavailable
 from ..log.cluster_topics import create_cluster_topics
-from ..log.factory import admin
+from ..log.factory import create_admin_client
 from ..log.topic_watch import TopicWatch
 from ..log.topics import dead_letters_topic, heartbeats_topic, log_topic, submissions_topic
 
@@ -104,7 +104,7 @@ def topics_watched(configuration: Configuration, host: Host) -> TopicWatch:
     """Notices that the cluster's topics are lost, once it is started: without its log the process ends."""
     cluster = configuration.cluster_id
     others = [submissions_topic(cluster), heartbeats_topic(cluster), dead_letters_topic(cluster)]
-    return TopicWatch(admin(configuration), log_topic(cluster), others, host.fail)
+    return TopicWatch(create_admin_client(configuration), log_topic(cluster), others, host.fail)
 
 
 def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None:
@@ -112,7 +112,7 @@ def wait_for_topics(configuration: Configuration, stop: threading.Event) -> None
     while not stop.is_set():
         try:
             create_cluster_topics(
-                admin(configuration), configuration.bootstrap_servers, configuration.cluster_id
+                create_admin_client(configuration), configuration.bootstrap_servers, configuration.cluster_id
             )
             return
         except LogUnavailable as error:

@@ -14,9 +14,9 @@ from ...infra.logging_setup import logger
 from ...schemas import resource_manager
 from ..configuration import Configuration
 from ..core.replica import Replica
-from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, address
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..host.host import Host
-from ..log.factory import event_log
+from ..log.factory import open_event_log
 from ..simulation.hearts import Hearts, beating_of
 from ..simulation.hosted import TasksThatRun
 from ..simulation.members import Member
@@ -40,7 +40,7 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
     """Runs until `stop` is set or all have left. Raises what Host.run raises."""
     cluster, own_address = configuration.cluster_id, process_address()
     own = {address(TASK_EXECUTOR, each.resource_id): each for each in members}
-    log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    log = open_event_log(configuration, timeout=KAFKA_PATIENCE_S)
     replica = Replica([TaskExecutor()], only=own.__contains__)
     host = Host(
         log,
@@ -88,7 +88,7 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
             for role_address, member in own.items() if stop.is_set() else ():
                 reason = f"TaskExecutor {member.resource_id} was asked to stop"
                 body = resource_manager.DisconnectTaskManager(resource_id=member.resource_id, reason=reason)
-                host.say(role_address, Owed(RESOURCE_MANAGER, body, None))
+                host.say(role_address, OutgoingEvent(RESOURCE_MANAGER, body, None))
             _log.info("simulated taskexecutors end", cluster=cluster)
         finally:
             beating.close()

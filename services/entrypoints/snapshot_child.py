@@ -15,12 +15,12 @@ import msgspec
 from ...infra import threads
 from ...infra.logging_setup import log_to_stderr
 from ...pipelines.checkpoint.errors import CheckpointError
-from ..configuration import load
+from ..configuration import load_configuration
 from ..history.history_store import HistoryStore
 from ..history.keeping import take_with_history
 from ..log import LogUnavailable
 from ..log.event_log import LogTruncated
-from ..log.factory import event_log
+from ..log.factory import open_event_log
 from ..log.newer_release import NewerRelease
 from ..snapshots.child import Answer
 from ..snapshots.store import SnapshotStore
@@ -33,8 +33,8 @@ def main(arguments: list[str]) -> int:
     """Takes the snapshot and prints the answer; returns the exit code."""
     threads.Thread(target=_end_with_owner, name="owner").start()
     os.nice(_NICENESS)
-    configuration = load()
-    log = event_log(configuration, timeout=_LOG_TIMEOUT_S)
+    configuration = load_configuration()
+    log = open_event_log(configuration, timeout=_LOG_TIMEOUT_S)
     try:
         snapshots, histories = SnapshotStore.of(configuration), HistoryStore.of(configuration)
         answer = Answer(take_with_history(log, snapshots, histories, int(arguments[0])))

@@ -11,7 +11,7 @@ from ..configuration import Configuration
 from ..configuration.options.high_availability import ACCEPT_NEW_LOG
 from ..configuration.options.snapshots import SNAPSHOT_MAX_AGE, SNAPSHOT_MAX_BYTES, STATE_HASH_INTERVAL
 from ..core.replica import Replica
-from ..core.role import DISPATCHER, Owed
+from ..core.role import DISPATCHER, OutgoingEvent
 from ..history.time_travel import moment
 from ..host.host import Host, wall_clock
 from ..log import EventLog
@@ -34,7 +34,7 @@ class MasterSnapshots:
         found = restore(replica, log, store)
         self._stop = threading.Event()
 
-        def say(owed: Owed) -> None:
+        def say(owed: OutgoingEvent) -> None:
             host.say(DISPATCHER, owed)
 
         self._keeper = SnapshotKeeper(

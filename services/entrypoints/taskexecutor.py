@@ -20,9 +20,9 @@ from ..configuration import Configuration
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
 from ..core.replica import Replica
-from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, address
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
 from ..host.host import Host
-from ..log.factory import event_log
+from ..log.factory import open_event_log
 from ..task_executor import TaskExecutor
 from ..task_executor.shell import TaskExecutorShell
 from ..task_executor.state import TaskExecutorState
@@ -49,7 +49,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
     """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
     cluster = configuration.cluster_id
     own_address = address(TASK_EXECUTOR, resource_id)
-    log = event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    log = open_event_log(configuration, timeout=KAFKA_PATIENCE_S)
     log.codec.register_all()
     replica = Replica([TaskExecutor()], only=lambda each: each == own_address)
     blobs = of_task_executor(configuration, replica, resource_id, scratch)
@@ -114,7 +114,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
             if stop.is_set() and shell.registered:
                 reason = f"TaskExecutor {resource_id} was asked to stop"
                 goodbye = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
-                host.say(own_address, Owed(RESOURCE_MANAGER, goodbye, None))
+                host.say(own_address, OutgoingEvent(RESOURCE_MANAGER, goodbye, None))
             _log.info("taskexecutor ends", cluster=cluster, resource_id=resource_id)
         finally:
             with ends_within(END_S + _SPARK_S, sys.exc_info()[1]):

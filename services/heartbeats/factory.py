@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..configuration import Configuration
 from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL
-from ..log.factory import codec
+from ..log.factory import create_codec
 from ..log.topics import heartbeats_topic
 from .kafka import KafkaHeartbeats
 
@@ -19,7 +19,7 @@ def kafka_heartbeats(
     return KafkaHeartbeats(
         configuration.bootstrap_servers,
         topic,
-        codec(configuration, topic),
+        create_codec(configuration, topic),
         reads=reads,
         wanted=wanted,
         patience=max(1.0, configuration.get(HEARTBEAT_INTERVAL) / 1e6),

@@ -15,17 +15,17 @@ from immutables import Map
 from ...schemas import job_master, task_executor
 from ...schemas.event import Record
 from ...schemas.types import AllocatedSlotReport
-from ..core.role import JOB_MASTER, TASK_EXECUTOR, Owed, Say, address, instance_of
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, Emit, OutgoingEvent, address, instance_of
 from ..job_master.state import Connection, JobMasterState
-from .latest_states import Handover
+from .latest_states import LatestStates
 from .manager import Monitor, Target
-from .repeat_filter import Contradictions
+from .repeat_filter import RepeatFilter
 
 MissingTasks = Callable[[JobMasterState, job_master.HeartbeatFromTaskManager], Collection[str]]
 """Executions that the report should have and has not."""
 AllocatedSlots = Callable[[JobMasterState, str], AllocatedSlotReport]
 """The slots that the job holds at a TaskExecutor, by its ResourceID."""
-Returning = Callable[[], frozenset[str]]
+WorkersInGrace = Callable[[], frozenset[str]]
 """TaskExecutors, by ResourceID, whose process has ended and that may come back yet."""
 _NO_CONNECTIONS: Map[str, Connection] = Map()
 
@@ -42,10 +42,10 @@ class JobMasterHeartbeats:
 
     def __init__(
         self,
-        say: Say,
+        say: Emit,
         missing_tasks: MissingTasks,
         allocated_slot_report: AllocatedSlots,
-        returning: Returning = frozenset,
+        returning: WorkersInGrace = frozenset,
     ) -> None:
         """`returning` is asked on the thread of the heartbeats, in each round."""
         self._say = say
@@ -53,9 +53,9 @@ class JobMasterHeartbeats:
         self._returning: frozenset[str] = frozenset()
         self._missing_tasks = missing_tasks
         self._allocated_slot_report = allocated_slot_report
-        self._handed: Handover[JobMasterState] = Handover()
+        self._handed: LatestStates[JobMasterState] = LatestStates()
         self._states: dict[str, JobMasterState] = {}
-        self._reports: Contradictions[Peer] = Contradictions()
+        self._reports: RepeatFilter[Peer] = RepeatFilter()
 
     def follow(self, role_address: str, state: JobMasterState) -> None:
         """A job's newest state; from the host's thread."""
@@ -80,7 +80,7 @@ class JobMasterHeartbeats:
         before_return, self._returning = self._returning, self._now_returning()
         for resource_id in before_return - self._returning:
             for job_id, of_job in self._states.items():
-                if _lasts(of_job.connections.get(resource_id)):
+                if _is_connected(of_job.connections.get(resource_id)):
                     monitor.watch(Peer(job_id, resource_id), now)
 
     def _follow(
@@ -92,20 +92,20 @@ class JobMasterHeartbeats:
         now: int,
     ) -> None:
         for resource_id, connection in known.items():
-            if _lasts(connection) and not _lasts(connections.get(resource_id)):
+            if _is_connected(connection) and not _is_connected(connections.get(resource_id)):
                 peer = Peer(job_id, resource_id)
                 monitor.forget(peer)
                 self._reports.forget(peer)
         for resource_id, connection in connections.items():
-            if _lasts(connection) and not _lasts(known.get(resource_id)):
+            if _is_connected(connection) and not _is_connected(known.get(resource_id)):
                 monitor.watch(Peer(job_id, resource_id), now)
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         for job_id, state in self._states.items():
             yield (
                 address(JOB_MASTER, job_id),
                 [
-                    Owed(
+                    OutgoingEvent(
                         address(TASK_EXECUTOR, resource_id),
                         task_executor.HeartbeatFromJobManager(
                             position=position,
@@ -114,7 +114,7 @@ class JobMasterHeartbeats:
                         None,
                     )
                     for resource_id, connection in state.connections.items()
-                    if _lasts(connection)
+                    if _is_connected(connection)
                 ],
             )
 
@@ -125,7 +125,7 @@ class JobMasterHeartbeats:
         state = self._states.get(body.job_id)
         if (
             state is None
-            or not _lasts(state.connections.get(body.resource_id))
+            or not _is_connected(state.connections.get(body.resource_id))
             or record.header.sender != address(TASK_EXECUTOR, body.resource_id)
         ):
             return None
@@ -154,9 +154,9 @@ class JobMasterHeartbeats:
 
     def _tell(self, job_id: str, fact: job_master.TasksContradicted | job_master.HeartbeatTimedOut) -> None:
         own = address(JOB_MASTER, job_id)
-        self._say(own, Owed(own, fact, None))
+        self._say(own, OutgoingEvent(own, fact, None))
 
 
-def _lasts(connection: Connection | None) -> bool:
+def _is_connected(connection: Connection | None) -> bool:
     """Whether there is one that is not being ended."""
     return connection is not None and connection.farewell is None

@@ -10,8 +10,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
 from ..log import Codec, LogUnavailable, Undecodable
-from ..log.clients import ENDS_READING, LARGEST_MESSAGE, client, patiently, reader
-from ..log.kafka import RECIPIENT, headers_of, messages
+from ..log.clients import (
+    ENDS_READING,
+    LARGEST_MESSAGE,
+    client_configuration,
+    consumer_configuration,
+    retry_until,
+)
+from ..log.kafka import RECIPIENT, headers_of, poll_messages
 from .topic import Wanted
 
 _LONGEST_FETCH_WAIT_S = 1.0
@@ -48,7 +54,7 @@ class KafkaHeartbeats:
         self._interrupted = False
         wait_s = min(_LONGEST_FETCH_WAIT_S, patience / 4)
         self._producer = Producer(
-            client(
+            client_configuration(
                 bootstrap_servers,
                 # Soft state: the next one comes soon, and one that comes late says nothing.
                 acks=1,
@@ -58,7 +64,7 @@ class KafkaHeartbeats:
             )
         )
         self._consumer = Consumer(
-            reader(
+            consumer_configuration(
                 bootstrap_servers,
                 auto_offset_reset="latest",
                 # Many readers of a topic that many write: they are served in turns, not a fetch for each message.
@@ -105,7 +111,7 @@ class KafkaHeartbeats:
 
     def poll(self, timeout: float) -> list[Record]:
         records: list[Record] = []
-        for message in messages(self._consumer, timeout):
+        for message in poll_messages(self._consumer, timeout):
             self._take(message, records)
         return records
 
@@ -116,7 +122,7 @@ class KafkaHeartbeats:
     def end(self) -> int:
         partition = TopicPartition(self._topic, self._reads)
         try:
-            _, high = patiently(
+            _, high = retry_until(
                 lambda: self._consumer.get_watermark_offsets(partition, timeout=self._timeout), self._timeout
             )
         except KafkaException as error:

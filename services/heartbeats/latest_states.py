@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 S = TypeVar("S")
 
 
-class Handover(Generic[S]):
+class LatestStates(Generic[S]):
     """The last state by address, None where the address is not led here any more; what was replaced before anybody took
     it is never seen."""
 

@@ -13,13 +13,13 @@ from typing import NamedTuple, Protocol
 
 from ...infra import threads
 from ...infra.logging_setup import logger
-from ...infra.process_exit_watcher import Exits
+from ...infra.process_exit_watcher import ProcessExitWatcher
 from ...infra.process_mark import is_from_here, living
 
 _log = logger(__name__)
 
 
-class Registered(Protocol):
+class RegisteredWorker(Protocol):
     """What the watch needs of a ResourceManager's WorkerRegistration."""
 
     @property
@@ -35,7 +35,7 @@ class Registered(Protocol):
     def process_mark(self) -> str: ...
 
 
-class Worker(NamedTuple):
+class LocalWorker(NamedTuple):
     """A registration."""
 
     resource_id: str
@@ -45,20 +45,22 @@ class Worker(NamedTuple):
 
 OnEnd = Callable[[str, str, str], None]
 """(resource id, instance id, reason) of a TaskExecutor whose process has ended."""
-Workers = Mapping[str, Registered]
+Workers = Mapping[str, RegisteredWorker]
 """By resource id."""
 
 
-class ProcessWatch:
+class LocalProcessMonitor:
     """Follows the registered TaskExecutors; says once of each registration that its process has ended."""
 
     def __init__(self, on_end: OnEnd, *, use_pidfd: bool | None = None) -> None:
         self._on_end = on_end
-        self._watched: dict[str, Worker] = {}
+        self._watched: dict[str, LocalWorker] = {}
         self._newest: Workers | None = None
         self._handed: queue.SimpleQueue[Workers | None] = queue.SimpleQueue()
-        self._exits: Exits[Worker] = (
-            Exits(self._ended) if use_pidfd is None else Exits(self._ended, use_pidfd=use_pidfd)
+        self._exits: ProcessExitWatcher[LocalWorker] = (
+            ProcessExitWatcher(self._ended)
+            if use_pidfd is None
+            else ProcessExitWatcher(self._ended, use_pidfd=use_pidfd)
         )
         self._thread = threads.Thread(target=self._run, name="process watch")
         self._thread.start()
@@ -70,7 +72,7 @@ class ProcessWatch:
             self._handed.put(workers)
 
     @property
-    def watched(self) -> frozenset[Worker]:
+    def watched(self) -> frozenset[LocalWorker]:
         """The registrations whose processes are watched."""
         return self._exits.watched
 
@@ -98,7 +100,7 @@ class ProcessWatch:
             if resource_id not in workers:
                 self._exits.drop(self._watched.pop(resource_id))
         for resource_id, registered in workers.items():
-            worker = Worker(resource_id, registered.instance_id, registered.address)
+            worker = LocalWorker(resource_id, registered.instance_id, registered.address)
             before = self._watched.get(resource_id)
             if before == worker:
                 continue
@@ -109,11 +111,11 @@ class ProcessWatch:
             if is_from_here(registered.process_mark):
                 self._watch(worker, registered.process_mark)
 
-    def _watch(self, worker: Worker, mark: str) -> None:
+    def _watch(self, worker: LocalWorker, mark: str) -> None:
         process = living(mark)
         if process is None or not self._exits.watch(worker, process):
             self._ended(worker)
 
-    def _ended(self, worker: Worker) -> None:
+    def _ended(self, worker: LocalWorker) -> None:
         reason = f"the process of TaskExecutor {worker.resource_id} at {worker.address} has ended"
         self._on_end(worker.resource_id, worker.instance_id, reason)

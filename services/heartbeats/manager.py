@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ...infra import threads
 from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
-from ..core.role import Owed
+from ..core.role import OutgoingEvent
 from ..log import LogUnavailable
 from .monitor import HeartbeatMonitor
 from .topic import HeartbeatTopic
@@ -29,25 +29,25 @@ _log = logger(__name__)
 
 Target = Hashable
 Monitor = HeartbeatMonitor[Any]
-Seal = Callable[[str, Sequence[Owed]], list[Event]]
+AddHeaders = Callable[[str, Sequence[OutgoingEvent]], list[Event]]
 """(address, what) -> events with their headers, not appended anywhere; none where the process does not lead it."""
 MonotonicClock = Callable[[], int]
 """Microseconds that never go back."""
 
 
-def monotonic() -> int:
+def monotonic_us() -> int:
     """The system's."""
     return time.monotonic_ns() // 1000
 
 
-class Participant(Protocol):
+class HeartbeatSender(Protocol):
     """The heartbeats of one kind of role. All methods are called on one thread."""
 
     def update(self, monitor: Monitor, now: int) -> None:
         """Brings the targets in step with the states that were handed over since."""
         ...
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         """What is to be sent now, by the address that says it; `position` is how far the host has folded the log."""
         ...
 
@@ -64,21 +64,21 @@ class Participant(Protocol):
         ...
 
 
-class Heartbeats:
+class HeartbeatManager:
     """See above. `interval` and `timeout` in microseconds; `position` is asked on the thread, before each round."""
 
     def __init__(
         self,
         connect: Callable[[], HeartbeatTopic],
-        participants: Sequence[Participant],
+        participants: Sequence[HeartbeatSender],
         *,
         interval: int,
         timeout: int,
-        seal: Seal,
+        seal: AddHeaders,
         position: Callable[[], int],
         ready: Callable[[], bool] = lambda: True,
         idle_s: Callable[[], float] = lambda: 0.0,
-        clock: MonotonicClock = monotonic,
+        clock: MonotonicClock = monotonic_us,
     ) -> None:
         """`ready`: whether the process leads anything; while it does not it says and expects nothing. `idle_s`: for how
         many seconds its host has not turned: for longer than an interval, nothing is sent."""

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class Contradictions(Generic[K]):
+class RepeatFilter(Generic[K]):
     """What the last report of each peer said against the log."""
 
     def __init__(self) -> None:

@@ -13,13 +13,13 @@ from immutables import Map
 
 from ...schemas import resource_manager, task_executor
 from ...schemas.event import EVERYONE, Record
-from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, Say, address
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, Emit, OutgoingEvent, address
 from ..resource_manager.state import ResourceManagerState, WorkerRegistration
-from .latest_states import Handover
+from .latest_states import LatestStates
 from .manager import Monitor, Target
-from .repeat_filter import Contradictions
+from .repeat_filter import RepeatFilter
 
-Contradicts = Callable[[ResourceManagerState, resource_manager.HeartbeatFromTaskManager], bool]
+IsContradiction = Callable[[ResourceManagerState, resource_manager.HeartbeatFromTaskManager], bool]
 _REPORT = frozenset({"the SlotReport"})
 
 
@@ -29,7 +29,7 @@ class Worker(NamedTuple):
     resource_id: str
 
 
-def returning(state: object) -> frozenset[str]:
+def workers_in_grace(state: object) -> frozenset[str]:
     """TaskExecutors whose process has ended, and that may come back yet, as the ResourceManager's state has it, whoever
     leads it."""
     return frozenset(state.pool.exited) if isinstance(state, ResourceManagerState) else frozenset()
@@ -38,13 +38,13 @@ def returning(state: object) -> frozenset[str]:
 class ResourceManagerHeartbeats:
     """A Participant of Heartbeats."""
 
-    def __init__(self, say: Say, contradicts: Contradicts) -> None:
+    def __init__(self, say: Emit, contradicts: IsContradiction) -> None:
         self._say = say
         self._contradicts = contradicts
-        self._states: Handover[ResourceManagerState] = Handover()
+        self._states: LatestStates[ResourceManagerState] = LatestStates()
         self._state = ResourceManagerState()
         self._workers: Map[str, WorkerRegistration] = Map()
-        self._reports: Contradictions[str] = Contradictions()
+        self._reports: RepeatFilter[str] = RepeatFilter()
         self._position = -1
         """How far the log was read here, an interval ago at most."""
         self._positions: dict[str, int] = {}
@@ -87,10 +87,10 @@ class ResourceManagerHeartbeats:
         self._positions.pop(resource_id, None)
         self._not_reading.pop(resource_id, None)
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         self._position = position
         body = task_executor.HeartbeatFromResourceManager()
-        return [(RESOURCE_MANAGER, [Owed(EVERYONE, body, None)])]
+        return [(RESOURCE_MANAGER, [OutgoingEvent(EVERYONE, body, None)])]
 
     def hear(self, record: Record) -> Target | None:
         body = record.body
@@ -109,7 +109,7 @@ class ResourceManagerHeartbeats:
             fact = resource_manager.SlotReportContradicted(
                 resource_id=body.resource_id, instance_id=body.instance_id, slots=body.slots
             )
-            self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, fact, None))
+            self._say(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, fact, None))
         before = self._positions.get(body.resource_id)
         self._positions[body.resource_id] = body.position
         if before == body.position and before < self._position:
@@ -139,4 +139,4 @@ class ResourceManagerHeartbeats:
             if is_not_reading
             else f"no heartbeat for {silence / 1e6:.0f} s from {who}: it has died, hangs, or can't reach Kafka",
         )
-        self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, fact, None))
+        self._say(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, fact, None))

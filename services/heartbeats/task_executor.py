@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.event import Record
 from ...schemas.types import AccumulatorReport, AccumulatorSnapshot, SlotStatus
-from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Owed, Say, address
+from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Emit, OutgoingEvent, address
 from ..task_executor.state import TaskExecutorState
-from .latest_states import Handover
+from .latest_states import LatestStates
 from .manager import Monitor, Target
-from .repeat_filter import Contradictions
+from .repeat_filter import RepeatFilter
 
 SlotContradictions = Callable[
     [TaskExecutorState, task_executor.HeartbeatFromJobManager], tuple[Collection[str], Collection[str]]
@@ -40,7 +40,7 @@ class TaskExecutorHeartbeats:
 
     def __init__(
         self,
-        say: Say,
+        say: Emit,
         own_address: str,
         slot_report: SlotReport,
         running: Running,
@@ -51,10 +51,10 @@ class TaskExecutorHeartbeats:
         self._slot_report = slot_report
         self._running = running
         self._slot_contradictions = slot_contradictions
-        self._handed: Handover[TaskExecutorState] = Handover()
+        self._handed: LatestStates[TaskExecutorState] = LatestStates()
         self._state: TaskExecutorState | None = None
         self._masters: frozenset[Master] = frozenset()
-        self._reports: Contradictions[str] = Contradictions()
+        self._reports: RepeatFilter[str] = RepeatFilter()
         self._epochs: dict[str, int] = {}
         """Of masters that have been heard, by address."""
 
@@ -83,7 +83,7 @@ class TaskExecutorHeartbeats:
             monitor.watch(master, now)
         self._masters = masters
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         state = self._state
         if state is None or state.left:
             return
@@ -96,20 +96,20 @@ class TaskExecutorHeartbeats:
                 position=position,
                 slots=tuple(self._slot_report(state)),
             )
-            owed.append(Owed(RESOURCE_MANAGER, report, None))
+            owed.append(OutgoingEvent(RESOURCE_MANAGER, report, None))
         snapshots: dict[str, list[AccumulatorSnapshot]] = {job_id: [] for job_id in state.jobs}
         for snapshot in self._running(state):
             if snapshot.job_id in snapshots:
                 snapshots[snapshot.job_id].append(snapshot)
         for job_id, of_job in snapshots.items():
-            of_job = bounded_snapshots(of_job)
+            of_job = limit_snapshots(of_job)
             body = job_master.HeartbeatFromTaskManager(
                 job_id=job_id,
                 resource_id=state.resource_id,
                 position=position,
                 accumulator_report=AccumulatorReport(accumulator_snapshots=tuple(of_job)),
             )
-            owed.append(Owed(address(JOB_MASTER, job_id), body, None))
+            owed.append(OutgoingEvent(address(JOB_MASTER, job_id), body, None))
         yield self._own, owed
 
     def hear(self, record: Record) -> Target | None:
@@ -140,7 +140,7 @@ class TaskExecutorHeartbeats:
                 reason=f"no heartbeat for {silence / 1e6:.0f} s from {target.address}: it has died, hangs, or can't "
                 "reach Kafka; tasks run on",
             )
-            self._say(self._own, Owed(self._own, fact, None))
+            self._say(self._own, OutgoingEvent(self._own, fact, None))
 
     def _compare(self, job_id: str, sender: str, body: task_executor.HeartbeatFromJobManager) -> None:
         assert self._state is not None
@@ -151,10 +151,10 @@ class TaskExecutorHeartbeats:
             fact = task_executor.AllocatedSlotsContradicted(
                 job_id=job_id, missing=_of(_MISSING, confirmed), surplus=_of(_SURPLUS, confirmed)
             )
-            self._say(self._own, Owed(self._own, fact, None))
+            self._say(self._own, OutgoingEvent(self._own, fact, None))
 
 
-def bounded_snapshots(snapshots: list[AccumulatorSnapshot]) -> list[AccumulatorSnapshot]:
+def limit_snapshots(snapshots: list[AccumulatorSnapshot]) -> list[AccumulatorSnapshot]:
     """As many counts as a heartbeat may have: it names the other Executions without them."""
     left, found = _MOST_COUNTS, []
     for each in snapshots:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from ..core.leadership import Leadership
+from ..core.leadership import LeadershipState
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR, instance_of, kind_of
 from ..dispatcher.state import DispatcherState
@@ -55,7 +55,7 @@ def _all(
             yield task_executor_of(state.resource_id), _task_executor(state)
 
 
-def _leaders(leadership: Leadership) -> Iterator[tuple[Entity, Facts]]:
+def _leaders(leadership: LeadershipState) -> Iterator[tuple[Entity, Facts]]:
     for role, leader in leadership.leaders.items():
         led = {"leader": leader.address, "epoch": str(leader.epoch)}
         kind = kind_of(role)

@@ -16,8 +16,8 @@ from ...schemas.dispatcher import SubmitJob
 from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected
 from ...schemas.task_executor import SubmitTask
-from ..core.leadership import is_out_of_reach
-from ..core.replica import Replica, spare_the_collector
+from ..core.leadership import is_epoch_out_of_reach
+from ..core.replica import Replica, tune_gc_for_replay
 from ..core.role import JOB_MASTER, IllegalEvent, address
 from ..dispatcher import Dispatcher
 from ..job_master import JobMaster
@@ -77,7 +77,7 @@ class Fold:
             self._illegal.clear()
         if not changed and ignored is None and kind is not LeaderElected:
             fenced = not replica.leadership.admits(record)
-        if fenced and is_out_of_reach(replica.leadership, record):
+        if fenced and is_epoch_out_of_reach(replica.leadership, record):
             last = replica.leadership.epoch(header.sender)
             ignored = (
                 f"the epoch {header.sender_epoch} is too far above {last}, the last one of {header.sender}"
@@ -154,7 +154,7 @@ class Fold:
         histories: HistoryStore | None = None,
     ) -> Iterator[Entry]:
         """Folds the log to the end that it has now, or to `end` (exclusive). Begins, and raises, as `begin`."""
-        spare_the_collector()
+        tune_gc_for_replay()
         for batch in read_to_end(log, self.begin(log, store, histories), end=end):
             yield from self._tell_all(batch)
 

@@ -13,9 +13,9 @@ import msgspec
 from ...schemas.event import Record
 from ...schemas.job_master import ResumeJob
 from ...schemas.types import ExecutionState
-from ..core.failure_repetition import repetition
+from ..core.failure_repetition import describe_repetition
 from ..job_master import job_status
-from ..job_master.exception_history import MOST
+from ..job_master.exception_history import MAX_EXCEPTIONS
 from ..job_master.restart_strategies import FailureHistory
 from ..job_master.state import JobMasterState
 
@@ -90,9 +90,9 @@ class Failures:
         if not any(again):
             return None
         last = state.exceptions[-1].task if state.exceptions else None
-        repeated = repetition(
+        repeated = describe_repetition(
             [each.text for each in state.exceptions if each.task == last],
-            are_all=len(state.exceptions) < MOST,
+            are_all=len(state.exceptions) < MAX_EXCEPTIONS,
         )
         return RestartView(f"{repeated}: {reason}" if repeated else reason, max(again), at)
 

@@ -93,8 +93,8 @@ def open_source(of: Configuration | Path, *, selections: bool = False) -> Source
             whole=log.description.whole,
             passed_over=log.passed_over,
         )
-    from ..log.factory import event_log
+    from ..log.factory import open_event_log
 
     noted = PassedOver()
-    live = NotedLog(event_log(of, timeout=_TIMEOUT_S), noted)
+    live = NotedLog(open_event_log(of, timeout=_TIMEOUT_S), noted)
     return Source(live, of.cluster_id, store=SnapshotStore.of(of), passed_over=noted)

@@ -10,9 +10,9 @@ import msgspec
 from ...schemas.types import ExecutionState
 from ..core.replica import Replica
 from ..core.role import JOB_MASTER, address
-from ..job_master.executions import in_order
+from ..job_master.executions import executions_in_order
 from ..job_master.job_status import ACTIVE
-from ..job_master.state import JobMasterState, Progress
+from ..job_master.state import Handshake, JobMasterState
 from .checkpoints import CheckpointStatus
 from .fold import Fold
 from .views import JobView, checkpoints
@@ -43,7 +43,8 @@ def subtasks(replica: Replica, job_id: str) -> list[SubtaskView]:
     if not isinstance(state, JobMasterState):
         return []
     executions = sorted(
-        (state.executions[each] for each in state.current.values()), key=lambda each: in_order(state, each)
+        (state.executions[each] for each in state.current.values()),
+        key=lambda each: executions_in_order(state, each),
     )
     views = []
     for each in executions:
@@ -73,7 +74,7 @@ def waits_for(fold: Fold, job: JobView) -> tuple[str, ...]:
 def _waits(fold: Fold, state: JobMasterState, job: JobView) -> Iterator[str]:
     if job.missing_slots:
         yield f"{job.missing_slots} of {job.required_slots} slots"
-    if state.channels is Progress.OWED:
+    if state.channels is Handshake.OWED:
         yield "its topics, which are being created"
     opening = [each for each in subtasks(fold.replica, job.job_id) if each.state in _OPENING]
     for (vertex, status), count in Counter((each.vertex, each.state) for each in opening).items():

@@ -16,7 +16,7 @@ import msgspec
 
 from ...pipelines.checkpoint.errors import CheckpointError
 from ..core.feature_level import FIRST_LEVEL
-from ..core.replica import Replica, spare_the_collector
+from ..core.replica import Replica, tune_gc_for_replay
 from ..log import EventLog
 from ..log.event_log import read_to_end
 from ..snapshots.encoding import LEADERSHIP, encode
@@ -85,7 +85,7 @@ def fold_to(
     The marks that it passes are left in the index; on the way from a snapshot, none. Raises LogUnavailable,
     LogTruncated.
     """
-    spare_the_collector()
+    tune_gc_for_replay()
     end = log.end() if offset is None else min(offset + 1, log.end())
     replica = all_roles()
     mark = None if index is None else index.restore(replica, end - 1)

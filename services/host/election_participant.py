@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...infra.logging_setup import logger
-from ..core.deadline_heap import Deadlines
+from ..core.deadline_heap import DeadlineHeap
 from ..core.leadership import LARGEST_STEP, Leader
 from ..core.replica import Replica
 from ..core.role import DISPATCHER, JOB_MASTER, Clock, Time, derive_id, kind_of
-from ..election.leader_election import Mandates
+from ..election.leader_election import LeaderElection
 from ..job_master.state import JobMasterState
 
 _log = logger(__name__)
@@ -35,7 +35,7 @@ _SPREAD = 500_000
 """Microseconds."""
 
 
-class MandateFromAnotherTime(Exception):
+class StaleElectionEpoch(Exception):
     """ZooKeeper's transaction ids are below the log's epochs: its data were lost, or are another ensemble's."""
 
     def __init__(self, role: str, granted: int, last: int) -> None:
@@ -56,7 +56,7 @@ class EpochOutOfReach(Exception):
         )
 
 
-class LedByElection(Exception):
+class ElectedLeaderExists(Exception):
     """Elected masters lead, or may go on to; a process that nobody elects would take the lead from them."""
 
     def __init__(self, role: str, leader: Leader) -> None:
@@ -69,12 +69,12 @@ class LedByElection(Exception):
         )
 
 
-class Candidacy:
+class ElectionParticipant:
     """Of one process, for the thread of its host. `opposed`: whether others stand against it at all."""
 
     def __init__(
         self,
-        mandates: Mandates,
+        mandates: LeaderElection,
         replica: Replica,
         roles: Iterable[str],
         *,
@@ -93,7 +93,7 @@ class Candidacy:
         """The roles that it stands for -> the log's epoch when it began to."""
         self._spent: dict[str, int] = {}
         """The last mandate for a role that was given back: it may be heard of for a while still."""
-        self._soon = Deadlines()
+        self._soon = DeadlineHeap()
         """When it is to stand for which jobs."""
         self._last_own: Time = 0
         """When it is to stand for the last of the jobs that it has begun itself."""
@@ -156,7 +156,7 @@ class Candidacy:
         if granted is None or granted > last:
             return True
         if granted <= stood and role in self._roles:
-            raise MandateFromAnotherTime(role, granted, last)
+            raise StaleElectionEpoch(role, granted, last)
         _log.info("a mandate came too late: stands for election anew", role=role, epoch=granted, last=last)
         self.anew(role, granted)
         return False

@@ -25,13 +25,13 @@ from pathlib import Path
 from ...infra.logging_setup import logger
 from ...schemas import job_master
 from ...schemas.event import Event
-from ..core.role import JOB_MASTER, TASK_EXECUTOR, Owed, instance_of, kind_of
-from ..job_master.role import words_of_ended
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, OutgoingEvent, instance_of, kind_of
+from ..job_master.role import events_of_ended
 from ..job_master.state import JobMasterState
 from ..log.event_log import EventLog, EventRefused
-from ..task_executor.rejected_events import substitute
+from ..task_executor.rejected_events import substitute_event
 
-MOST_BYTES = 8 << 20
+MAX_APPEND_BYTES = 8 << 20
 """Of the decisions of one turn, encoded; one event may have more."""
 _MOST_FAILURES = 3
 """Of one JobMaster in one process: each leaves it less to say (job_master/ending.py)."""
@@ -39,13 +39,13 @@ _FRAMES_SHOWN = 4
 _log = logger(__name__)
 
 
-class Appender:
+class EventAppender:
     """Appends for one process; safe for use by several threads."""
 
     def __init__(
         self,
         log: EventLog,
-        seal: Callable[[str, Sequence[Owed]], list[Event]],
+        seal: Callable[[str, Sequence[OutgoingEvent]], list[Event]],
         state: Callable[[str], object] = lambda _: None,
     ) -> None:
         """`seal` adds the headers to what a role says now; it returns nothing where the role is not led here. `state`:
@@ -63,7 +63,7 @@ class Appender:
         """
         while events:
             try:
-                offsets = self._log.append(events, MOST_BYTES)
+                offsets = self._log.append(events, MAX_APPEND_BYTES)
             except EventRefused as error:
                 sender = events[error.place].header.sender
                 others = [each for each in events if each.header.sender != sender]
@@ -84,7 +84,10 @@ class Appender:
 
     def _instead_of(self, event: Event, error: EventRefused) -> list[Event]:
         sender = event.header.sender
-        if kind_of(sender) == TASK_EXECUTOR and (body := substitute(event.body, str(error))) is not None:
+        if (
+            kind_of(sender) == TASK_EXECUTOR
+            and (body := substitute_event(event.body, str(error))) is not None
+        ):
             _log.error("what a task had to say can't be written", sender=sender, reason=str(error))
             return [Event(event.header, body)]
         return self.failure_of(sender, error)
@@ -101,23 +104,23 @@ class Appender:
             times = self._failures[role_address]
         reason = f"its JobMaster failed: {type(error).__name__}: {error}"
         job_id = instance_of(role_address)
-        _log.error("a JobMaster failed", job=job_id, times=times, reason=reason, where=_place_of(error))
+        _log.error("a JobMaster failed", job=job_id, times=times, reason=reason, where=_location_of(error))
         if times > _MOST_FAILURES:
             return []
-        return self._seal(role_address, words_of_failure(role_address, self._state(role_address), reason))
+        return self._seal(role_address, failure_events(role_address, self._state(role_address), reason))
 
 
-def words_of_failure(role_address: str, state: object, reason: str) -> list[Owed]:
+def failure_events(role_address: str, state: object, reason: str) -> list[OutgoingEvent]:
     """What is said for a JobMaster that can't say it itself."""
     if isinstance(state, JobMasterState) and state.ended is not None:
-        owed = words_of_ended(state)
+        owed = events_of_ended(state)
         if owed:
             return owed
     body = job_master.JobMasterFailed(job_id=instance_of(role_address), reason=reason)
-    return [Owed(role_address, body, None)]
+    return [OutgoingEvent(role_address, body, None)]
 
 
-def _place_of(error: Exception) -> str:
+def _location_of(error: Exception) -> str:
     """The last lines of code that it went through: no values, which may be a user's."""
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES_SHOWN:]
     return ", ".join(f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in reversed(frames))

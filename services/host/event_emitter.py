@@ -14,7 +14,7 @@ from ...infra import threads
 from ...schemas.event import Event
 
 
-class Voice:
+class EventEmitter:
     """Appends what it is given; the first failure is told once, and ends it."""
 
     def __init__(

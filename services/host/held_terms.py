@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..core.leadership import Leadership
+from ..core.leadership import LeadershipState
 from ..core.role import DISPATCHER, JOB_MASTER, kind_of
 
 
-class Term(NamedTuple):
+class LeaderTerm(NamedTuple):
     """`since` is the offset of the claim: whatever is said in the term was said knowing that."""
 
     epoch: int
     since: int
 
 
-class Terms:
+class HeldTerms:
     """Changed by the host's thread only; asked by any."""
 
-    def __init__(self, leadership: Callable[[], Leadership]) -> None:
+    def __init__(self, leadership: Callable[[], LeadershipState]) -> None:
         self._leadership = leadership
-        self._of: dict[str, Term] = {}
+        self._of: dict[str, LeaderTerm] = {}
 
     def __bool__(self) -> bool:
         return bool(self._of)
@@ -34,7 +34,7 @@ class Terms:
         """Whether there is a term of this very role."""
         return role in self._of
 
-    def of(self, role_address: str) -> Term | None:
+    def of(self, role_address: str) -> LeaderTerm | None:
         """The term in which an address speaks; None where the process does not lead it."""
         term = self._of.get(role_address)
         if term is None and kind_of(role_address) == JOB_MASTER:
@@ -47,7 +47,7 @@ class Terms:
         """Those that there are terms of."""
         return list(self._of)
 
-    def begin(self, role: str, term: Term) -> None:
+    def begin(self, role: str, term: LeaderTerm) -> None:
         self._of[role] = term
 
     def end(self, role: str) -> None:

@@ -21,18 +21,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ...infra.logging_setup import logger
 from ...schemas.event import EVERYONE, Event, Record
 from ...schemas.everyone import LeaderElected
-from ..core.deadline_heap import Deadlines
-from ..core.decision import decision_of
-from ..core.replica import Replica, spare_the_collector
-from ..core.role import DISPATCHER, JOB_MASTER, STANDBY, Clock, Owed, Shell, Time, address, kind_of, seal
-from ..election.leader_election import Mandates, Unopposed
+from ..core.deadline_heap import DeadlineHeap
+from ..core.decision import decide_role
+from ..core.replica import Replica, tune_gc_for_replay
+from ..core.role import (
+    DISPATCHER,
+    JOB_MASTER,
+    STANDBY,
+    Clock,
+    OutgoingEvent,
+    Shell,
+    Time,
+    address,
+    kind_of,
+    with_headers,
+)
+from ..election.leader_election import LeaderElection, StandaloneLeaderElection
 from ..log import EventLog, Tail
 from ..log.event_log import OnUnreadable
-from ..log.newer_release import UnreadRecords
-from .election_participant import Candidacy, LedByElection
-from .event_appender import Appender
-from .event_emitter import Voice
-from .held_terms import Term, Terms
+from ..log.newer_release import UnreadableRecords
+from .election_participant import ElectedLeaderExists, ElectionParticipant
+from .event_appender import EventAppender
+from .event_emitter import EventEmitter
+from .held_terms import HeldTerms, LeaderTerm
 
 _LONGEST_WAIT_S = 0.1
 _CURRENT_S = 2.0
@@ -68,7 +79,7 @@ class Host:
         leads: Iterable[str],
         process_address: str,
         session: str,
-        mandates: Mandates | None = None,
+        mandates: LeaderElection | None = None,
         endpoints: Mapping[str, str] | None = None,
         clock: Clock = wall_clock,
         on_unreadable: OnUnreadable | None = None,
@@ -82,15 +93,15 @@ class Host:
         self._process_address = process_address
         self._session = session
         self._stands_by = mandates is not None
-        self._mandates: Mandates = mandates or Unopposed()
+        self._mandates: LeaderElection = mandates or StandaloneLeaderElection()
         self._endpoints = endpoints or {}
         self._shells: Mapping[str, Shell] = {}
         self._clock = clock
-        self._unread = UnreadRecords(lambda: replica.leadership, on_unreadable)
+        self._unread = UnreadableRecords(lambda: replica.leadership, on_unreadable)
         self._concerns = frozenset(concerns) if concerns is not None else None
-        self._terms = Terms(lambda: replica.leadership)
+        self._terms = HeldTerms(lambda: replica.leadership)
         self._abandons_election = abandons_election
-        self._candidacy = Candidacy(
+        self._candidacy = ElectionParticipant(
             self._mandates, replica, self._leads, session=session, opposed=self._stands_by, clock=clock
         )
         self._granted: Mapping[str, int | None] | None = None
@@ -100,11 +111,11 @@ class Host:
         self._failure: Exception | None = None
         self._said = 0
         self._counting = threading.Lock()
-        self._appender = Appender(log, self.sealed, self.state)
-        self._voice = Voice(self._appender.append_all, self.fail)
+        self._appender = EventAppender(log, self.sealed, self.state)
+        self._voice = EventEmitter(self._appender.append_all, self.fail)
         self._appended_to = -1
         self._dirty: dict[str, None] = {}
-        self._deadlines = Deadlines()
+        self._deadlines = DeadlineHeap()
         self._position = -1
         self._turned_at = time.monotonic()
         self._read: Tail | None = None
@@ -121,7 +132,7 @@ class Host:
         done; where they say so from the start, a leader is to begin anew. `shells` are by kind of role.
         """
         self._shells = shells
-        spare_the_collector()
+        tune_gc_for_replay()
         tail = self._read = self._tail()
         try:
             self._replica.telling = False
@@ -150,7 +161,7 @@ class Host:
             self.leading.clear()
             tail.close()
 
-    def say(self, role_address: str, owed: Owed) -> None:
+    def say(self, role_address: str, owed: OutgoingEvent) -> None:
         """Appends what a shell has to say on behalf of a role that this process leads; from any thread, at once.
 
         What it does not lead (any more) is not said. What can't be appended ends `run`: the instruction stands, and is
@@ -159,7 +170,7 @@ class Host:
         for event in self.sealed(role_address, [owed]):
             self._voice.say(event)
 
-    def say_as_standby(self, owed: Owed) -> None:
+    def say_as_standby(self, owed: OutgoingEvent) -> None:
         """Appends what a master tells of itself that leads nothing; from any thread, at once. Nothing before the log
         has been read, and nothing of a process that nobody elects."""
         if self._stands_by and self._position >= 0 and not self._mandates.suspended:
@@ -167,7 +178,7 @@ class Host:
             for event in self._seal(sender, [owed], 0, self._clock(), self._position):
                 self._voice.say(event)
 
-    def sealed(self, role_address: str, owed: Sequence[Owed]) -> list[Event]:
+    def sealed(self, role_address: str, owed: Sequence[OutgoingEvent]) -> list[Event]:
         """What a role says, with its headers, for a way beside the log; nothing if the process does not lead it (any
         more). From any thread."""
         term = self._terms.of(role_address)
@@ -247,7 +258,7 @@ class Host:
         for role in self._leads:
             leader = self._replica.leadership.leader(role)
             if leader is not None and leader.elected_by:
-                raise LedByElection(role, leader)
+                raise ElectedLeaderExists(role, leader)
 
     def _replay(self, tail: Tail, end: int, stop: threading.Event) -> None:
         """As `_catch_up`, before anything is led or stood for: then nobody looks at what has changed."""
@@ -312,7 +323,7 @@ class Host:
                 elected_by=self._mandates.elected_by,
             )
             self._claimed[role] = epoch
-            claims += self._seal(role, [Owed(EVERYONE, body, None)], epoch, now, known)
+            claims += self._seal(role, [OutgoingEvent(EVERYONE, body, None)], epoch, now, known)
         self._appended_to = self._log.append(claims)[-1]
         self._catch_up(tail, self._appended_to + 1, stop)
         self._claimed.clear()
@@ -338,7 +349,7 @@ class Host:
         role = body.role
         if body.session == self._session:
             if self._claimed.get(role) == body.epoch:
-                self._begin(role, Term(body.epoch, record.offset))
+                self._begin(role, LeaderTerm(body.epoch, record.offset))
         elif role in self._terms:
             self._deposed(body)
         else:
@@ -349,7 +360,7 @@ class Host:
                 self._granted = None
         self._candidacy.elected(role)
 
-    def _begin(self, role: str, term: Term) -> None:
+    def _begin(self, role: str, term: LeaderTerm) -> None:
         # Of jobs there may be thousands.
         tell = _log.debug if kind_of(role) == JOB_MASTER else _log.info
         tell("leads", role=role, cluster=self._cluster, epoch=term.epoch)
@@ -425,7 +436,7 @@ class Host:
             if term is None:
                 continue
             role, state = self._replica.role(each), self._replica.states[each]
-            decision = decision_of(role, state, now)
+            decision = decide_role(role, state, now)
             if decision.error is not None:
                 events += self._appender.failure_of(each, decision.error)
             elif decision.owed:
@@ -443,7 +454,7 @@ class Host:
     def _seal(
         self,
         sender: str,
-        owed: Sequence[Owed],
+        owed: Sequence[OutgoingEvent],
         epoch: int,
         now: Time,
         decided_at: int,
@@ -453,7 +464,7 @@ class Host:
         with self._counting:
             count = self._said
             self._said += len(owed)
-        return seal(
+        return with_headers(
             owed,
             cluster=self._cluster,
             sender=sender,

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...infra import threads
-from ..core.role import Instruction, Owed, Say
+from ..core.role import Emit, Instruction, OutgoingEvent
 
 
-class OneTerm(Protocol):
+class TermShell(Protocol):
     """A shell that is led once."""
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None: ...
@@ -23,19 +23,21 @@ class OneTerm(Protocol):
     def close(self) -> None: ...
 
 
-Settled = Callable[[], None]
+AwaitPreviousTerms = Callable[[], None]
 """Returns when the shells of earlier terms have ended."""
-NewShell = Callable[[Say, Settled], OneTerm]
+ShellFactory = Callable[[Emit, AwaitPreviousTerms], TermShell]
 
 
-class Afresh:
+class PerTermShell:
     """A Shell. `on_retire` is told, on the host's thread, that the role is not led here any more."""
 
-    def __init__(self, say: Say, new_shell: NewShell, on_retire: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, say: Emit, new_shell: ShellFactory, on_retire: Callable[[], None] = lambda: None
+    ) -> None:
         self._say = say
         self._new_shell = new_shell
         self._on_retire = on_retire
-        self._current: tuple[OneTerm, threading.Event] | None = None
+        self._current: tuple[TermShell, threading.Event] | None = None
         self._ending: list[threading.Thread] = []
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
@@ -43,7 +45,7 @@ class Afresh:
             over, before = threading.Event(), [each for each in self._ending if each.is_alive()]
             self._ending = before
 
-            def say(sender: str, owed: Owed) -> None:
+            def say(sender: str, owed: OutgoingEvent) -> None:
                 if not over.is_set():
                     self._say(sender, owed)
 

@@ -10,7 +10,7 @@ from ...schemas.types import CompletedCheckpoint
 from .checkpoints import subsumption, trigger
 from .checkpoints.state import Discard
 from .instructions import Cleanup, DeleteChannels, DiscardCheckpoint, RemoveCheckpoints
-from .state import JobMasterState, Progress
+from .state import Handshake, JobMasterState
 
 
 def cleanup_of(state: JobMasterState) -> tuple[Cleanup, ...]:
@@ -19,13 +19,13 @@ def cleanup_of(state: JobMasterState) -> tuple[Cleanup, ...]:
         return state.ended.cleanup
     job_id, graph, checkpoints = state.job_id, state.graph, state.checkpoints
     found: list[Cleanup] = []
-    if state.deletion is Progress.OWED and graph is not None:
+    if state.deletion is Handshake.OWED and graph is not None:
         found.append(DeleteChannels(job_id, graph, state.cause))
     aborted = {
         number: Discard(number, each.options.directory, completed=False, cause=state.cause)
         for number, each in checkpoints.pending.items()
     }
-    kept = subsumption.kept_directories(checkpoints)
+    kept = subsumption.retained_directories(checkpoints)
     for number, each in sorted(checkpoints.discarding.update(aborted).items()):
         found.append(DiscardCheckpoint(job_id, number, each.directory, each.completed, kept, each.cause))
     if checkpoints.removal is not None:
@@ -39,10 +39,10 @@ def retained_of(state: JobMasterState) -> tuple[CompletedCheckpoint, ...]:
     checkpoints = state.checkpoints
     if checkpoints.removal is None:
         return checkpoints.completed
-    return subsumption.retained(checkpoints, state.options.checkpointing, state.status)
+    return subsumption.retained_checkpoints(checkpoints, state.options.checkpointing, state.status)
 
 
-def demanded(cleanup: tuple[Cleanup, ...]) -> tuple[Cleanup, ...]:
+def demanded_cleanup(cleanup: tuple[Cleanup, ...]) -> tuple[Cleanup, ...]:
     """What can be done now: a job's directory is removed when nothing in it is being deleted."""
     if any(isinstance(each, DiscardCheckpoint) for each in cleanup):
         return tuple(each for each in cleanup if not isinstance(each, RemoveCheckpoints))

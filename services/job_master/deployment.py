@@ -13,11 +13,20 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import ExecutionState, JobStatus
-from ..core.role import TASK_EXECUTOR, IllegalEvent, Owed, Step, Time, address, derive_id, instance_of
+from ..core.role import (
+    TASK_EXECUTOR,
+    IllegalEvent,
+    OutgoingEvent,
+    Step,
+    Time,
+    address,
+    derive_id,
+    instance_of,
+)
 from . import execution_states, executions, failover, scheduling, termination
 from .checkpoints import notifications
 from .job_status import ACTIVE
-from .state import DeploymentKey, Execution, JobMasterState, Progress
+from .state import DeploymentKey, Execution, Handshake, JobMasterState
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
 _SCHEDULED: Final = ExecutionState.SCHEDULED
@@ -37,20 +46,20 @@ def on_submit_task(state: JobMasterState, record: Record, body: task_executor.Su
     if execution.execution_attempt_id in state.submissions.ready:
         allocation_id, expected = scheduling.slot_of(state, execution)
         as_expected = allocation_id == body.allocation_id
-        state = scheduling.unready(state, execution, expected, submitted=as_expected)
+        state = scheduling.unmark_ready(state, execution, expected, submitted=as_expected)
     if execution.state is not _SCHEDULED:
         return state
     tree = state.sharing.trees.get(state.topology.slot_of(execution.vertex))
     if tree is None or not tree.resolved or tree.allocation_id != body.allocation_id:
         # The slot was lost while this was on its way: nobody runs this attempt.
         there = replace(execution, allocation_id=body.allocation_id, resource_id=resource_id)
-        state = executions.moved(state, there, ExecutionState.FAILED, cause)
-        return _elsewhere(state, there, cause)
+        state = executions.transition(state, there, ExecutionState.FAILED, cause)
+        return _cancel_misplaced(state, there, cause)
     there = replace(
         execution,
         allocation_id=body.allocation_id,
         resource_id=resource_id,
-        state=execution_states.check(execution.state, _DEPLOYING),
+        state=execution_states.check_transition(execution.state, _DEPLOYING),
         cause=cause,
     )
     counts = replace(
@@ -59,20 +68,22 @@ def on_submit_task(state: JobMasterState, record: Record, body: task_executor.Su
     state = replace(state, executions=state.executions.set(there.execution_attempt_id, there), counts=counts)
     if state.status not in ACTIVE or state.checkpoints.restoring is not None:
         # The job was cancelled or failed, or is to go back to a checkpoint, since this was decided.
-        return _to_cancel(state, there.execution_attempt_id, cause)
-    state = notifications.begun_with(state, there.execution_attempt_id, resource_id, body.restore, cause)
+        return _request_cancel(state, there.execution_attempt_id, cause)
+    state = notifications.started_attempts(
+        state, there.execution_attempt_id, resource_id, body.restore, cause
+    )
     if state.status is _CREATED and counts.scheduled == 0:
         return termination.with_status(state, JobStatus.RUNNING, cause)
     return state
 
 
-def _elsewhere(state: JobMasterState, execution: Execution, cause: int) -> JobMasterState:
+def _cancel_misplaced(state: JobMasterState, execution: Execution, cause: int) -> JobMasterState:
     if state.current.get(execution.vertex) != execution.execution_attempt_id:
         return state
-    state = executions.retried(state, execution.vertex, cause)
+    state = executions.retry_execution(state, execution.vertex, cause)
     slot = state.topology.slot_of(execution.vertex)
     tree = state.sharing.trees.get(slot)
-    return scheduling.resolved(state, [slot], cause) if tree is not None and tree.resolved else state
+    return scheduling.assign_slots(state, [slot], cause) if tree is not None and tree.resolved else state
 
 
 def on_update_task_execution_state(
@@ -89,27 +100,29 @@ def on_update_task_execution_state(
     if to not in execution_states.REPORTED[before]:
         why = "has ended" if before in EXECUTION_ENDS else f"can't become {to.value}"
         raise IllegalEvent(record, before.value, f"Execution {attempt} {why}")
-    state = _counted(executions.moved(state, execution, to, cause), execution, body)
+    state = _update_counts(executions.transition(state, execution, to, cause), execution, body)
     if to is _RUNNING:
-        return scheduling.has_run(state, execution.vertex_id, cause) if state.status in ACTIVE else state
+        return (
+            scheduling.on_first_output(state, execution.vertex_id, cause) if state.status in ACTIVE else state
+        )
     if to is _FINISHED:
-        return _finished(state, execution, record)
+        return _finish_execution(state, execution, record)
     if to is _INITIALIZING:
-        return failover.started_again(state, cause) if before is _RUNNING else state
+        return failover.on_restart(state, cause) if before is _RUNNING else state
     match to:
         case ExecutionState.FAILED:
             why = body.failure or "no reason given"
-            return failover.tasks_ended(state, [execution], why, record, progress_lost=body.progress_lost)
+            return failover.fail_tasks(state, [execution], why, record, progress_lost=body.progress_lost)
         case ExecutionState.CANCELED:
             # It stood still behind its part of a savepoint, and its TaskExecutor has begun anew since: no failure.
             stood_still = state.checkpoints.stands_still(attempt)
             why = "cancelled, though it was to run"
-            return failover.tasks_ended(state, [execution], why, record, counts=not stood_still)
+            return failover.fail_tasks(state, [execution], why, record, counts=not stood_still)
         case _:
             return state
 
 
-def _counted(
+def _update_counts(
     state: JobMasterState, execution: Execution, body: job_master.UpdateTaskExecutionState
 ) -> JobMasterState:
     """What an attempt says that it has counted holds for its ExecutionVertex: it went on from the one before it."""
@@ -120,10 +133,10 @@ def _counted(
     return replace(state, accumulators=state.accumulators.set(execution.vertex, counts))
 
 
-def _finished(state: JobMasterState, execution: Execution, record: Record) -> JobMasterState:
+def _finish_execution(state: JobMasterState, execution: Execution, record: Record) -> JobMasterState:
     cause = record.offset
     if state.status not in ACTIVE:
-        return termination.settled(state, cause)
+        return termination.finish_if_done(state, cause)
     slot = state.topology.slot_of(execution.vertex)
     tree = state.sharing.trees.get(slot)
     sharing, slots = state.sharing.release(slot, execution.vertex_id), state.slots
@@ -131,7 +144,7 @@ def _finished(state: JobMasterState, execution: Execution, record: Record) -> Jo
         free_at = record.header.time + state.options.slot_idle_timeout
         slots = slots.available(tree.allocation_id, free_at, cause)
     state = replace(state, sharing=sharing, slots=slots)
-    return termination.settled(scheduling.has_run(state, execution.vertex_id, cause), cause)
+    return termination.finish_if_done(scheduling.on_first_output(state, execution.vertex_id, cause), cause)
 
 
 def on_tasks_contradicted(
@@ -146,11 +159,11 @@ def on_tasks_contradicted(
             or execution.resource_id != body.resource_id
         ):
             continue
-        state = executions.moved(state, execution, ExecutionState.FAILED, record.offset)
+        state = executions.transition(state, execution, ExecutionState.FAILED, record.offset)
         # Should it run after all, it must not go on beside the next attempt.
-        state = _to_cancel(state, attempt, record.offset)
+        state = _request_cancel(state, attempt, record.offset)
         missing.append(execution)
-    return failover.tasks_ended(state, missing, body.reason, record)
+    return failover.fail_tasks(state, missing, body.reason, record)
 
 
 def on_cancel_task(state: JobMasterState, record: Record, body: task_executor.CancelTask) -> JobMasterState:
@@ -161,21 +174,21 @@ def on_cancel_task(state: JobMasterState, record: Record, body: task_executor.Ca
     execution = state.executions.get(attempt)
     if execution is None or ExecutionState.CANCELING not in execution_states.NEXT[execution.state]:
         return state
-    return executions.moved(state, execution, ExecutionState.CANCELING, record.offset)
+    return executions.transition(state, execution, ExecutionState.CANCELING, record.offset)
 
 
-def _to_cancel(state: JobMasterState, attempt: str, cause: int) -> JobMasterState:
+def _request_cancel(state: JobMasterState, attempt: str, cause: int) -> JobMasterState:
     submissions = state.submissions
     owed = replace(submissions, cancellations=submissions.cancellations.set(attempt, cause))
     return replace(state, submissions=owed)
 
 
-def submissions(state: JobMasterState, now: Time) -> list[Owed]:
+def submit_events(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
     """SubmitTask for every Execution whose slot is there and whose time has come; sources first."""
     if not _may_submit(state):
         return []
     ready = [
-        (cause, executions.in_order(state, state.executions[attempt]), attempt)
+        (cause, executions.executions_in_order(state, state.executions[attempt]), attempt)
         for attempt, cause in state.submissions.ready.due(now)
     ]
     ids: dict[DeploymentKey, tuple[str, int]] = {}
@@ -204,11 +217,11 @@ def submissions(state: JobMasterState, now: Time) -> list[Owed]:
             finished=execution.vertex in state.checkpoints.finished,
             checkpoints_over=state.checkpoints.counter,
         )
-        owed.append(Owed(address(TASK_EXECUTOR, resource_id), body, cause))
+        owed.append(OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, cause))
     return owed
 
 
-def cancellations(state: JobMasterState) -> list[Owed]:
+def cancel_events(state: JobMasterState) -> list[OutgoingEvent]:
     """CancelTask for every Execution that is to end."""
     owed = []
     for attempt, cause in sorted(
@@ -216,7 +229,7 @@ def cancellations(state: JobMasterState) -> list[Owed]:
     ):
         resource_id = state.executions[attempt].resource_id or ""
         body = task_executor.CancelTask(job_id=state.job_id, execution_attempt_id=attempt)
-        owed.append(Owed(address(TASK_EXECUTOR, resource_id), body, cause))
+        owed.append(OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, cause))
     return owed
 
 
@@ -226,7 +239,7 @@ def deadline(state: JobMasterState) -> Time | None:
 
 
 def _may_submit(state: JobMasterState) -> bool:
-    return state.channels is Progress.DONE and not state.checkpoints.stop_is_acknowledged
+    return state.channels is Handshake.DONE and not state.checkpoints.stop_is_acknowledged
 
 
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {

@@ -10,7 +10,7 @@ import msgspec
 
 from ..core.role import Time
 
-MOST = 16
+MAX_EXCEPTIONS = 16
 _LONGEST = 8_000
 
 
@@ -27,11 +27,13 @@ class TaskException(msgspec.Struct, frozen=True):
     """What was raised, with its stack."""
 
 
-def noted(history: tuple[TaskException, ...], exception: TaskException) -> tuple[TaskException, ...]:
+def append_exception(
+    history: tuple[TaskException, ...], exception: TaskException
+) -> tuple[TaskException, ...]:
     """With one more; the oldest go."""
     text = exception.text
     if len(text) > _LONGEST:
         half = _LONGEST // 2
         cut = f"{text[:half]}\n[... {len(text) - _LONGEST} characters left out ...]\n{text[-half:]}"
         exception = msgspec.structs.replace(exception, text=cut)
-    return (*history, exception)[-MOST:]
+    return (*history, exception)[-MAX_EXCEPTIONS:]

@@ -33,7 +33,7 @@ NEXT: Mapping[ExecutionState, frozenset[ExecutionState]] = {
 """What may be heard or said of an Execution in a state."""
 
 
-def check(before: ExecutionState, after: ExecutionState) -> ExecutionState:
+def check_transition(before: ExecutionState, after: ExecutionState) -> ExecutionState:
     """The state after. Raises ValueError where it can't follow."""
     if after not in NEXT[before]:
         raise ValueError(f"an Execution that is {before.value} can't become {after.value}")

@@ -25,7 +25,9 @@ _FINISHED: Final = ExecutionState.FINISHED
 _RUNNING: Final = ExecutionState.RUNNING
 
 
-def created(job_id: str, vertex: VertexKey, attempt_number: int, cause: int, prior: str | None) -> Execution:
+def new_attempt(
+    job_id: str, vertex: VertexKey, attempt_number: int, cause: int, prior: str | None
+) -> Execution:
     """A new attempt; its id is derived, so that whoever decides again decides the same."""
     vertex_id, index = vertex
     return Execution(
@@ -39,10 +41,10 @@ def created(job_id: str, vertex: VertexKey, attempt_number: int, cause: int, pri
     )
 
 
-def moved(state: JobMasterState, execution: Execution, to: ExecutionState, cause: int) -> JobMasterState:
+def transition(state: JobMasterState, execution: Execution, to: ExecutionState, cause: int) -> JobMasterState:
     """An Execution is in another state. Raises ValueError where it can't be."""
     before = execution.state
-    execution_states.check(before, to)
+    execution_states.check_transition(before, to)
     attempt = execution.execution_attempt_id
     executions = state.executions.set(attempt, replace(execution, state=to, cause=cause))
     counts, submissions, checkpoints = state.counts, state.submissions, state.checkpoints
@@ -50,7 +52,7 @@ def moved(state: JobMasterState, execution: Execution, to: ExecutionState, cause
     if runs:
         counts = replace(counts, running=counts.running + runs)
     if checkpoints.pending:
-        checkpoints = checkpoints.attempt_moved(attempt, name_of(state, execution), before, to, cause)
+        checkpoints = checkpoints.attempt_moved(attempt, execution_name(state, execution), before, to, cause)
     if to in EXECUTION_ENDS:
         if before in execution_states.DEPLOYED:
             counts = replace(
@@ -67,16 +69,16 @@ def moved(state: JobMasterState, execution: Execution, to: ExecutionState, cause
     )
 
 
-def retried(state: JobMasterState, vertex: VertexKey, cause: int) -> JobMasterState:
+def retry_execution(state: JobMasterState, vertex: VertexKey, cause: int) -> JobMasterState:
     """The ExecutionVertex gets its next attempt, SCHEDULED, in the tree in which the last one was."""
     last = state.executions[state.current[vertex]]
-    new = created(state.job_id, vertex, last.attempt_number + 1, cause, prior=last.execution_attempt_id)
-    new = replace(new, state=execution_states.check(new.state, _SCHEDULED))
+    new = new_attempt(state.job_id, vertex, last.attempt_number + 1, cause, prior=last.execution_attempt_id)
+    new = replace(new, state=execution_states.check_transition(new.state, _SCHEDULED))
     slot = state.topology.slot_of(vertex)
     sharing = state.sharing
     if slot in sharing.trees:
         sharing = sharing.retry(slot, last.vertex_id, new.execution_attempt_id)
-    state = without_prior(state, last)
+    state = forget_previous(state, last)
     return replace(
         state,
         executions=state.executions.set(new.execution_attempt_id, new),
@@ -86,7 +88,7 @@ def retried(state: JobMasterState, vertex: VertexKey, cause: int) -> JobMasterSt
     )
 
 
-def without_prior(state: JobMasterState, execution: Execution) -> JobMasterState:
+def forget_previous(state: JobMasterState, execution: Execution) -> JobMasterState:
     """The attempt before this one is forgotten, and what is owed about it."""
     prior = execution.prior
     if prior is None or prior not in state.executions:
@@ -99,13 +101,13 @@ def without_prior(state: JobMasterState, execution: Execution) -> JobMasterState
     return replace(state, executions=state.executions.delete(prior), submissions=submissions)
 
 
-def name_of(state: JobMasterState, execution: Execution) -> str:
+def execution_name(state: JobMasterState, execution: Execution) -> str:
     """The task for people: its vertex's name, and the subtask counted from 1."""
     vertex = state.topology.vertices.get(execution.vertex_id)
     return f"{vertex.name if vertex else execution.vertex_id} ({execution.subtask_index + 1})"
 
 
-def in_order(state: JobMasterState, execution: Execution) -> tuple[int, int]:
+def executions_in_order(state: JobMasterState, execution: Execution) -> tuple[int, int]:
     """Sorts Executions by their vertex, sources first, and subtask."""
     vertex = state.topology.vertices.get(execution.vertex_id)
     return vertex.place if vertex else -1, execution.subtask_index

@@ -15,7 +15,7 @@ from ...schemas.event import Record
 from ...schemas.types import ExecutionState
 from ..core.role import RESOURCE_MANAGER, Time
 from . import execution_states, executions, job_status, restore, scheduling, termination
-from .exception_history import TaskException, noted
+from .exception_history import TaskException, append_exception
 from .restart_strategies import on_failure
 from .slot_pool import AllocatedSlot, SlotStep
 from .slot_sharing import leaves
@@ -26,7 +26,7 @@ _UNTIL_STOPPED = 1_000_000
 """Between two tries, in microseconds, while the metadata is written of a savepoint that the job ends with."""
 
 
-def tasks_ended(
+def fail_tasks(
     state: JobMasterState,
     ended: Sequence[Execution],
     why: str,
@@ -42,38 +42,38 @@ def tasks_ended(
     """
     cause = record.offset
     if state.status not in job_status.ACTIVE or not ended:
-        return termination.settled(state, cause)
+        return termination.finish_if_done(state, cause)
     at: Time = 0
     if not restore.is_under_way(state):
-        state = _noted(state, ended, why, record)
+        state = _record_exception(state, ended, why, record)
         if state.checkpoints.stopping:
             # The savepoint has all that was wanted: another attempt would have nothing to do.
-            return termination.settled(state, cause)
-        state, due = _counted(state, record) if counts else (state, record.header.time)
+            return termination.finish_if_done(state, cause)
+        state, due = _apply_restart_strategy(state, record) if counts else (state, record.header.time)
         if due is None:
-            return termination.failed(state, _told(state, ended, why), cause)
+            return termination.fail_job(state, _failure_message(state, ended, why), cause)
         at = due
         if progress_lost and not state.checkpoints.stop_is_acknowledged:
-            state = restore.begun(state, _told(state, ended, why), cause, due)
+            state = restore.start_rollback(state, _failure_message(state, ended, why), cause, due)
             if state.status not in job_status.ACTIVE:
                 return state
     again = []
-    for execution in sorted(ended, key=lambda each: executions.in_order(state, each)):
-        state = executions.retried(state, execution.vertex, cause)
+    for execution in sorted(ended, key=lambda each: executions.executions_in_order(state, each)):
+        state = executions.retry_execution(state, execution.vertex, cause)
         again.append(state.executions[state.current[execution.vertex]])
     in_slots = [each for each in again if state.sharing.trees[state.topology.slot_of(each.vertex)].resolved]
-    return scheduling.make_ready(state, in_slots, cause, at)
+    return scheduling.mark_ready(state, in_slots, cause, at)
 
 
-def started_again(state: JobMasterState, cause: int) -> JobMasterState:
+def on_restart(state: JobMasterState, cause: int) -> JobMasterState:
     """A task goes on in a new process of its TaskExecutor, as if there were no savepoint that the job ends with.
 
     No TaskExecutor does so that has folded the acknowledgement; should one, its output is not what the savepoint says.
     """
-    return termination.cancelled(state, cause) if state.checkpoints.stopping else state
+    return termination.cancel_job(state, cause) if state.checkpoints.stopping else state
 
 
-def slots_lost(
+def lose_slots(
     state: JobMasterState,
     slots: Sequence[AllocatedSlot],
     why: str,
@@ -92,7 +92,7 @@ def slots_lost(
     affected: list[Execution] = []
     homeless: list[SlotKey] = []
     for slot in slots:
-        state = _without_slot(state, slot, why, cause, free=free)
+        state = _release_slot(state, slot, why, cause, free=free)
         if slot.slot is None or slot.slot not in state.sharing.trees:
             continue
         homeless.append(slot.slot)
@@ -100,40 +100,42 @@ def slots_lost(
             affected.append(state.executions[leaf.execution_attempt_id])
     for execution in affected:
         state = _lost(state, execution, slots, cause, alive=alive)
-    state = _spared(state, affected)
+    state = _cancel_void_deployments(state, affected)
     for key in homeless:
         state = replace(state, sharing=state.sharing.assign(key, "", resolved=False))
     if state.status not in job_status.ACTIVE:
-        return termination.settled(state, cause)
+        return termination.finish_if_done(state, cause)
     if not affected:
         return state
     at: Time = 0
     if not restore.is_under_way(state):
-        state = _noted(state, affected, why, record, slots[0].resource_id)
+        state = _record_exception(state, affected, why, record, slots[0].resource_id)
         if state.checkpoints.stopping:
-            return termination.settled(state, cause)
-        state, due = _counted(state, record)
+            return termination.finish_if_done(state, cause)
+        state, due = _apply_restart_strategy(state, record)
         if due is None:
-            return termination.failed(state, _told(state, affected, why, slots[0].resource_id), cause)
+            return termination.fail_job(
+                state, _failure_message(state, affected, why, slots[0].resource_id), cause
+            )
         at = due
-    return scheduling.find_slots(_again(state, affected, cause), homeless, cause, at)
+    return scheduling.find_slots(_retry_failed(state, affected, cause), homeless, cause, at)
 
 
-def request_failed(state: JobMasterState, allocation_id: str, why: str, record: Record) -> JobMasterState:
+def fail_request(state: JobMasterState, allocation_id: str, why: str, record: Record) -> JobMasterState:
     """There is no slot for a request that is PENDING. A job that never had all its slots fails at once."""
     request, cause = state.slots.requests[allocation_id], record.offset
     state = replace(state, slots=state.slots.unrequested(allocation_id))
     if state.status not in job_status.ACTIVE:
-        return termination.settled(state, cause)
+        return termination.finish_if_done(state, cause)
     if not state.had_all_slots and record.header.sender == RESOURCE_MANAGER:
-        return termination.failed(state, why, cause)
-    state, due = _counted(state, record)
+        return termination.fail_job(state, why, cause)
+    state, due = _apply_restart_strategy(state, record)
     if due is None:
-        return termination.failed(state, why, cause)
+        return termination.fail_job(state, why, cause)
     return scheduling.find_slots(state, [request.slot], cause, due)
 
 
-def requested_anew(state: JobMasterState, why: str, cause: int) -> JobMasterState:
+def rerequest_slots(state: JobMasterState, why: str, cause: int) -> JobMasterState:
     """Requests that are PENDING are cancelled, and others made in their place."""
     if state.status not in job_status.ACTIVE:
         return state
@@ -147,7 +149,7 @@ def requested_anew(state: JobMasterState, why: str, cause: int) -> JobMasterStat
     return scheduling.find_slots(state, [slot for slot, _ in waiting], cause)
 
 
-def freed(state: JobMasterState, slot: AllocatedSlot, cause: int) -> JobMasterState:
+def free_slot(state: JobMasterState, slot: AllocatedSlot, cause: int) -> JobMasterState:
     """A slot was idle, and used again while FreeSlot was on its way: what waits in it gets another one."""
     key = slot.slot
     if key is None or key not in state.sharing.trees:
@@ -156,12 +158,12 @@ def freed(state: JobMasterState, slot: AllocatedSlot, cause: int) -> JobMasterSt
     for leaf in leaves(state.sharing.trees[key].root):
         execution = state.executions[leaf.execution_attempt_id]
         due = max(due, state.submissions.ready.times.get(leaf.execution_attempt_id, 0))
-        state = scheduling.unready(state, execution, slot.resource_id)
+        state = scheduling.unmark_ready(state, execution, slot.resource_id)
     state = replace(state, sharing=state.sharing.assign(key, "", resolved=False))
     return scheduling.find_slots(state, [key], cause, due) if state.status in job_status.ACTIVE else state
 
 
-def _counted(state: JobMasterState, record: Record) -> tuple[JobMasterState, Time | None]:
+def _apply_restart_strategy(state: JobMasterState, record: Record) -> tuple[JobMasterState, Time | None]:
     header = record.header
     identity = (
         f"{header.sender}@{header.decided_at}"
@@ -176,21 +178,21 @@ def _counted(state: JobMasterState, record: Record) -> tuple[JobMasterState, Tim
     return replace(state, failures=failures), due
 
 
-def _noted(
+def _record_exception(
     state: JobMasterState,
     affected: Sequence[Execution],
     why: str,
     record: Record,
     resource_id: str | None = None,
 ) -> JobMasterState:
-    first = min(affected, key=lambda each: executions.in_order(state, each))
+    first = min(affected, key=lambda each: executions.executions_in_order(state, each))
     exception = TaskException(
-        record.header.time, record.offset, _named(state, affected), first.resource_id or resource_id, why
+        record.header.time, record.offset, _join_names(state, affected), first.resource_id or resource_id, why
     )
-    return replace(state, exceptions=noted(state.exceptions, exception))
+    return replace(state, exceptions=append_exception(state.exceptions, exception))
 
 
-def _without_slot(
+def _release_slot(
     state: JobMasterState, slot: AllocatedSlot, why: str, cause: int, *, free: bool
 ) -> JobMasterState:
     allocation_id = slot.allocation_id
@@ -213,7 +215,7 @@ def _lost(
 ) -> JobMasterState:
     """An Execution in a slot that is lost fails if it was submitted; else it waits for another slot."""
     if execution.state in execution_states.DEPLOYED:
-        return executions.moved(state, execution, ExecutionState.FAILED, cause)
+        return executions.transition(state, execution, ExecutionState.FAILED, cause)
     attempt, ready = execution.execution_attempt_id, state.submissions.ready
     if execution.state is not ExecutionState.SCHEDULED or attempt not in ready:
         return state
@@ -224,12 +226,12 @@ def _lost(
     )
     execution = replace(execution, allocation_id=slot.allocation_id, resource_id=slot.resource_id)
     if not alive or deployment is None or deployment.size == 1:
-        return scheduling.unready(state, execution, slot.resource_id)
+        return scheduling.unmark_ready(state, execution, slot.resource_id)
     # The others of its deployment wait for it at the TaskExecutor: it is submitted, for nothing, into a lost slot.
-    return executions.moved(state, execution, ExecutionState.FAILED, cause)
+    return executions.transition(state, execution, ExecutionState.FAILED, cause)
 
 
-def _spared(state: JobMasterState, affected: Sequence[Execution]) -> JobMasterState:
+def _cancel_void_deployments(state: JobMasterState, affected: Sequence[Execution]) -> JobMasterState:
     """Of a deployment that is submitted for nothing as a whole, nothing is submitted: `affected` may make it so."""
     ready = state.submissions.ready
     members: dict[DeploymentKey, list[Execution]] = {}
@@ -244,26 +246,26 @@ def _spared(state: JobMasterState, affected: Sequence[Execution]) -> JobMasterSt
         deployment = state.submissions.deployments[key]
         if len(together) == deployment.size and all(each.state is ExecutionState.FAILED for each in together):
             for execution in together:
-                state = scheduling.unready(state, execution, key[1])
+                state = scheduling.unmark_ready(state, execution, key[1])
     return state
 
 
-def _again(state: JobMasterState, affected: Sequence[Execution], cause: int) -> JobMasterState:
+def _retry_failed(state: JobMasterState, affected: Sequence[Execution], cause: int) -> JobMasterState:
     for execution in affected:
         if state.executions[execution.execution_attempt_id].state is ExecutionState.FAILED:
-            state = executions.retried(state, execution.vertex, cause)
+            state = executions.retry_execution(state, execution.vertex, cause)
     return state
 
 
-def _told(
+def _failure_message(
     state: JobMasterState, affected: Sequence[Execution], why: str, resource_id: str | None = None
 ) -> str:
-    first = min(affected, key=lambda each: executions.in_order(state, each))
+    first = min(affected, key=lambda each: executions.executions_in_order(state, each))
     where = first.resource_id or resource_id
-    return f"{_named(state, affected)} on {where}: {why}"
+    return f"{_join_names(state, affected)} on {where}: {why}"
 
 
-def _named(state: JobMasterState, affected: Sequence[Execution]) -> str:
-    first = min(affected, key=lambda each: executions.in_order(state, each))
+def _join_names(state: JobMasterState, affected: Sequence[Execution]) -> str:
+    first = min(affected, key=lambda each: executions.executions_in_order(state, each))
     more = f" and {len(affected) - 1} more" if len(affected) > 1 else ""
-    return f"{executions.name_of(state, first)}{more}"
+    return f"{executions.execution_name(state, first)}{more}"

@@ -37,7 +37,7 @@ END_OF: Mapping[JobStatus, JobStatus] = {FAILING: FAILED, CANCELLING: CANCELED, 
 """How a job ends that has been told to, once no task is left."""
 
 
-def check(before: JobStatus, after: JobStatus) -> JobStatus:
+def check_transition(before: JobStatus, after: JobStatus) -> JobStatus:
     """The status after. Raises ValueError where it can't follow."""
     if after not in NEXT[before]:
         raise ValueError(f"a job that is {before.value} can't become {after.value}")

@@ -61,10 +61,12 @@ def on_failure(
                 history, counted=history.counted + 1, recent=recent[-most - 1 :], restart_at=restart_at
             )
         case ExponentialDelay():
-            return _backed_off(strategy, history, time, f"{salt}/{identity}")
+            return _exponential_delay(strategy, history, time, f"{salt}/{identity}")
 
 
-def _backed_off(strategy: ExponentialDelay, history: FailureHistory, time: Time, salt: str) -> FailureHistory:
+def _exponential_delay(
+    strategy: ExponentialDelay, history: FailureHistory, time: Time, salt: str
+) -> FailureHistory:
     last = history.restart_at
     if last is None or time - last >= strategy.reset_threshold:
         counted, backoff = 1, strategy.initial

@@ -26,7 +26,7 @@ from ..core.role import Time
 from . import execution_states, executions, job_status, scheduling, termination
 from .checkpoints import subsumption
 from .checkpoints.state import Restoring
-from .state import JobMasterState, Progress, Submissions
+from .state import Handshake, JobMasterState, Submissions
 from .topology import VertexKey
 
 
@@ -35,7 +35,7 @@ def is_under_way(state: JobMasterState) -> bool:
     return state.checkpoints.restoring is not None
 
 
-def begun(state: JobMasterState, why: str, cause: int, due: Time) -> JobMasterState:
+def start_rollback(state: JobMasterState, why: str, cause: int, due: Time) -> JobMasterState:
     """All tasks are to end, and to start again from a checkpoint, not before `due`. Without one the job fails."""
     checkpoints = state.checkpoints.given_up(
         CheckpointFailureReason.TASK_FAILURE, "the job goes back to an earlier checkpoint", cause
@@ -54,7 +54,7 @@ def begun(state: JobMasterState, why: str, cause: int, due: Time) -> JobMasterSt
     return without_candidates(state, cause)
 
 
-def at_resumption(state: JobMasterState, why: str, cause: int) -> JobMasterState:
+def start_restore_at_resumption(state: JobMasterState, why: str, cause: int) -> JobMasterState:
     """All tasks of a suspended job are to begin with a checkpoint when it is resumed."""
     if is_under_way(state):
         return state
@@ -71,7 +71,7 @@ def without_candidates(state: JobMasterState, cause: int) -> JobMasterState:
         return state
     gone = checkpoints.restoring.why
     why = f"{gone}; the job can't go on without it, and has no completed checkpoint to go back to"
-    return termination.failed(state, why, cause)
+    return termination.fail_job(state, why, cause)
 
 
 def candidates(state: JobMasterState) -> tuple[RestoredCheckpoint, ...]:
@@ -85,7 +85,7 @@ def candidates(state: JobMasterState) -> tuple[RestoredCheckpoint, ...]:
     return state.checkpoints.candidates()
 
 
-def is_wanted(state: JobMasterState) -> bool:
+def should_find_checkpoint(state: JobMasterState) -> bool:
     """Whether a checkpoint is to be looked for now: nothing of the old generation can happen any more."""
     checkpoints = state.checkpoints
     return (
@@ -97,7 +97,7 @@ def is_wanted(state: JobMasterState) -> bool:
     )
 
 
-def wanted_since(state: JobMasterState) -> int:
+def restore_cause(state: JobMasterState) -> int:
     """The offset of what demands the checkpoint that is looked for; answers to any other demand say nothing of it."""
     restoring = state.checkpoints.restoring
     return state.started if restoring is None else max(restoring.cause, state.started)
@@ -123,20 +123,20 @@ def on_checkpoint_restored(
         last_ended=None,
         failures=0,
     )
-    checkpoints = subsumption.dropped(checkpoints, _torn(checkpoints.completed, checkpoint), cause)
+    checkpoints = subsumption.subsume(checkpoints, _is_unreadable(checkpoints.completed, checkpoint), cause)
     state = replace(state, checkpoints=checkpoints)
     if restoring.initial:
         if body.accumulators and checkpoints.finished:
             # What finished in another job is one sum; it goes where the next checkpoint will have it.
             counted = bounded(body.accumulators)
             state = replace(state, accumulators=state.accumulators.set(min(checkpoints.finished), counted))
-        return scheduling.restored(state, [], cause, restoring.due)
+        return scheduling.resume_after_restore(state, [], cause, restoring.due)
     # A topic that is gone is why jobs go back: what is there still is not touched.
-    state = replace(state, generation=state.generation + 1, channels=Progress.OWED, started=cause)
+    state = replace(state, generation=state.generation + 1, channels=Handshake.OWED, started=cause)
     if state.status is JobStatus.RESTARTING:
         state = termination.with_status(state, JobStatus.CREATED, cause)
-    state, again = _once_more(state, cause)
-    return scheduling.restored(state, again, cause, restoring.due)
+    state, again = _rerun_finished(state, cause)
+    return scheduling.resume_after_restore(state, again, cause, restoring.due)
 
 
 def on_restore_failed(
@@ -147,11 +147,11 @@ def on_restore_failed(
     if restoring is None or not _is_answer(state, record):
         return state
     why = f"{restoring.why}; {body.reason}" if restoring.why else body.reason
-    return termination.failed(state, why, record.offset)
+    return termination.fail_job(state, why, record.offset)
 
 
 def _is_answer(state: JobMasterState, record: Record) -> bool:
-    return is_wanted(state) and record.header.cause == wanted_since(state)
+    return should_find_checkpoint(state) and record.header.cause == restore_cause(state)
 
 
 def _finished(state: JobMasterState, body: job_master.CheckpointRestored) -> Map[VertexKey, None]:
@@ -167,7 +167,7 @@ def _finished(state: JobMasterState, body: job_master.CheckpointRestored) -> Map
     )
 
 
-def _torn(
+def _is_unreadable(
     completed: tuple[CompletedCheckpoint, ...], found: RestoredCheckpoint | None
 ) -> tuple[CompletedCheckpoint, ...]:
     """Those newer than the one that was found: they could not be read."""
@@ -178,15 +178,15 @@ def _torn(
     )
 
 
-def _once_more(state: JobMasterState, cause: int) -> tuple[JobMasterState, list[VertexKey]]:
+def _rerun_finished(state: JobMasterState, cause: int) -> tuple[JobMasterState, list[VertexKey]]:
     """What had finished runs once more, and has counted nothing but what it had in the checkpoint."""
     again = []
     for vertex, attempt in sorted(state.current.items()):
         last = state.executions[attempt]
         if last.state is not ExecutionState.FINISHED:
             continue
-        new = executions.created(state.job_id, vertex, last.attempt_number + 1, cause, prior=None)
-        state = executions.without_prior(state, last)
+        new = executions.new_attempt(state.job_id, vertex, last.attempt_number + 1, cause, prior=None)
+        state = executions.forget_previous(state, last)
         state = replace(
             state,
             executions=state.executions.delete(attempt).set(new.execution_attempt_id, new),

@@ -23,7 +23,7 @@ from ..core.role import (
     RESOURCE_MANAGER,
     IllegalEvent,
     Instruction,
-    Owed,
+    OutgoingEvent,
     Steps,
     Time,
     instance_of,
@@ -42,12 +42,12 @@ from . import (
 from .checkpoints import coordinator
 from .checkpoints.state import Checkpoints, Restoring
 from .instructions import CreateChannels, DeleteChannels
-from .state import JobMasterState, Progress
+from .state import Handshake, JobMasterState
 from .topology import SchedulingTopology
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
-_OWED: Final = Progress.OWED
-_SAID: Final = Progress.SAID
+_OWED: Final = Handshake.OWED
+_SAID: Final = Handshake.SAID
 
 
 class JobMaster:
@@ -63,33 +63,35 @@ class JobMaster:
         if after is state:
             # What follows from a state has followed already.
             return state
-        after = coordinator.followed(after, record)
+        after = coordinator.follow_attempts(after, record)
         if after.terminal is _SAID:
-            after = termination.let_go(after)
+            after = termination.compact_terminated(after)
         # Whatever reaches a job that is over leaves it as it was, unless it is to be answered.
         return state if state.ended is not None and after == state else after
 
-    def decide(self, state: JobMasterState, now: Time) -> list[Owed]:
+    def decide(self, state: JobMasterState, now: Time) -> list[OutgoingEvent]:
         job_id = state.job_id
         owed = [
-            Owed(CLIENT, client.JobStatusChanged(job_id=job_id, status=each.status), each.cause)
+            OutgoingEvent(CLIENT, client.JobStatusChanged(job_id=job_id, status=each.status), each.cause)
             for each in state.announcements
         ]
         if state.registration is _OWED:
             owed.append(
-                Owed(RESOURCE_MANAGER, resource_manager.RegisterJobManager(job_id=job_id), state.cause)
+                OutgoingEvent(
+                    RESOURCE_MANAGER, resource_manager.RegisterJobManager(job_id=job_id), state.cause
+                )
             )
         return [
             *owed,
-            *slot_events.requests(state, now),
-            *task_executor_connections.answers(state),
-            *slot_events.answers(state),
-            *deployment.submissions(state, now),
-            *deployment.cancellations(state),
-            *coordinator.messages(state, now),
-            *slot_events.returns(state, now),
-            *task_executor_connections.farewells(state),
-            *_last_words(state),
+            *slot_events.request_events(state, now),
+            *task_executor_connections.registration_answers(state),
+            *slot_events.offer_answers(state),
+            *deployment.submit_events(state, now),
+            *deployment.cancel_events(state),
+            *coordinator.outgoing_events(state, now),
+            *slot_events.return_events(state, now),
+            *task_executor_connections.disconnect_events(state),
+            *_final_events(state),
         ]
 
     def deadline(self, state: JobMasterState) -> Time | None:
@@ -98,7 +100,7 @@ class JobMaster:
 
     def instructions(self, state: JobMasterState) -> Sequence[Instruction]:
         if state.graph is None:
-            return () if state.ended is None else cleanup.demanded(state.ended.cleanup)
+            return () if state.ended is None else cleanup.demanded_cleanup(state.ended.cleanup)
         of_checkpoints = tuple(coordinator.instructions(state))
         if state.channels is _OWED:
             create = CreateChannels(state.job_id, state.graph, state.generation, state.started)
@@ -108,7 +110,7 @@ class JobMaster:
         return of_checkpoints
 
     def at_rest(self, state: JobMasterState) -> bool:
-        return state.ended is not None and termination.at_rest(state)
+        return state.ended is not None and termination.is_quiescent(state)
 
 
 def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJob) -> JobMasterState:
@@ -120,7 +122,7 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
     cause = record.offset
     topology = SchedulingTopology.of(body.job_graph)
     first = [
-        executions.created(state.job_id, (vertex.vertex_id, index), 0, cause, prior=None)
+        executions.new_attempt(state.job_id, (vertex.vertex_id, index), 0, cause, prior=None)
         for vertex in topology.vertices.values()
         for index in range(vertex.parallelism)
     ]
@@ -132,8 +134,8 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
         options=options,
         topology=topology,
         started=cause,
-        registration=Progress.OWED,
-        channels=Progress.OWED,
+        registration=Handshake.OWED,
+        channels=Handshake.OWED,
         executions=Map({each.execution_attempt_id: each for each in first}),
         current=Map({each.vertex: each.execution_attempt_id for each in first}),
         assembling=options.schedule_mode is ScheduleMode.EAGER,
@@ -156,25 +158,25 @@ def on_cancel_job(state: JobMasterState, record: Record, body: job_master.Cancel
     state = _known(state, record)
     if body.keep_checkpoints:
         state = replace(state, checkpoints=replace(state.checkpoints, keep_on_cancellation=True))
-    return termination.cancelled(state, record.offset)
+    return termination.cancel_job(state, record.offset)
 
 
 def on_suspend_job(state: JobMasterState, record: Record, body: job_master.SuspendJob) -> JobMasterState:
-    return termination.suspended(_known(state, record), body.reason, record.offset)
+    return termination.suspend_job(_known(state, record), body.reason, record.offset)
 
 
 def on_resume_job(state: JobMasterState, record: Record, _body: job_master.ResumeJob) -> JobMasterState:
     if not termination.can_resume(state):
         raise IllegalEvent(record, state.status.value, f"job {state.job_id} is not suspended")
     if state.checkpoints.stopping:
-        return termination.finished_meanwhile(state, record.offset)
-    return restore.without_candidates(termination.resumed(state, record.offset), record.offset)
+        return termination.finish_suspended_stop(state, record.offset)
+    return restore.without_candidates(termination.resume_job(state, record.offset), record.offset)
 
 
 def on_job_master_failed(
     state: JobMasterState, record: Record, body: job_master.JobMasterFailed
 ) -> JobMasterState:
-    return termination.abandoned(_known(state, record), body.reason, record.offset)
+    return termination.abandon_job(_known(state, record), body.reason, record.offset)
 
 
 def _known(state: JobMasterState, record: Record) -> JobMasterState:
@@ -186,11 +188,11 @@ def _known(state: JobMasterState, record: Record) -> JobMasterState:
 def on_register_job_manager(
     state: JobMasterState, _record: Record, _body: resource_manager.RegisterJobManager
 ) -> JobMasterState:
-    if state.registration is Progress.OWED:
-        return replace(state, registration=Progress.SAID)
+    if state.registration is Handshake.OWED:
+        return replace(state, registration=Handshake.SAID)
     if state.registration is None and state.terminal is not None:
         # The job has ended between the decision and its place in the log.
-        return replace(state, goodbye=Progress.OWED)
+        return replace(state, goodbye=Handshake.OWED)
     return state
 
 
@@ -200,7 +202,7 @@ def on_job_manager_registration_success(
     if state.registration is None:
         # The job has ended meanwhile.
         return state
-    return replace(state, registration=Progress.DONE, cause=record.offset)
+    return replace(state, registration=Handshake.DONE, cause=record.offset)
 
 
 def on_channels_created(
@@ -208,8 +210,8 @@ def on_channels_created(
 ) -> JobMasterState:
     if not _is_answer(state, record):
         return state
-    created = replace(state, channels=Progress.DONE, cause=record.offset)
-    return scheduling.assembled(created, record.offset)
+    created = replace(state, channels=Handshake.DONE, cause=record.offset)
+    return scheduling.release_if_all_slots(created, record.offset)
 
 
 def on_channels_failed(
@@ -217,14 +219,14 @@ def on_channels_failed(
 ) -> JobMasterState:
     if not _is_answer(state, record):
         return state
-    return termination.failed(replace(state, channels=Progress.DONE), body.reason, record.offset)
+    return termination.fail_job(replace(state, channels=Handshake.DONE), body.reason, record.offset)
 
 
 def _is_answer(state: JobMasterState, record: Record) -> bool:
     """Whether channels are to be created, and this is said of that: not late, of what an earlier start demanded."""
     if state.ended is not None:
         return False
-    return _known(state, record).channels is Progress.OWED and record.header.cause == state.started
+    return _known(state, record).channels is Handshake.OWED and record.header.cause == state.started
 
 
 def on_channels_deleted(
@@ -232,48 +234,52 @@ def on_channels_deleted(
 ) -> JobMasterState:
     if state.ended is not None:
         return replace(state, ended=state.ended.without(lambda each: isinstance(each, DeleteChannels)))
-    return replace(state, deletion=Progress.DONE) if state.deletion is not None else state
+    return replace(state, deletion=Handshake.DONE) if state.deletion is not None else state
 
 
 def on_job_status_changed(
     state: JobMasterState, record: Record, _body: client.JobStatusChanged
 ) -> JobMasterState:
     left = replace(state, announcements=state.announcements[1:])
-    return left if state.graph is None else termination.settled(left, record.offset)
+    return left if state.graph is None else termination.finish_if_done(left, record.offset)
 
 
 def on_disconnect_job_manager(
     state: JobMasterState, _record: Record, _body: resource_manager.DisconnectJobManager
 ) -> JobMasterState:
-    return replace(state, goodbye=Progress.SAID) if state.goodbye is Progress.OWED else state
+    return replace(state, goodbye=Handshake.SAID) if state.goodbye is Handshake.OWED else state
 
 
 def on_job_reached_terminal_state(
     state: JobMasterState, _record: Record, body: dispatcher.JobReachedTerminalState
 ) -> JobMasterState:
-    if state.terminal is not Progress.OWED or body.status is not state.status:
+    if state.terminal is not Handshake.OWED or body.status is not state.status:
         return state
-    return replace(state, terminal=Progress.SAID)
+    return replace(state, terminal=Handshake.SAID)
 
 
-def words_of_ended(state: JobMasterState) -> list[Owed]:
+def events_of_ended(state: JobMasterState) -> list[OutgoingEvent]:
     """All that an ended job whose JobMaster failed owes: what others wait for."""
-    return [*task_executor_connections.farewells(state), *coordinator.answers(state), *_last_words(state)]
+    return [
+        *task_executor_connections.disconnect_events(state),
+        *coordinator.request_answers(state),
+        *_final_events(state),
+    ]
 
 
-def _last_words(state: JobMasterState) -> list[Owed]:
+def _final_events(state: JobMasterState) -> list[OutgoingEvent]:
     owed = []
-    if state.terminal is Progress.OWED:
+    if state.terminal is Handshake.OWED:
         ended = dispatcher.JobReachedTerminalState(
             job_id=state.job_id,
             status=state.status,
             reason=state.reason,
             accumulators=total(state.accumulators.values()),
         )
-        owed.append(Owed(DISPATCHER, ended, state.cause))
-    if state.goodbye is Progress.OWED and state.terminal is not None:
+        owed.append(OutgoingEvent(DISPATCHER, ended, state.cause))
+    if state.goodbye is Handshake.OWED and state.terminal is not None:
         goodbye = resource_manager.DisconnectJobManager(job_id=state.job_id, status=state.status)
-        owed.append(Owed(RESOURCE_MANAGER, goodbye, state.cause))
+        owed.append(OutgoingEvent(RESOURCE_MANAGER, goodbye, state.cause))
     return owed
 
 

@@ -17,9 +17,9 @@ from ...pipelines.graph.job_options import ScheduleMode
 from ...schemas.types import ExecutionState
 from ..core.role import Time, derive_id
 from . import execution_states
-from .slot_pool import PendingRequest, fitting
+from .slot_pool import PendingRequest, best_matching
 from .slot_sharing import LogicalSlot, allocate_slot, leaves
-from .state import Deployment, DeploymentKey, Execution, JobMasterState, Progress
+from .state import Deployment, DeploymentKey, Execution, Handshake, JobMasterState
 from .topology import SchedulingVertex, SlotKey, VertexKey
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
@@ -41,7 +41,7 @@ def schedule(state: JobMasterState, cause: int) -> JobMasterState:
     return _schedule(state, vertices, cause) if vertices else state
 
 
-def has_run(state: JobMasterState, vertex_id: str, cause: int) -> JobMasterState:
+def on_first_output(state: JobMasterState, vertex_id: str, cause: int) -> JobMasterState:
     """A subtask of the vertex runs, or did: those that consume from it may be waiting for that."""
     if state.options.schedule_mode is _EAGER or vertex_id in state.producing:
         return state
@@ -56,7 +56,7 @@ def find_slots(state: JobMasterState, slots: Sequence[SlotKey], cause: int, due:
     profiles = state.topology.profiles_of(slots)
     for slot in slots:
         profile = profiles[slot]
-        found = fitting(idle, profile)
+        found = best_matching(idle, profile)
         if found is not None:
             idle.remove(found)
             pool = pool.allocate_available(found.allocation_id, slot)
@@ -69,28 +69,28 @@ def find_slots(state: JobMasterState, slots: Sequence[SlotKey], cause: int, due:
         pool = replace(pool.want(requests, due), generation=pool.generation + 1)
     state = replace(state, slots=pool, sharing=state.sharing.plant(trees))
     resolved = [slot for slot, tree in trees.items() if tree.resolved]
-    return assembled(make_ready(state, _scheduled_in(state, resolved), cause, due), cause)
+    return release_if_all_slots(mark_ready(state, _scheduled_in(state, resolved), cause, due), cause)
 
 
-def resolved(state: JobMasterState, slots: Iterable[SlotKey], cause: int) -> JobMasterState:
+def assign_slots(state: JobMasterState, slots: Iterable[SlotKey], cause: int) -> JobMasterState:
     """Trees have got their physical slots: what waits in them is ready, unless all wait for each other."""
-    return assembled(make_ready(state, _scheduled_in(state, slots), cause), cause)
+    return release_if_all_slots(mark_ready(state, _scheduled_in(state, slots), cause), cause)
 
 
-def assembled(state: JobMasterState, cause: int) -> JobMasterState:
+def release_if_all_slots(state: JobMasterState, cause: int) -> JobMasterState:
     """Notes that the job has all its slots, and lets its tasks go when the channels are there, too."""
     if not state.had_all_slots and not state.slots.requests and _all_scheduled(state):
         state = replace(state, had_all_slots=True)
-    if not state.assembling or state.slots.requests or state.channels is not Progress.DONE:
+    if not state.assembling or state.slots.requests or state.channels is not Handshake.DONE:
         return state
     if state.checkpoints.restoring is not None:
         return state
     state = replace(state, assembling=False)
     current = (state.executions[each] for each in state.current.values())
-    return make_ready(state, (each for each in current if each.state is _SCHEDULED), cause)
+    return mark_ready(state, (each for each in current if each.state is _SCHEDULED), cause)
 
 
-def make_ready(
+def mark_ready(
     state: JobMasterState, executions: Iterable[Execution], cause: int, due: Time = 0
 ) -> JobMasterState:
     """SCHEDULED Executions whose slots are there are to be submitted from `due` on, neighbours together.
@@ -120,7 +120,7 @@ def make_ready(
     return replace(state, submissions=submissions)
 
 
-def unready(
+def unmark_ready(
     state: JobMasterState, execution: Execution, resource_id: str, *, submitted: bool = False
 ) -> JobMasterState:
     """SubmitTask has been said, or is not owed any more: then the others of its deployment are fewer."""
@@ -138,15 +138,17 @@ def unready(
     return replace(state, submissions=submissions)
 
 
-def restored(state: JobMasterState, again: Sequence[VertexKey], cause: int, due: Time) -> JobMasterState:
+def resume_after_restore(
+    state: JobMasterState, again: Sequence[VertexKey], cause: int, due: Time
+) -> JobMasterState:
     """The checkpoint that tasks begin with is known: what waits in slots is ready from `due` on, neighbours together.
 
     `again`: subtasks that had finished and run once more; their current Executions are CREATED.
     """
     subtasks = [(state.topology.vertices[vertex_id], index) for vertex_id, index in again]
-    state = assembled(_place(state, subtasks, cause, due), cause)
+    state = release_if_all_slots(_place(state, subtasks, cause, due), cause)
     slots = [slot for slot, tree in state.sharing.trees.items() if tree.resolved]
-    return make_ready(state, _scheduled_in(state, slots), cause, due)
+    return mark_ready(state, _scheduled_in(state, slots), cause, due)
 
 
 def slot_of(state: JobMasterState, execution: Execution) -> LogicalSlot:
@@ -178,7 +180,7 @@ def _place(
             continue
         if execution.state is _CREATED:
             newly += 1
-            scheduled = execution_states.check(execution.state, _SCHEDULED)
+            scheduled = execution_states.check_transition(execution.state, _SCHEDULED)
             execution = replace(execution, state=scheduled, cause=cause)
             executions[execution.execution_attempt_id] = execution
         slot = (vertex.group, index)
@@ -197,7 +199,7 @@ def _place(
         sharing=state.sharing.plant(trees),
         counts=replace(state.counts, scheduled=state.counts.scheduled + newly),
     )
-    return find_slots(make_ready(state, in_slots, cause, due), slotless, cause, due)
+    return find_slots(mark_ready(state, in_slots, cause, due), slotless, cause, due)
 
 
 def _scheduled_in(state: JobMasterState, slots: Iterable[SlotKey]) -> list[Execution]:

@@ -16,8 +16,8 @@ from ...infra import threads
 from ...infra.logging_setup import logger
 from ...pipelines.graph.physical_plan import output_topic, temporary_topics, topics
 from ...schemas import job_master
-from ..core.instruction_tracker import Begun
-from ..core.role import Instruction, Owed, Say, Time
+from ..core.instruction_tracker import InstructionTracker
+from ..core.role import Emit, Instruction, OutgoingEvent, Time
 from ..log.topics import (
     KEEP_FOR_EVER,
     KafkaUnreachable,
@@ -53,7 +53,7 @@ class JobMasterShell:
 
     def __init__(
         self,
-        say: Say,
+        say: Emit,
         admin: AdminClient,
         cluster: str,
         output_retention: Time,
@@ -71,7 +71,7 @@ class JobMasterShell:
         self._admin = admin
         self._cluster = cluster
         self._output_config = _CONFIG | {"retention.ms": str(output_retention // 1000)}
-        self._begun = Begun()
+        self._begun = InstructionTracker()
         self._checkpoints = CheckpointShell(say, is_current)
         self._closed = threading.Event()
         self._creators = threads.Pool(4, "create channels")
@@ -121,7 +121,7 @@ class JobMasterShell:
         if over is not None:
             over.set()
 
-    def _tell(self, over: threading.Event, role_address: str, owed: Owed) -> None:
+    def _tell(self, over: threading.Event, role_address: str, owed: OutgoingEvent) -> None:
         if not over.is_set() or self._closed.is_set():
             self._say(role_address, owed)
 
@@ -152,7 +152,7 @@ class JobMasterShell:
             except Exception as error:
                 # Nobody asks for the outcome of this thread: what is not said here keeps the job waiting for ever.
                 body = job_master.ChannelsFailed(job_id=job_id, reason=str(error) or repr(error))
-        self._tell(over, role_address, Owed(role_address, body, instruction.cause))
+        self._tell(over, role_address, OutgoingEvent(role_address, body, instruction.cause))
 
     def _delete(self, role_address: str, instruction: DeleteChannels, over: threading.Event) -> None:
         pause = _FIRST_PAUSE_S
@@ -171,5 +171,5 @@ class JobMasterShell:
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
                 continue
             body = job_master.ChannelsDeleted(job_id=instruction.job_id)
-            self._tell(over, role_address, Owed(role_address, body, instruction.cause))
+            self._tell(over, role_address, OutgoingEvent(role_address, body, instruction.cause))
             return

@@ -11,11 +11,11 @@ from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SlotOffer
-from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, Step, Time, address
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, Step, Time, address
 from . import failover, scheduling, task_executor_connections
 from .job_status import ACTIVE
 from .slot_pool import SlotStep
-from .state import Connection, JobMasterState, OfferAnswer, Progress
+from .state import Connection, Handshake, JobMasterState, OfferAnswer
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
 _PENDING: Final = SlotStep.PENDING
@@ -28,25 +28,25 @@ def on_slot_allocation_failed(
     if request is None or request.step is not _PENDING:
         # A TaskExecutor has offered the slot meanwhile, or it is not wanted any more.
         return state
-    return failover.request_failed(state, body.allocation_id, body.reason, record)
+    return failover.fail_request(state, body.allocation_id, body.reason, record)
 
 
 def on_fail_slot(state: JobMasterState, record: Record, body: job_master.FailSlot) -> JobMasterState:
-    if task_executor_connections.is_late(state, record):
+    if task_executor_connections.is_stale(state, record):
         return state
     allocation_id, pool = body.allocation_id, state.slots
     slot, request = pool.slots.get(allocation_id), pool.requests.get(allocation_id)
     if slot is not None:
         # A TaskExecutor that says so has freed the slot; another may be wrong about that.
         free = record.header.sender != address(TASK_EXECUTOR, slot.resource_id)
-        return failover.slots_lost(state, [slot], body.reason, record, free=free)
+        return failover.lose_slots(state, [slot], body.reason, record, free=free)
     if request is not None and request.step is _PENDING:
-        return failover.request_failed(state, allocation_id, body.reason, record)
+        return failover.fail_request(state, allocation_id, body.reason, record)
     return state
 
 
 def on_offer_slots(state: JobMasterState, record: Record, body: job_master.OfferSlots) -> JobMasterState:
-    if task_executor_connections.is_late(state, record):
+    if task_executor_connections.is_stale(state, record):
         return state
     resource_id, cause, pool = body.resource_id, record.offset, state.slots
     connection = state.connections.get(resource_id)
@@ -76,8 +76,8 @@ def on_offer_slots(state: JobMasterState, record: Record, body: job_master.Offer
     state = replace(state, slots=pool.offered(taken, resource_id, cause), sharing=state.sharing.plant(trees))
     if connection is None:
         # It was disconnected when it had no slots; it has been given one since.
-        state = task_executor_connections.connect(state, Connection(resource_id, Progress.DONE, cause))
-    return scheduling.resolved(state, trees, cause)
+        state = task_executor_connections.connect(state, Connection(resource_id, Handshake.DONE, cause))
+    return scheduling.assign_slots(state, trees, cause)
 
 
 def on_request_slot(
@@ -101,22 +101,22 @@ def on_free_slot(state: JobMasterState, record: Record, body: task_executor.Free
     allocation_id = body.allocation_id
     slot = state.slots.slots.get(allocation_id)
     state = replace(state, slots=state.slots.returned(allocation_id).gone(allocation_id))
-    return state if slot is None else failover.freed(state, slot, record.offset)
+    return state if slot is None else failover.free_slot(state, slot, record.offset)
 
 
 def on_slots_accepted(
     state: JobMasterState, record: Record, _body: task_executor.SlotsAccepted
 ) -> JobMasterState:
-    return _answered(state, record.header.cause, accepted=True)
+    return _remove_answer(state, record.header.cause, accepted=True)
 
 
 def on_slots_rejected(
     state: JobMasterState, record: Record, _body: task_executor.SlotsRejected
 ) -> JobMasterState:
-    return _answered(state, record.header.cause, accepted=False)
+    return _remove_answer(state, record.header.cause, accepted=False)
 
 
-def _answered(state: JobMasterState, offer: int | None, *, accepted: bool) -> JobMasterState:
+def _remove_answer(state: JobMasterState, offer: int | None, *, accepted: bool) -> JobMasterState:
     answer = None if offer is None else state.answers.get(offer)
     if offer is None or answer is None:
         return state
@@ -126,14 +126,14 @@ def _answered(state: JobMasterState, offer: int | None, *, accepted: bool) -> Jo
     return replace(state, answers=state.answers.delete(offer))
 
 
-def requests(state: JobMasterState, now: Time) -> list[Owed]:
+def request_events(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
     """RequestSlot, in the order of the slots' groups and places."""
-    if state.registration is not Progress.DONE or state.status not in ACTIVE:
+    if state.registration is not Handshake.DONE or state.status not in ACTIVE:
         return []
     due = state.slots.wanted.due(now)
     wanted = sorted((state.slots.requests[each].slot, each, cause) for each, cause in due)
     return [
-        Owed(
+        OutgoingEvent(
             RESOURCE_MANAGER,
             resource_manager.RequestSlot(
                 job_id=state.job_id,
@@ -146,29 +146,29 @@ def requests(state: JobMasterState, now: Time) -> list[Owed]:
     ]
 
 
-def answers(state: JobMasterState) -> list[Owed]:
+def offer_answers(state: JobMasterState) -> list[OutgoingEvent]:
     """SlotsAccepted and SlotsRejected, in the order of the offers."""
     owed = []
     for offset, answer in sorted(state.answers.items()):
         recipient = address(TASK_EXECUTOR, answer.resource_id)
         if answer.accepted:
             accepted = task_executor.SlotsAccepted(job_id=state.job_id, allocation_ids=answer.accepted)
-            owed.append(Owed(recipient, accepted, offset))
+            owed.append(OutgoingEvent(recipient, accepted, offset))
         if answer.rejected:
             rejected = task_executor.SlotsRejected(
                 job_id=state.job_id, allocation_ids=answer.rejected, reason=answer.reason
             )
-            owed.append(Owed(recipient, rejected, offset))
+            owed.append(OutgoingEvent(recipient, rejected, offset))
     return owed
 
 
-def returns(state: JobMasterState, now: Time) -> list[Owed]:
+def return_events(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
     """FreeSlot and CancelSlotRequest: for what is given back, in order, and for slots that are idle for too long."""
     owed = []
     for each in sorted(state.slots.returning.values(), key=lambda one: (one.cause, one.allocation_id)):
         if each.resource_id is None:
             cancel = resource_manager.CancelSlotRequest(allocation_id=each.allocation_id, reason=each.reason)
-            owed.append(Owed(RESOURCE_MANAGER, cancel, each.cause))
+            owed.append(OutgoingEvent(RESOURCE_MANAGER, cancel, each.cause))
         else:
             owed.append(_free(each.resource_id, each.allocation_id, each.reason, each.cause))
     reason = f"idle for {state.options.slot_idle_timeout / 1e6:g} s in job {state.job_id}"
@@ -178,15 +178,15 @@ def returns(state: JobMasterState, now: Time) -> list[Owed]:
     return owed
 
 
-def _free(resource_id: str, allocation_id: str, reason: str, cause: int) -> Owed:
+def _free(resource_id: str, allocation_id: str, reason: str, cause: int) -> OutgoingEvent:
     body = task_executor.FreeSlot(allocation_id=allocation_id, reason=reason)
-    return Owed(address(TASK_EXECUTOR, resource_id), body, cause)
+    return OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, cause)
 
 
 def deadline(state: JobMasterState) -> Time | None:
     """When a request is to be said, or an idle slot to be freed."""
     times = [state.slots.idle.earliest]
-    if state.registration is Progress.DONE and state.status in ACTIVE:
+    if state.registration is Handshake.DONE and state.status in ACTIVE:
         times.append(state.slots.wanted.earliest)
     return min((each for each in times if each is not None), default=None)
 

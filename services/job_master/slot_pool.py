@@ -17,7 +17,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile, SlotOffer
-from ..core.due_index import Agenda, rounded_up
+from ..core.due_index import DueIndex, round_up_time
 from ..core.resource_profile import matches
 from ..core.role import Time
 from .topology import SlotKey
@@ -55,7 +55,7 @@ NEXT: Mapping[SlotStep, frozenset[SlotStep]] = {
 }
 
 
-def check(before: SlotStep, after: SlotStep) -> SlotStep:
+def check_transition(before: SlotStep, after: SlotStep) -> SlotStep:
     """The step after. Raises ValueError where it can't follow."""
     if after not in NEXT[before]:
         raise ValueError(f"a slot that is {before.value} can't become {after.value}")
@@ -85,7 +85,7 @@ class AllocatedSlot(msgspec.Struct, frozen=True):
     """The offset of the last offer."""
 
 
-class Returning(msgspec.Struct, frozen=True):
+class SlotReturn(msgspec.Struct, frozen=True):
     """A slot that is given back: FreeSlot is owed to its TaskExecutor, or CancelSlotRequest where there is none."""
 
     allocation_id: str
@@ -99,12 +99,12 @@ class SlotPool(msgspec.Struct, frozen=True):
 
     requests: Map[str, PendingRequest] = Map()
     slots: Map[str, AllocatedSlot] = Map()
-    returning: Map[str, Returning] = Map()
+    returning: Map[str, SlotReturn] = Map()
     of_resource: Map[str, Map[str, None]] = Map()
     """ResourceID -> its slots."""
-    wanted: Agenda = Agenda()
+    wanted: DueIndex = DueIndex()
     """Requests that RequestSlot is owed for, from which time on; the value is their cause."""
-    idle: Agenda = Agenda()
+    idle: DueIndex = DueIndex()
     """Available slots, by the time at which they are to be freed; the value is the offset that made them idle."""
     generation: int = 0
 
@@ -122,7 +122,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         pool = replace(self, wanted=self.wanted.drop(allocation_id))
         if request.step is _PENDING:
             return pool
-        said = replace(request, step=check(request.step, _PENDING))
+        said = replace(request, step=check_transition(request.step, _PENDING))
         return replace(pool, requests=pool.requests.set(allocation_id, said))
 
     def ask_again(self, cause: int) -> SlotPool:
@@ -147,7 +147,7 @@ class SlotPool(msgspec.Struct, frozen=True):
                 resource_id=resource_id,
                 slot_number=offer.slot_number,
                 profile=offer.resource_profile,
-                step=check(request.step, _ALLOCATED),
+                step=check_transition(request.step, _ALLOCATED),
                 slot=request.slot,
                 cause=cause,
             )
@@ -173,17 +173,17 @@ class SlotPool(msgspec.Struct, frozen=True):
         slot = self.slots.get(allocation_id)
         if slot is None:
             return self
-        idle = replace(slot, step=check(slot.step, _AVAILABLE), slot=None)
+        idle = replace(slot, step=check_transition(slot.step, _AVAILABLE), slot=None)
         return replace(
             self,
             slots=self.slots.set(allocation_id, idle),
-            idle=self.idle.put(allocation_id, rounded_up(free_at), cause),
+            idle=self.idle.put(allocation_id, round_up_time(free_at), cause),
         )
 
     def allocate_available(self, allocation_id: str, slot: SlotKey) -> SlotPool:
         """An available slot is used again. Raises KeyError."""
         found = self.slots[allocation_id]
-        used = replace(found, step=check(found.step, _ALLOCATED), slot=slot)
+        used = replace(found, step=check_transition(found.step, _ALLOCATED), slot=slot)
         return replace(self, slots=self.slots.set(allocation_id, used), idle=self.idle.drop(allocation_id))
 
     def idle_slots(self) -> list[AllocatedSlot]:
@@ -198,7 +198,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         slot = self.slots.get(allocation_id)
         if slot is None:
             return self
-        check(slot.step, _GONE)
+        check_transition(slot.step, _GONE)
         left = self.of_resource[slot.resource_id].delete(allocation_id)
         return replace(
             self,
@@ -213,7 +213,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         """FreeSlot is owed for a slot, CancelSlotRequest for a request that was said; the pool is without it."""
         slot = self.slots.get(allocation_id)
         if slot is not None:
-            check(slot.step, _RETURNING)
+            check_transition(slot.step, _RETURNING)
             return self.gone(allocation_id).returns(allocation_id, slot.resource_id, reason, cause)
         request = self.requests.get(allocation_id)
         if request is None:
@@ -221,23 +221,23 @@ class SlotPool(msgspec.Struct, frozen=True):
         pool = self.unrequested(allocation_id)
         if request.step is _WANTED:
             return pool
-        check(request.step, _RETURNING)
+        check_transition(request.step, _RETURNING)
         return pool.returns(allocation_id, None, reason, cause)
 
     def give_back_all(self, reason: str, cause: int) -> SlotPool:
         """As `give_back` for all that is in the pool."""
         returning = {
-            slot.allocation_id: Returning(slot.allocation_id, slot.resource_id, reason, cause)
+            slot.allocation_id: SlotReturn(slot.allocation_id, slot.resource_id, reason, cause)
             for slot in self.slots.values()
         }
         for request in self.requests.values():
             if request.step is _PENDING:
-                returning[request.allocation_id] = Returning(request.allocation_id, None, reason, cause)
+                returning[request.allocation_id] = SlotReturn(request.allocation_id, None, reason, cause)
         return SlotPool(returning=self.returning.update(returning), generation=self.generation)
 
     def returns(self, allocation_id: str, resource_id: str | None, reason: str, cause: int) -> SlotPool:
         """FreeSlot or, without a TaskExecutor, CancelSlotRequest is owed."""
-        returning = Returning(allocation_id, resource_id, reason, cause)
+        returning = SlotReturn(allocation_id, resource_id, reason, cause)
         return replace(self, returning=self.returning.set(allocation_id, returning))
 
     def returned(self, allocation_id: str) -> SlotPool:
@@ -260,7 +260,9 @@ class SlotPool(msgspec.Struct, frozen=True):
         return sorted(found, key=lambda slot: (slot.slot_number, slot.allocation_id))
 
 
-def fitting(available: Iterable[AllocatedSlot], profile: ResourceProfile | None) -> AllocatedSlot | None:
+def best_matching(
+    available: Iterable[AllocatedSlot], profile: ResourceProfile | None
+) -> AllocatedSlot | None:
     """The first of the available slots that offers enough."""
     return next((each for each in available if matches(each.profile, profile)), None)
 

@@ -12,7 +12,7 @@ from immutables import Map
 
 from ...schemas.types import CompletedCheckpoint, ExecutionState, JobGraph, JobStatus
 from ..configuration.role_options import JobOptions
-from ..core.due_index import Agenda
+from ..core.due_index import DueIndex
 from .checkpoints.state import Checkpoints
 from .exception_history import TaskException
 from .instructions import Cleanup
@@ -25,7 +25,7 @@ from .topology import SchedulingTopology, VertexKey
 _RUNNING: Final = JobStatus.RUNNING
 
 
-class Progress(StrEnum):
+class Handshake(StrEnum):
     """How far a thing that is said and answered has come."""
 
     OWED = "OWED"
@@ -59,9 +59,9 @@ class Connection(msgspec.Struct, frozen=True):
     """A TaskExecutor that holds slots for the job."""
 
     resource_id: str
-    registration: Progress
+    registration: Handshake
     cause: int
-    farewell: Progress | None = None
+    farewell: Handshake | None = None
     """DisconnectJobManager: OWED when the job has ended or the TaskExecutor is silent, SAID after that."""
     reason: str = ""
     """Of the farewell."""
@@ -76,7 +76,7 @@ class OfferAnswer(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Announcement(msgspec.Struct, frozen=True):
+class StatusNotification(msgspec.Struct, frozen=True):
     """A JobStatusChanged that is owed to clients."""
 
     status: JobStatus
@@ -97,7 +97,7 @@ class Deployment(msgspec.Struct, frozen=True):
 class Submissions(msgspec.Struct, frozen=True):
     """What is owed to TaskExecutors about Executions."""
 
-    ready: Agenda = Agenda()
+    ready: DueIndex = DueIndex()
     """Executions that SubmitTask is owed for, from which time on; the value is the offset that made them ready."""
     deployments: Map[DeploymentKey, Deployment] = Map()
     cancellations: Map[str, int] = Map()
@@ -114,7 +114,7 @@ class Counts(msgspec.Struct, frozen=True):
     running: int = 0
 
 
-class Ended(msgspec.Struct, frozen=True):
+class TerminatedJob(msgspec.Struct, frozen=True):
     """What is kept of a job that has ended and has nothing left to say or to demand."""
 
     name: str
@@ -129,7 +129,7 @@ class Ended(msgspec.Struct, frozen=True):
     cleanup: tuple[Cleanup, ...] = ()
     """What is to be deleted of a job whose JobMaster failed (cleanup.py); empty otherwise, and when it is gone."""
 
-    def without(self, done: Callable[[Cleanup], bool]) -> Ended:
+    def without(self, done: Callable[[Cleanup], bool]) -> TerminatedJob:
         """Some of the cleanup is done."""
         left = tuple(each for each in self.cleanup if not done(each))
         return self if len(left) == len(self.cleanup) else msgspec.structs.replace(self, cleanup=left)
@@ -148,11 +148,11 @@ class JobMasterState(msgspec.Struct, frozen=True):
     reason: str | None = None
     cause: int = -1
     """The offset of the last event that brought the job forward."""
-    registration: Progress | None = None
+    registration: Handshake | None = None
     """At the ResourceManager: RegisterJobManager is OWED, was SAID, was answered (DONE)."""
-    channels: Progress | None = None
+    channels: Handshake | None = None
     """OWED: to be created; DONE: they exist."""
-    deletion: Progress | None = None
+    deletion: Handshake | None = None
     """OWED: the channels are to be deleted; DONE: they are gone."""
     slots: SlotPool = SlotPool()
     sharing: SlotSharingManager = SlotSharingManager()
@@ -184,13 +184,13 @@ class JobMasterState(msgspec.Struct, frozen=True):
     """Vertices whose slots were requested."""
     producing: frozenset[str] = frozenset()
     """Vertices of which some subtask has run."""
-    terminal: Progress | None = None
+    terminal: Handshake | None = None
     """JobReachedTerminalState is OWED to the Dispatcher, or was SAID."""
-    goodbye: Progress | None = None
+    goodbye: Handshake | None = None
     """DisconnectJobManager is OWED to the ResourceManager, or was SAID."""
-    announcements: tuple[Announcement, ...] = ()
+    announcements: tuple[StatusNotification, ...] = ()
     """JobStatusChanged events that are owed, in order."""
-    ended: Ended | None = None
+    ended: TerminatedJob | None = None
     """Set once the job is over; then there is no graph any more, and all that only live jobs have is as at first."""
 
     connections_owing: Map[str, int] = Map()

@@ -14,18 +14,18 @@ from msgspec.structs import replace
 from ...schemas import everyone, job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
-from ..core.immutable_maps import without
-from ..core.role import TASK_EXECUTOR, Owed, Step, address, instance_of
+from ..core.immutable_maps import delete_key
+from ..core.role import TASK_EXECUTOR, OutgoingEvent, Step, address, instance_of
 from . import failover, scheduling, termination
 from .job_status import ACTIVE
-from .state import Connection, JobMasterState, Progress
+from .state import Connection, Handshake, JobMasterState
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
-_OWED: Final = Progress.OWED
-_DONE: Final = Progress.DONE
+_OWED: Final = Handshake.OWED
+_DONE: Final = Handshake.DONE
 
 
-def is_late(state: JobMasterState, record: Record) -> bool:
+def is_stale(state: JobMasterState, record: Record) -> bool:
     """Whether a TaskExecutor says this without having read of its own loss."""
     sender, decided_at = record.header.sender, record.header.decided_at
     if decided_at is None or not state.lost:
@@ -52,23 +52,25 @@ def _disconnect(state: JobMasterState, resource_id: str) -> JobMasterState:
     return replace(
         state,
         connections=state.connections.delete(resource_id),
-        connections_owing=without(owing, resource_id),
+        connections_owing=delete_key(owing, resource_id),
     )
 
 
 def on_register_task_manager(
     state: JobMasterState, record: Record, body: job_master.RegisterTaskManager
 ) -> JobMasterState:
-    if is_late(state, record):
+    if is_stale(state, record):
         return state
     resource_id, cause = body.resource_id, record.offset
     before = state.connections.get(resource_id)
     farewell, reason = None, ""
     if state.ended is not None:
         # There is nothing left that it could be welcomed to.
-        return connect(state, Connection(resource_id, _DONE, cause, _OWED, termination.parting_words(state)))
+        return connect(
+            state, Connection(resource_id, _DONE, cause, _OWED, termination.disconnect_reason(state))
+        )
     if state.terminal is not None:
-        farewell, reason = _OWED, termination.parting_words(state)
+        farewell, reason = _OWED, termination.disconnect_reason(state)
     elif before is not None and before.farewell is _OWED:
         farewell, reason = before.farewell, before.reason
     return connect(state, Connection(resource_id, _OWED, cause, farewell, reason))
@@ -90,10 +92,10 @@ def on_disconnect_job_manager(
     resource_id = instance_of(record.header.recipient)
     connection = state.connections.get(resource_id)
     if connection is not None and state.terminal is not None:
-        return connect(state, replace(connection, farewell=Progress.SAID))
+        return connect(state, replace(connection, farewell=Handshake.SAID))
     # The TaskExecutor reads this and frees all slots of the job: also what it was given for requests since.
-    state = failover.slots_lost(state, state.slots.at(resource_id), body.reason, record, alive=False)
-    state = failover.requested_anew(state, body.reason, record.offset)
+    state = failover.lose_slots(state, state.slots.at(resource_id), body.reason, record, alive=False)
+    state = failover.rerequest_slots(state, body.reason, record.offset)
     if connection is not None and connection.registration is _OWED:
         return connect(state, replace(connection, farewell=None))
     return _disconnect(state, resource_id)
@@ -102,9 +104,9 @@ def on_disconnect_job_manager(
 def on_disconnect_task_manager(
     state: JobMasterState, record: Record, body: job_master.DisconnectTaskManager
 ) -> JobMasterState:
-    if is_late(state, record):
+    if is_stale(state, record):
         return state
-    return _gone(state, body.resource_id, body.reason, record)
+    return _drop(state, body.resource_id, body.reason, record)
 
 
 def on_task_executor_lost(
@@ -115,7 +117,7 @@ def on_task_executor_lost(
     if state.graph is None or not (known or state.slots.requests):
         return state
     state = replace(state, lost=state.lost.set(resource_id, record.offset))
-    state = _gone(state, resource_id, body.reason, record)
+    state = _drop(state, resource_id, body.reason, record)
     if state.status not in ACTIVE:
         return state
     # It may have allocated slots for the job that it had not offered: whatever is requested is requested again.
@@ -129,23 +131,23 @@ def on_heartbeat_timed_out(
     if connection is None or connection.farewell is not None:
         return state
     slots = state.slots.at(body.resource_id)
-    state = failover.slots_lost(state, slots, body.reason, record, alive=False)
+    state = failover.lose_slots(state, slots, body.reason, record, alive=False)
     if state.terminal is not None:
         return state
     return connect(
-        _nothing_owed_to(state, body.resource_id),
+        _forget_answers(state, body.resource_id),
         replace(connection, farewell=_OWED, reason=body.reason, cause=record.offset),
     )
 
 
-def _gone(state: JobMasterState, resource_id: str, reason: str, record: Record) -> JobMasterState:
+def _drop(state: JobMasterState, resource_id: str, reason: str, record: Record) -> JobMasterState:
     """No TaskExecutor of this name has anything of the job any more."""
-    state = failover.slots_lost(state, state.slots.at(resource_id), reason, record, alive=False)
-    state = replace(_nothing_owed_to(state, resource_id), slots=state.slots.forget(resource_id))
+    state = failover.lose_slots(state, state.slots.at(resource_id), reason, record, alive=False)
+    state = replace(_forget_answers(state, resource_id), slots=state.slots.forget(resource_id))
     return _disconnect(state, resource_id)
 
 
-def _nothing_owed_to(state: JobMasterState, resource_id: str) -> JobMasterState:
+def _forget_answers(state: JobMasterState, resource_id: str) -> JobMasterState:
     """No answer to its offers is owed, and nothing about Executions that were submitted to it before."""
     answers = state.answers
     for offset, answer in state.answers.items():
@@ -156,7 +158,7 @@ def _nothing_owed_to(state: JobMasterState, resource_id: str) -> JobMasterState:
         execution = state.executions[attempt]
         if execution.resource_id != resource_id:
             continue
-        state = scheduling.unready(state, execution, resource_id)
+        state = scheduling.unmark_ready(state, execution, resource_id)
         cancellations = state.submissions.cancellations
         if attempt in cancellations:
             left = replace(state.submissions, cancellations=cancellations.delete(attempt))
@@ -164,33 +166,33 @@ def _nothing_owed_to(state: JobMasterState, resource_id: str) -> JobMasterState:
     return replace(state, answers=answers, checkpoints=state.checkpoints.nothing_to_tell(resource_id))
 
 
-def answers(state: JobMasterState) -> list[Owed]:
+def registration_answers(state: JobMasterState) -> list[OutgoingEvent]:
     """JobManagerRegistrationSuccess, in the order of the registrations."""
     return [
-        Owed(
+        OutgoingEvent(
             address(TASK_EXECUTOR, connection.resource_id),
             task_executor.JobManagerRegistrationSuccess(job_id=state.job_id, job_graph=state.graph),
             connection.cause,
         )
-        for connection in _owing(state)
+        for connection in _unanswered(state)
         if connection.registration is _OWED and state.graph is not None
     ]
 
 
-def farewells(state: JobMasterState) -> list[Owed]:
+def disconnect_events(state: JobMasterState) -> list[OutgoingEvent]:
     """DisconnectJobManager, in the order of what led to it."""
     return [
-        Owed(
+        OutgoingEvent(
             address(TASK_EXECUTOR, connection.resource_id),
             task_executor.DisconnectJobManager(job_id=state.job_id, reason=connection.reason),
             connection.cause,
         )
-        for connection in _owing(state)
+        for connection in _unanswered(state)
         if connection.farewell is _OWED
     ]
 
 
-def _owing(state: JobMasterState) -> list[Connection]:
+def _unanswered(state: JobMasterState) -> list[Connection]:
     owing = sorted(state.connections_owing.items(), key=lambda pair: (pair[1], pair[0]))
     return [state.connections[resource_id] for resource_id, _ in owing]
 

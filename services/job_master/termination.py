@@ -29,48 +29,48 @@ from . import cleanup, execution_states, executions, job_status, scheduling
 from .checkpoints import subsumption
 from .checkpoints.pending_checkpoint import PendingCheckpoint
 from .checkpoints.state import Answer, Checkpoints, Discard
-from .state import Announcement, Ended, JobMasterState, Progress, Submissions
+from .state import Handshake, JobMasterState, StatusNotification, Submissions, TerminatedJob
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
-_SAID: Final = Progress.SAID
-_OWED: Final = Progress.OWED
+_SAID: Final = Handshake.SAID
+_OWED: Final = Handshake.OWED
 _SHOWN = 100
 """Characters of the job's name: the words are said for each slot."""
 
 
 def with_status(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
     """The job is in another state, which clients are to be told. Raises ValueError where it can't be."""
-    announcement = Announcement(status, cause)
+    announcement = StatusNotification(status, cause)
     return replace(
         state,
-        status=job_status.check(state.status, status),
+        status=job_status.check_transition(state.status, status),
         cause=cause,
         announcements=(*state.announcements, announcement),
     )
 
 
-def failed(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
+def fail_job(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
     """The job fails."""
     if state.status not in job_status.ACTIVE:
-        return settled(state, cause)
-    return _wind_down(replace(state, reason=reason), JobStatus.FAILING, cause)
+        return finish_if_done(state, cause)
+    return _begin_termination(replace(state, reason=reason), JobStatus.FAILING, cause)
 
 
-def cancelled(state: JobMasterState, cause: int) -> JobMasterState:
+def cancel_job(state: JobMasterState, cause: int) -> JobMasterState:
     """The job is cancelled, also one that is suspended; one that is ending already goes on with that."""
     if state.status in job_status.ACTIVE or state.status is JobStatus.SUSPENDED:
-        return _wind_down(replace(state, reason=None), JobStatus.CANCELLING, cause)
+        return _begin_termination(replace(state, reason=None), JobStatus.CANCELLING, cause)
     return state
 
 
-def suspended(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
+def suspend_job(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
     """The job pauses: its progress stays, and it may be resumed or cancelled; one that is ending goes on with that."""
     if state.status not in job_status.ACTIVE or state.checkpoints.stopping:
         return state
-    return _wind_down(replace(state, reason=reason), JobStatus.SUSPENDED, cause)
+    return _begin_termination(replace(state, reason=reason), JobStatus.SUSPENDED, cause)
 
 
-def stopped(state: JobMasterState, savepoint: PendingCheckpoint, cause: int) -> JobMasterState:
+def finish_stopped_job(state: JobMasterState, savepoint: PendingCheckpoint, cause: int) -> JobMasterState:
     """The savepoint that the job is to end with is complete: what has been lost meanwhile does not run again.
 
     The others end when they are told so, and with the last of them the job does.
@@ -85,24 +85,24 @@ def stopped(state: JobMasterState, savepoint: PendingCheckpoint, cause: int) -> 
     for attempt in sorted(state.current.values()):
         execution = state.executions[attempt]
         if execution.state is ExecutionState.SCHEDULED:
-            state = executions.moved(state, execution, ExecutionState.CANCELED, cause)
+            state = executions.transition(state, execution, ExecutionState.CANCELED, cause)
     pool, why = state.slots, f"job {state.job_id} is stopped with a savepoint"
     for allocation_id in sorted(pool.requests):
         pool = pool.give_back(allocation_id, why, cause)
-    return settled(replace(state, slots=pool), cause)
+    return finish_if_done(replace(state, slots=pool), cause)
 
 
-def abandoned(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
+def abandon_job(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
     """The JobMaster could not say what it owes: the job ends at once, without waiting for its tasks.
 
     Tasks are forgotten, and checkpoints that are under way are discarded; TaskExecutors cancel the tasks when they are
     told to let the job go. If that can't be said either, a second call leaves only the job's end to be told, and what
     is to be deleted.
     """
-    if not state.known or at_rest(state):
+    if not state.known or is_quiescent(state):
         return state
     if state.status in JOB_ENDS:
-        return _only_last_words(state, cause)
+        return _keep_final_events(state, cause)
     if state.status is JobStatus.SUSPENDED:
         state = with_status(state, JobStatus.CREATED, cause)
     if state.status in job_status.ACTIVE:
@@ -136,7 +136,7 @@ def abandoned(state: JobMasterState, reason: str, cause: int) -> JobMasterState:
         submissions=Submissions(),
         assembling=False,
     )
-    return replace(_ended(state, job_status.END_OF[state.status], cause), submissions=Submissions())
+    return replace(_terminate(state, job_status.END_OF[state.status], cause), submissions=Submissions())
 
 
 def can_resume(state: JobMasterState) -> bool:
@@ -144,7 +144,7 @@ def can_resume(state: JobMasterState) -> bool:
     return state.status is JobStatus.SUSPENDED and state.terminal is _SAID
 
 
-def resumed(state: JobMasterState, cause: int) -> JobMasterState:
+def resume_job(state: JobMasterState, cause: int) -> JobMasterState:
     """The job starts again: what had not finished goes on, attempts counted on, in new slots."""
     state = replace(
         with_status(state, JobStatus.CREATED, cause),
@@ -162,10 +162,10 @@ def resumed(state: JobMasterState, cause: int) -> JobMasterState:
         number, prior = last.attempt_number, last.prior
         if last.state in (ExecutionState.CANCELED, ExecutionState.FAILED):
             number, prior = number + 1, attempt
-            state = executions.without_prior(state, last)
+            state = executions.forget_previous(state, last)
         elif last.state is not ExecutionState.SCHEDULED:
             continue
-        new = executions.created(state.job_id, vertex, number, cause, prior)
+        new = executions.new_attempt(state.job_id, vertex, number, cause, prior)
         state = replace(
             state,
             executions=state.executions.set(new.execution_attempt_id, new),
@@ -175,45 +175,45 @@ def resumed(state: JobMasterState, cause: int) -> JobMasterState:
     return scheduling.schedule(state, cause)
 
 
-def settled(state: JobMasterState, cause: int) -> JobMasterState:
+def finish_if_done(state: JobMasterState, cause: int) -> JobMasterState:
     """Ends the job if its last task has ended."""
     if state.status in job_status.ACTIVE:
         checkpoints = state.checkpoints
         if checkpoints.restoring is not None or checkpoints.stop_is_pending:
             # Of a savepoint that the job ends with: all tasks may have ended; the job has when it is complete.
             return state
-        left = state.counts.unfinished if checkpoints.stopping else _not_finished(state)
+        left = state.counts.unfinished if checkpoints.stopping else _count_unfinished(state)
         if left:
             return state
         if state.status is JobStatus.CREATED:
             state = with_status(state, JobStatus.RUNNING, cause)
-        return _ended(state, JobStatus.FINISHED, cause)
+        return _terminate(state, JobStatus.FINISHED, cause)
     if state.terminal is not None or state.counts.unfinished or state.announcements:
         return state
     end = job_status.END_OF.get(state.status)
-    return state if end is None else _ended(state, end, cause)
+    return state if end is None else _terminate(state, end, cause)
 
 
-def finished_meanwhile(state: JobMasterState, cause: int) -> JobMasterState:
+def finish_suspended_stop(state: JobMasterState, cause: int) -> JobMasterState:
     """A suspended job is to go on, but the savepoint that it was to end with was complete behind its pause."""
     state = with_status(with_status(state, JobStatus.CREATED, cause), JobStatus.RUNNING, cause)
-    return _ended(replace(state, reason=None), JobStatus.FINISHED, cause)
+    return _terminate(replace(state, reason=None), JobStatus.FINISHED, cause)
 
 
-def parting_words(state: JobMasterState) -> str:
+def disconnect_reason(state: JobMasterState) -> str:
     """What a JobMaster says when it lets go of slots and TaskExecutors (document 000)."""
     name = state.graph.name if state.graph else state.ended.name if state.ended else ""
     return f"Stopping JobMaster for job {name[:_SHOWN]}({state.job_id})."
 
 
-def at_rest(state: JobMasterState) -> bool:
+def is_quiescent(state: JobMasterState) -> bool:
     """Whether the job has ended for good, and its JobMaster has nothing left to say or to demand."""
-    return state.terminal is _SAID and state.status in JOB_ENDS and not _owes(state)
+    return state.terminal is _SAID and state.status in JOB_ENDS and not _has_outgoing(state)
 
 
-def let_go(state: JobMasterState) -> JobMasterState:
+def compact_terminated(state: JobMasterState) -> JobMasterState:
     """What is at rest keeps its summary; anything else is as it was."""
-    if state.terminal is not _SAID or not at_rest(state):
+    if state.terminal is not _SAID or not is_quiescent(state):
         return state
     return _summary(state)
 
@@ -222,7 +222,7 @@ def _summary(state: JobMasterState) -> JobMasterState:
     """Nothing but what is kept of a job that is over."""
     name = state.graph.name if state.graph else ""
     kept = (*state.checkpoints.savepoints, *cleanup.retained_of(state))
-    ended = state.ended or Ended(
+    ended = state.ended or TerminatedJob(
         name,
         Map(state.tasks()),
         state.required_slots,
@@ -241,12 +241,12 @@ def _summary(state: JobMasterState) -> JobMasterState:
     )
 
 
-def _only_last_words(state: JobMasterState, cause: int) -> JobMasterState:
+def _keep_final_events(state: JobMasterState, cause: int) -> JobMasterState:
     """The summary of a job that has ended, with its end to be told where that was not said yet."""
     # TaskExecutors free the job's slots, and cancel its tasks, when they hear that.
     parting = {
         resource_id: replace(
-            each, registration=Progress.DONE, farewell=_OWED, reason=parting_words(state), cause=cause
+            each, registration=Handshake.DONE, farewell=_OWED, reason=disconnect_reason(state), cause=cause
         )
         for resource_id, each in state.connections.items()
         if each.farewell is not _SAID
@@ -268,11 +268,11 @@ def _only_last_words(state: JobMasterState, cause: int) -> JobMasterState:
     )
 
 
-def _not_finished(state: JobMasterState) -> int:
+def _count_unfinished(state: JobMasterState) -> int:
     return state.topology.subtasks - state.counts.finished
 
 
-def _owes(state: JobMasterState) -> bool:
+def _has_outgoing(state: JobMasterState) -> bool:
     return bool(
         state.registration is not None
         or state.goodbye is _OWED
@@ -287,7 +287,7 @@ def _owes(state: JobMasterState) -> bool:
     )
 
 
-def _wind_down(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
+def _begin_termination(state: JobMasterState, status: JobStatus, cause: int) -> JobMasterState:
     cancellations = {
         attempt: cause
         for attempt in state.current.values()
@@ -303,19 +303,19 @@ def _wind_down(state: JobMasterState, status: JobStatus, cause: int) -> JobMaste
         assembling=False,
         terminal=None,
     )
-    return settled(state, cause)
+    return finish_if_done(state, cause)
 
 
-def _ended(state: JobMasterState, end: JobStatus, cause: int) -> JobMasterState:
-    words = parting_words(state)
+def _terminate(state: JobMasterState, end: JobStatus, cause: int) -> JobMasterState:
+    words = disconnect_reason(state)
     if end is not JobStatus.SUSPENDED:
-        state = _never_to_run(with_status(state, end, cause), cause)
-        state = replace(state, checkpoints=subsumption.job_ended(state, cause))
+        state = _cancel_undeployed(with_status(state, end, cause), cause)
+        state = replace(state, checkpoints=subsumption.on_job_end(state, cause))
     connections = {
         resource_id: replace(connection, farewell=_OWED, reason=words, cause=cause)
         for resource_id, connection in state.connections.items()
     }
-    was_registered = state.registration in (_SAID, Progress.DONE)
+    was_registered = state.registration in (_SAID, Handshake.DONE)
     return replace(
         state,
         cause=cause,
@@ -334,7 +334,7 @@ def _ended(state: JobMasterState, end: JobStatus, cause: int) -> JobMasterState:
     )
 
 
-def _never_to_run(state: JobMasterState, cause: int) -> JobMasterState:
+def _cancel_undeployed(state: JobMasterState, cause: int) -> JobMasterState:
     waiting = {
         attempt: replace(execution, state=ExecutionState.CANCELED, cause=cause)
         for attempt, execution in state.executions.items()

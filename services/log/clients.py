@@ -26,7 +26,7 @@ _APPEARANCE_S = 2.0
 T = TypeVar("T")
 
 
-def client(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
+def client_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
     """Configuration for any client; further keys with `_` for `.`."""
     own = {name.replace("_", "."): value for name, value in more.items()}
     return {
@@ -38,10 +38,10 @@ def client(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def reader(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
+def consumer_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
     """Configuration for a consumer that assigns itself its partitions and keeps its own position."""
     own = {name.replace("_", "."): value for name, value in more.items()}
-    return client(bootstrap_servers) | {
+    return client_configuration(bootstrap_servers) | {
         # A consumer must name a group; nothing is ever committed to it.
         "group.id": "tailrace-reader",
         "enable.auto.commit": False,
@@ -53,9 +53,9 @@ def reader(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def writer(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
+def producer_configuration(bootstrap_servers: str, **more: Any) -> dict[str, Any]:
     """Configuration for a producer of single events: idempotent, acknowledged by all replicas, without delay."""
-    return client(bootstrap_servers, **more) | {
+    return client_configuration(bootstrap_servers, **more) | {
         "enable.idempotence": True,
         "acks": "all",
         "linger.ms": 0,
@@ -81,7 +81,7 @@ _PASSING = frozenset(
 )
 
 
-def patiently(ask: Callable[[], T], timeout: float) -> T:
+def retry_until(ask: Callable[[], T], timeout: float) -> T:
     """What `ask` returns, asked again while Kafka, or the partition's leader, is only just being found.
 
     Raises the last KafkaException when `timeout` seconds are over, any other at once.
@@ -92,7 +92,7 @@ def patiently(ask: Callable[[], T], timeout: float) -> T:
 def watermarks(consumer: Consumer, topic: str, timeout: float) -> tuple[int, int]:
     """The first offset that partition 0 of the topic holds, and the one behind its last. Raises KafkaException."""
     partition = TopicPartition(topic, 0)
-    return patiently(lambda: consumer.get_watermark_offsets(partition, timeout=timeout), timeout)
+    return retry_until(lambda: consumer.get_watermark_offsets(partition, timeout=timeout), timeout)
 
 
 _TOLD_EVERY_S = 30.0

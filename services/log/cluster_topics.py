@@ -16,7 +16,7 @@ from ...schemas.dispatcher import SubmissionsTopicChanged
 from ...schemas.event import Event
 from ...schemas.types import Header
 from ..core.role import DISPATCHER
-from .clients import patiently, reader
+from .clients import consumer_configuration, retry_until
 from .codec import Codec
 from .event_log import LogUnavailable
 from .kafka import KafkaEventLog
@@ -67,7 +67,7 @@ def _append(bootstrap_servers: str, topic: str, body: SubmissionsTopicChanged, t
 
 
 def _ends(bootstrap_servers: str, topic: str, partitions: int, timeout: float) -> list[int]:
-    consumer = Consumer(reader(bootstrap_servers))
+    consumer = Consumer(consumer_configuration(bootstrap_servers))
     try:
         ends = []
         for number in range(partitions):
@@ -76,7 +76,7 @@ def _ends(bootstrap_servers: str, topic: str, partitions: int, timeout: float) -
             def ask(partition: TopicPartition = partition) -> tuple[int, int]:
                 return consumer.get_watermark_offsets(partition, timeout=timeout)
 
-            ends.append(patiently(ask, timeout)[1])
+            ends.append(retry_until(ask, timeout)[1])
         return ends
     except KafkaException as error:
         raise LogUnavailable(f"{topic} can't be read: {error.args[0].str()}") from error

@@ -124,7 +124,7 @@ class Codec:
             try:
                 return read(value, SINGLE_OBJECT_HEAD)
             except Exception as error:
-                raise _broken(self._names[head], error) from error
+                raise _to_undecodable(self._names[head], error) from error
         if value[:1] == CONFLUENT and len(value) >= CONFLUENT_HEAD:
             (schema_id,) = struct.unpack(">I", value[1:CONFLUENT_HEAD])
             try:
@@ -164,7 +164,7 @@ class Codec:
                 f"unknown schema: fingerprint {fingerprint.hex()} is {found.name} of {found.release}, "
                 "no event of this release"
             )
-        return found.name, functools.partial(_resolved, found.name, found.schema)
+        return found.name, functools.partial(_resolve, found.name, found.schema)
 
     def _read(self, name: str, writer: Any, value: bytes, start: int) -> Event:
         """`writer` is the schema that the event was written with; None: the one of this release."""
@@ -172,10 +172,10 @@ class Codec:
             return (
                 binary.functions(name).read(value, start)
                 if writer is None
-                else _resolved(name, writer, value, start)
+                else _resolve(name, writer, value, start)
             )
         except Exception as error:
-            raise _broken(name, error) from error
+            raise _to_undecodable(name, error) from error
 
     def register_all(self) -> None:
         """Has the registry tell the ids of all events, so that none is missing when it is away."""
@@ -268,7 +268,7 @@ class Codec:
         return schema
 
 
-def _resolved(name: str, writer: Any, value: bytes, start: int) -> Event:
+def _resolve(name: str, writer: Any, value: bytes, start: int) -> Event:
     """An event of another release, which is all that follows."""
     event, end = read_resolved(name, writer, value, start)
     if end != len(value):
@@ -288,7 +288,7 @@ def _header_of(value: bytes, start: int) -> Header | None:
         return None
 
 
-def _broken(name: str, error: Exception) -> Undecodable:
+def _to_undecodable(name: str, error: Exception) -> Undecodable:
     if isinstance(error, (IndexError, EOFError, struct.error)):
         return Undecodable(f"broken {name}: its bytes end before the event does")
     # Whatever garbage makes reading raise (ValueError, IndexError, UnicodeDecodeError, ...) is the writer's.

@@ -27,7 +27,7 @@ from ...infra.logging_setup import logger
 from ...schemas import avro, released
 from ...schemas.dead_letters import DeadLetter
 from ...schemas.types import Origin
-from .clients import reader, watermarks, writer
+from .clients import consumer_configuration, producer_configuration, watermarks
 from .codec import SINGLE_OBJECT
 from .event_log import LARGEST_EVENT, LogUnavailable, Unreadable
 from .topics import dead_letters_topic, log_topic
@@ -45,7 +45,7 @@ class NoSuchTopic(LogUnavailable):
     """The topic of dead letters was deleted."""
 
 
-def encode(letter: DeadLetter) -> bytes:
+def encode_dead_letter(letter: DeadLetter) -> bytes:
     """Single-object encoding."""
     out = io.BytesIO()
     out.write(SINGLE_OBJECT + avro.fingerprint(letter.AVRO_NAME))
@@ -54,7 +54,7 @@ def encode(letter: DeadLetter) -> bytes:
     return out.getvalue()
 
 
-def decode(
+def decode_dead_letter(
     value: bytes, written_by: Callable[[bytes], released.Writer | None] = released.writer
 ) -> DeadLetter:
     """The letter, of this release or an earlier one. Raises ValueError where the bytes are none."""
@@ -85,7 +85,7 @@ class DeadLetters:
         self._log_written_to = -1
         """The last offset of the log that has a letter, as far as the letters were read."""
         self._writing = threading.Lock()
-        self._producer = Producer(writer(bootstrap_servers))
+        self._producer = Producer(producer_configuration(bootstrap_servers))
         self._waiting: queue.Queue[tuple[Unreadable, int]] = queue.Queue(_MOST_WAITING)
         self._thread = threads.Thread(target=self._write_posted, name="dead letters")
 
@@ -97,7 +97,7 @@ class DeadLetters:
         try:
             self._waiting.put_nowait((unreadable, time))
         except queue.Full:
-            _tell(unreadable, f"{_MOST_WAITING} letters wait for Kafka already")
+            _warn(unreadable, f"{_MOST_WAITING} letters wait for Kafka already")
 
     def _write_posted(self) -> None:
         while True:
@@ -121,7 +121,7 @@ class DeadLetters:
         try:
             self._write(unreadable, time)
         except NoSuchTopic as error:
-            _tell(unreadable, str(error))
+            _warn(unreadable, str(error))
 
     def _write(self, unreadable: Unreadable, time: int) -> None:
         letter = DeadLetter(
@@ -132,12 +132,14 @@ class DeadLetters:
             value=unreadable.value and unreadable.value[:LARGEST_EVENT],
         )
         failures: list[KafkaError] = []
-        where = _where(letter)
+        where = _location_of(letter)
         with self._writing:
             if self._written is None:
                 # Whoever replays the log, or admits again what the last leader had begun to, meets old acquaintances.
-                letters = read(self._servers, self._cluster, timeout=self._timeout, last=_MOST_READ)
-                self._written = {_where(each) for each in letters}
+                letters = read_dead_letters(
+                    self._servers, self._cluster, timeout=self._timeout, last=_MOST_READ
+                )
+                self._written = {_location_of(each) for each in letters}
                 own = [each[2] for each in self._written if each[0] == log_topic(self._cluster)]
                 self._log_written_to = max(own, default=-1)
             is_old = where[0] == log_topic(self._cluster) and where[2] <= self._log_written_to
@@ -146,7 +148,7 @@ class DeadLetters:
             try:
                 self._producer.produce(
                     self._topic,
-                    encode(letter),
+                    encode_dead_letter(letter),
                     on_delivery=lambda error, _: failures.append(error) if error else None,
                 )
             except KafkaException as error:
@@ -162,7 +164,7 @@ class DeadLetters:
             self._written.add(where)
 
 
-def _tell(unreadable: Unreadable, why: str) -> None:
+def _warn(unreadable: Unreadable, why: str) -> None:
     _log.warning(
         "a record that can't be read gets no dead letter",
         topic=unreadable.topic,
@@ -173,11 +175,11 @@ def _tell(unreadable: Unreadable, why: str) -> None:
     )
 
 
-def _where(letter: DeadLetter) -> tuple[str, int, int]:
+def _location_of(letter: DeadLetter) -> tuple[str, int, int]:
     return letter.source.topic, letter.source.partition, letter.source.offset
 
 
-def read(
+def read_dead_letters(
     bootstrap_servers: str, cluster: str, *, timeout: float = 30.0, last: int | None = None
 ) -> Iterator[DeadLetter]:
     """The letters there are now, oldest first, all or the `last` so many; what is no letter of this release is passed
@@ -186,7 +188,7 @@ def read(
     Raises LogUnavailable, NoSuchTopic.
     """
     topic = dead_letters_topic(cluster)
-    consumer = Consumer(reader(bootstrap_servers, enable_partition_eof=True))
+    consumer = Consumer(consumer_configuration(bootstrap_servers, enable_partition_eof=True))
     try:
         low, high = watermarks(consumer, topic, timeout)
         low = low if last is None else max(low, high - last)
@@ -201,7 +203,7 @@ def read(
                 continue
             position = (message.offset() or 0) + 1
             try:
-                letter = decode(message.value() or b"")
+                letter = decode_dead_letter(message.value() or b"")
             except ValueError as error:
                 # Another release's: not worth the life of a jobmanager, which only wants to know whom it wrote to.
                 _log.warning("passed over a dead letter", topic=topic, offset=position - 1, reason=str(error))

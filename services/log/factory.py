@@ -11,7 +11,7 @@ from ..configuration import Configuration
 from ..configuration.errors import ConfigurationError
 from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE, SKIPPED_OFFSETS
 from . import Codec
-from .clients import client
+from .clients import client_configuration
 from .kafka import KafkaEventLog
 from .schema_ids import SchemaIds
 from .topics import log_topic
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
 
-def registry(configuration: Configuration) -> SchemaRegistryClient | None:
+def schema_registry_client(configuration: Configuration) -> SchemaRegistryClient | None:
     """The schema registry, if one is configured; `mock://` is one in memory, for tests.
 
     Raises ConfigurationError where the file with its credentials cannot be read.
@@ -42,26 +42,26 @@ def registry(configuration: Configuration) -> SchemaRegistryClient | None:
     return SchemaRegistryClient.new_client({"url": url, **patience, **with_credentials})
 
 
-def codec(configuration: Configuration, topic: str) -> Codec:
+def create_codec(configuration: Configuration, topic: str) -> Codec:
     """What events of a topic are written and read by. Raises ConfigurationError as `registry`."""
     url = configuration.schema_registry_url
     # Each process has a registry in memory of its own.
     ids = SchemaIds(url, None if not url or url.startswith("mock:") else configuration.home.absolute())
-    return Codec(topic, registry(configuration), ids=ids)
+    return Codec(topic, schema_registry_client(configuration), ids=ids)
 
 
-def event_log(configuration: Configuration, *, timeout: float = 30.0) -> KafkaEventLog:
+def open_event_log(configuration: Configuration, *, timeout: float = 30.0) -> KafkaEventLog:
     """The cluster's log. Raises LogUnavailable when it is first used, not here."""
     topic = log_topic(configuration.cluster_id)
     return KafkaEventLog(
         configuration.bootstrap_servers,
         topic,
-        codec(configuration, topic),
+        create_codec(configuration, topic),
         timeout=timeout,
         skipped=[int(each) for each in configuration.get(SKIPPED_OFFSETS).split(",") if each],
     )
 
 
-def admin(configuration: Configuration) -> AdminClient:
+def create_admin_client(configuration: Configuration) -> AdminClient:
     """For creating and deleting topics."""
-    return AdminClient(client(configuration.bootstrap_servers))
+    return AdminClient(client_configuration(configuration.bootstrap_servers))

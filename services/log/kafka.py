@@ -26,7 +26,14 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from ...infra.lasting_admin import LastingAdmin
 from ...infra.logging_setup import logger
 from ...schemas.event import Event, Record
-from .clients import ENDS_READING, client, patiently, reader, watermarks, writer
+from .clients import (
+    ENDS_READING,
+    client_configuration,
+    consumer_configuration,
+    producer_configuration,
+    retry_until,
+    watermarks,
+)
 from .codec import Codec, Undecodable
 from .event_log import SKIPPED, Concerns, LogTruncated, LogUnavailable, OnUnreadable, Tail, Unreadable
 
@@ -55,11 +62,11 @@ class KafkaEventLog:
         self._timeout = timeout
         self._skipped = frozenset(skipped)
         self._appending = threading.Lock()
-        self._admin = LastingAdmin(client(bootstrap_servers))
+        self._admin = LastingAdmin(client_configuration(bootstrap_servers))
         self._connected: AdminClient | None = None
         milliseconds = int(timeout * 1000)
         self._producer = Producer(
-            writer(
+            producer_configuration(
                 bootstrap_servers,
                 delivery_timeout_ms=milliseconds,
                 request_timeout_ms=min(milliseconds, 10_000),
@@ -129,7 +136,7 @@ class KafkaEventLog:
 
     def end(self) -> int:
         try:
-            return patiently(self._asked_end, self._timeout)
+            return retry_until(self._asked_end, self._timeout)
         except KafkaException as error:
             raise LogUnavailable(
                 f"the end of {self._topic} can't be read from Kafka at {self._servers}: {error.args[0].str()}"
@@ -207,7 +214,9 @@ class _KafkaTail:
         self._concerns = concerns
         self._on_unreadable = on_unreadable
         self._consumer = Consumer(
-            reader(servers, enable_partition_eof=True, auto_offset_reset="error", queued_min_messages=50_000)
+            consumer_configuration(
+                servers, enable_partition_eof=True, auto_offset_reset="error", queued_min_messages=50_000
+            )
         )
         try:
             low, high = watermarks(self._consumer, topic, timeout)
@@ -232,7 +241,7 @@ class _KafkaTail:
     def poll(self, timeout: float) -> list[Record]:
         records: list[Record] = []
         concerns = self._concerns
-        for message in messages(self._consumer, timeout):
+        for message in poll_messages(self._consumer, timeout):
             error = message.error()
             if error is not None:
                 self._met(error, message.offset() or 0)
@@ -291,7 +300,7 @@ def headers_of(event: Event) -> list[tuple[str, str | bytes | None]]:
     ]
 
 
-def messages(consumer: Consumer, timeout: float) -> list[Message]:
+def poll_messages(consumer: Consumer, timeout: float) -> list[Message]:
     """What is there; waits up to `timeout` seconds for a first message."""
     # consume() waits until it has as many as it was asked for; so wait for one, then take what is there.
     first = consumer.poll(timeout)

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from ...schemas.event import Record
-from ..core.leadership import Leadership
+from ..core.leadership import LeadershipState
 from ..core.role import CLIENT, DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, TASK_EXECUTOR, kind_of
 from .event_log import OnUnreadable, Unreadable
 
@@ -36,7 +36,7 @@ class NewerRelease(Exception):
         )
 
 
-def is_of_newer_release(unreadable: Unreadable, leadership: Leadership) -> bool:
+def is_of_newer_release(unreadable: Unreadable, leadership: LeadershipState) -> bool:
     """Whether a record that can't be read is the word of a service, in a schema that is not known here."""
     header = unreadable.header
     if header is None:
@@ -47,7 +47,7 @@ def is_of_newer_release(unreadable: Unreadable, leadership: Leadership) -> bool:
     return kind in _SERVICES and header.sender_epoch >= leadership.epoch(header.sender)
 
 
-class UnreadRecords:
+class UnreadableRecords:
     """An OnUnreadable for a reader that folds: it raises NewerRelease where such a record stands, and not before.
 
     A tail tells of a record before the events in front of it are folded, which may say that its sender is deposed. So
@@ -56,7 +56,7 @@ class UnreadRecords:
 
     def __init__(
         self,
-        leadership: Callable[[], Leadership],
+        leadership: Callable[[], LeadershipState],
         then: OnUnreadable | None = None,
     ) -> None:
         self._leadership = leadership

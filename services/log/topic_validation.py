@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from ...infra.logging_setup import logger
-from .clients import patiently
+from .clients import retry_until
 from .event_log import LogUnavailable
 from .topics import KEEP_FOR_EVER, log_topic, submissions_topic
 
@@ -40,7 +40,7 @@ def check_topics(admin: AdminClient, cluster: str) -> None:
         return found
 
     try:
-        metadata = patiently(ask, _TIMEOUT_S)
+        metadata = retry_until(ask, _TIMEOUT_S)
     except KafkaException as error:
         raise LogUnavailable(f"Kafka does not describe {log}: {error.args[0].str()}") from error
     partitions = metadata.topics[log].partitions
@@ -88,7 +88,7 @@ def _configuration(admin: AdminClient, topic: str) -> dict[str, str]:
         return {name: entry.value for name, entry in answer.result(_TIMEOUT_S).items()}
 
     try:
-        return patiently(ask, _TIMEOUT_S)
+        return retry_until(ask, _TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:
         _log.warning("the settings of a topic can't be checked", topic=topic, error=str(error))
         return {}

@@ -16,10 +16,10 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ..configuration.options.resource_manager import ResourceManagerMode
 from ..core.resource_profile import matches
-from ..core.role import RESOURCE_MANAGER, Instruction, Owed, Step, Time
+from ..core.role import RESOURCE_MANAGER, Instruction, OutgoingEvent, Step, Time
 from .instructions import StartWorkerProcess, StopWorkerProcess
 from .state import ResourceManagerState
-from .worker_lifecycle import dismiss
+from .worker_lifecycle import dismiss_worker
 from .worker_pool import Worker, WorkerState
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
@@ -76,7 +76,7 @@ def on_stop_worker(
         pool=state.pool.put(releasing),
         slot_manager=manager.without(resource_id, record.header.time),
     )
-    return dismiss(state, resource_id, body.reason, record.offset)
+    return dismiss_worker(state, resource_id, body.reason, record.offset)
 
 
 def capacity(state: ResourceManagerState) -> int | None:
@@ -91,7 +91,7 @@ def capacity(state: ResourceManagerState) -> int | None:
     return known + max(0, options.max_slots - known) // options.slots_per_worker * options.slots_per_worker
 
 
-def starts(state: ResourceManagerState, placed: Collection[str], now: Time) -> list[Owed]:
+def worker_starts(state: ResourceManagerState, placed: Collection[str], now: Time) -> list[OutgoingEvent]:
     """StartWorker for requests that wait and are not among those that are `placed` now."""
     count = _missing(state, placed)
     if not count or now < _retry(state):
@@ -103,17 +103,17 @@ def starts(state: ResourceManagerState, placed: Collection[str], now: Time) -> l
         f"{waiting} slot requests wait, workers on their way bring {state.pool.expected} slots: "
         f"{count} more with {slots} each"
     )
-    owed: list[Owed] = []
+    owed: list[OutgoingEvent] = []
     number = state.pool.numbered
     while len(owed) < count:
         number += 1
         resource_id = f"worker-{number}"
         body = resource_manager.StartWorker(resource_id=resource_id, number_of_slots=slots, reason=reason)
-        owed.append(Owed(RESOURCE_MANAGER, body, cause))
+        owed.append(OutgoingEvent(RESOURCE_MANAGER, body, cause))
     return owed
 
 
-def stops(state: ResourceManagerState, used: Collection[str], now: Time) -> list[Owed]:
+def worker_stops(state: ResourceManagerState, used: Collection[str], now: Time) -> list[OutgoingEvent]:
     """StopWorker for workers that have been idle for long, but for those that get something to do now."""
     idle = state.slot_manager.slots.idle
     if not idle or state.options.mode is not _ACTIVE or state.ending is not None:
@@ -121,7 +121,7 @@ def stops(state: ResourceManagerState, used: Collection[str], now: Time) -> list
     timeout = state.options.taskmanager_timeout
     reason = f"none of its slots was used for {timeout / 1e6:g} s"
     return [
-        Owed(
+        OutgoingEvent(
             RESOURCE_MANAGER,
             resource_manager.StopWorker(resource_id=resource_id, reason=reason),
             state.pool.workers[resource_id].cause,

@@ -33,7 +33,7 @@ _REPORTS: Final = (
 """What TaskExecutors say, and what is made of their heartbeats."""
 
 
-def fault_of(body: Body) -> str | None:
+def find_error(body: Body) -> str | None:
     """What in an event is larger than it may be; None where nothing is."""
     if not isinstance(body, _REPORTS):
         return None

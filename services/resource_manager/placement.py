@@ -17,7 +17,7 @@ from .registered_slots import RegisteredSlots
 from .slot_requests import SlotRequest
 from .task_manager_slot import SlotKey
 
-Placed = tuple[SlotRequest, SlotKey, str]
+PlacedRequest = tuple[SlotRequest, SlotKey, str]
 """A request, the slot that it gets, and why that one."""
 _Rank = tuple[float, int, str]
 
@@ -31,14 +31,14 @@ class Placement(StrEnum):
 
 def place(
     slots: RegisteredSlots, queues: Mapping[ProfileKey, Iterable[SlotRequest]], placement: Placement
-) -> list[Placed]:
+) -> list[PlacedRequest]:
     """A free slot for each request that one matches.
 
     `queues` holds the requests by profile, each in its order, which is kept; between queues the older request goes
     first. Of a queue no more is read than can be placed, and one request. Costs O((placed + TaskExecutors with free
     slots) * log TaskExecutors), times the number of profiles that are asked for.
     """
-    floor = _Floor(slots, placement)
+    floor = _FreeSlots(slots, placement)
     heads: list[tuple[int, str, ProfileKey, SlotRequest, Iterator[SlotRequest]]] = []
 
     def advance(key: ProfileKey, queue: Iterator[SlotRequest]) -> None:
@@ -48,7 +48,7 @@ def place(
 
     for key, requests in queues.items():
         advance(key, iter(requests))
-    placed: list[Placed] = []
+    placed: list[PlacedRequest] = []
     while heads:
         _, _, key, request, queue = heapq.heappop(heads)
         found = floor.take(key)
@@ -58,7 +58,7 @@ def place(
     return placed
 
 
-class _Floor:
+class _FreeSlots:
     """What is free while slots are handed out: a heap of TaskExecutors for each profile that is asked for."""
 
     def __init__(self, slots: RegisteredSlots, placement: Placement) -> None:

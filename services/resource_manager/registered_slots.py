@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile
 from ..core.resource_profile import ProfileKey
-from ..core.time_index import Timeline
+from ..core.time_index import FifoTimeIndex
 from .task_manager_slot import SlotKey, SlotState, TaskManagerSlot
 
 # Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md): these are asked for all the time.
@@ -58,7 +58,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
     count: int = 0
     free_count: int = 0
     """How many are FREE, those that are withdrawn included."""
-    idle: Timeline = Timeline()
+    idle: FifoTimeIndex = FifoTimeIndex()
     """Releasable TaskExecutors all of whose slots are free, by the time since when they are."""
     shrunk: int = 0
     """The time at which slots were last lost."""
@@ -103,9 +103,9 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         return replace(
             self,
             workers=workers,
-            free=self.free if before.withdrawn else _counted(self.free, slot.key, resource_id, change),
+            free=self.free if before.withdrawn else _update_count(self.free, slot.key, resource_id, change),
             free_count=self.free_count + change,
-            idle=_idle(self.idle, resource_id, after, time) if before.releasable else self.idle,
+            idle=_update_idle(self.idle, resource_id, after, time) if before.releasable else self.idle,
         )
 
     def register(
@@ -129,7 +129,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
             profiles = profiles.set(slot.key, RegisteredProfile(slot.profile, count))
         index = others.free
         for number in free:
-            index = _counted(index, slots[number].key, resource_id, 1)
+            index = _update_count(index, slots[number].key, resource_id, 1)
         return replace(
             others,
             workers=others.workers.set(resource_id, worker),
@@ -137,7 +137,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
             free=index,
             count=others.count + len(slots),
             free_count=others.free_count + len(free),
-            idle=_idle(others.idle, resource_id, worker, time) if releasable else others.idle,
+            idle=_update_idle(others.idle, resource_id, worker, time) if releasable else others.idle,
             shrunk=time if before is not None and len(slots) < len(before.slots) else self.shrunk,
         )
 
@@ -170,7 +170,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
             return self
         free = self.free
         for number in worker.free:
-            free = _counted(free, worker.slots[number].key, resource_id, -1)
+            free = _update_count(free, worker.slots[number].key, resource_id, -1)
         after = replace(worker, withdrawn=True, releasable=False)
         return replace(
             self,
@@ -180,11 +180,11 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         )
 
 
-def _idle(idle: Timeline, resource_id: str, worker: WorkerSlots, time: int) -> Timeline:
+def _update_idle(idle: FifoTimeIndex, resource_id: str, worker: WorkerSlots, time: int) -> FifoTimeIndex:
     return idle.add(resource_id, time) if worker.idle else idle.remove(resource_id)
 
 
-def _counted(
+def _update_count(
     free: Map[ProfileKey, Map[str, int]], key: ProfileKey, resource_id: str, change: int
 ) -> Map[ProfileKey, Map[str, int]]:
     counts: Map[str, int] | None = free.get(key)

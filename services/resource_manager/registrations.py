@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
-from ..core.immutable_maps import without
-from ..core.role import JOB_MASTER, TASK_EXECUTOR, Owed, Step, address, derive_id, instance_of
+from ..core.immutable_maps import delete_key
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, OutgoingEvent, Step, address, derive_id, instance_of
 from .state import Reason, ResourceManagerState, WorkerRegistration
-from .worker_lifecycle import dismiss, drop, has_left, lose
+from .worker_lifecycle import dismiss_worker, drop_worker, lose_worker, remove_left_worker
 from .worker_pool import Worker, WorkerState
 
 
@@ -48,7 +48,7 @@ def on_disconnect_job_manager(
     return replace(
         state,
         job_masters=state.job_masters.delete(job_id),
-        unanswered_job_masters=without(unanswered, job_id),
+        unanswered_job_masters=delete_key(unanswered, job_id),
         slot_manager=manager,
     )
 
@@ -88,13 +88,13 @@ def on_register_task_executor(
         workers=state.workers.set(resource_id, registration),
         pool=pool,
         unanswered_workers=state.unanswered_workers.set(resource_id, offset),
-        rejections=without(rejections, resource_id),
+        rejections=delete_key(rejections, resource_id),
     )
     ending = state.ending
     if ending is None or ending.over:
         return state
     # It comes too late: it is told to leave, as the others were.
-    return dismiss(state, resource_id, ending.reason, ending.cause)
+    return dismiss_worker(state, resource_id, ending.reason, ending.cause)
 
 
 def on_task_executor_registration_success(
@@ -121,29 +121,31 @@ def on_disconnect_task_manager(
     state: ResourceManagerState, record: Record, body: resource_manager.DisconnectTaskManager
 ) -> ResourceManagerState:
     resource_id = body.resource_id
-    state = has_left(state, resource_id)
+    state = remove_left_worker(state, resource_id)
     if resource_id not in state.workers:
         return state
     reason = f"TaskExecutor {resource_id} has left: {body.reason}"
     if state.slot_manager.allocations_of(resource_id):
         # Jobs have lost something with it: everybody is told at once.
-        return lose(state, resource_id, reason, record)
-    return drop(state, resource_id, reason, record)
+        return lose_worker(state, resource_id, reason, record)
+    return drop_worker(state, resource_id, reason, record)
 
 
-def answers(state: ResourceManagerState) -> list[Owed]:
+def registration_answers(state: ResourceManagerState) -> list[OutgoingEvent]:
     """Answers to the registrations of TaskExecutors and JobMasters, in the order of the registrations."""
-    owed: list[tuple[int, Owed]] = []
+    owed: list[tuple[int, OutgoingEvent]] = []
     for resource_id, cause in state.unanswered_workers.items():
         instance_id = state.workers[resource_id].instance_id
         body = task_executor.TaskExecutorRegistrationSuccess(instance_id=instance_id)
-        owed.append((cause, Owed(address(TASK_EXECUTOR, resource_id), body, cause)))
+        owed.append((cause, OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, cause)))
     for resource_id, reason in state.rejections.items():
         rejection = task_executor.TaskExecutorRegistrationRejection(reason=reason.text)
-        owed.append((reason.cause, Owed(address(TASK_EXECUTOR, resource_id), rejection, reason.cause)))
+        owed.append(
+            (reason.cause, OutgoingEvent(address(TASK_EXECUTOR, resource_id), rejection, reason.cause))
+        )
     for job_id, cause in state.unanswered_job_masters.items():
         answer = job_master.JobManagerRegistrationSuccess(job_id=job_id)
-        owed.append((cause, Owed(address(JOB_MASTER, job_id), answer, cause)))
+        owed.append((cause, OutgoingEvent(address(JOB_MASTER, job_id), answer, cause)))
     return [each for _, each in sorted(owed, key=lambda pair: pair[0])]
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ...schemas import everyone
 from ...schemas.event import Record
 from ..configuration.role_options import ResourceManagerOptions
-from ..core.role import RESOURCE_MANAGER, IllegalEvent, Instruction, Owed, Steps, Time
+from ..core.role import RESOURCE_MANAGER, IllegalEvent, Instruction, OutgoingEvent, Steps, Time
 from . import (
     active_mode,
     message_limits,
@@ -32,7 +32,7 @@ class ResourceManager:
         return ResourceManagerState()
 
     def evolve(self, state: ResourceManagerState, record: Record) -> ResourceManagerState:
-        if (fault := message_limits.fault_of(record.body)) is not None:
+        if (fault := message_limits.find_error(record.body)) is not None:
             raise IllegalEvent(record, "any", fault)
         after = _STEPS.take(state, record)
         limit = active_mode.capacity(after)
@@ -42,16 +42,16 @@ class ResourceManager:
         requests = manager.requests.limited(limit, record.header.time)
         return replace(after, slot_manager=replace(manager, requests=requests))
 
-    def decide(self, state: ResourceManagerState, now: Time) -> list[Owed]:
-        requests = slot_allocation.answers(state, now)
+    def decide(self, state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
+        requests = slot_allocation.allocate(state, now)
         return [
-            *registrations.answers(state),
-            *task_executor_loss.losses(state, now),
+            *registrations.registration_answers(state),
+            *task_executor_loss.loss_events(state, now),
             *requests.owed,
             *slot_events.corrections(state),
-            *active_mode.starts(state, requests.placed, now),
-            *active_mode.stops(state, requests.used, now),
-            *shutdown.farewells(state, now),
+            *active_mode.worker_starts(state, requests.placed, now),
+            *active_mode.worker_stops(state, requests.used, now),
+            *shutdown.shutdown_events(state, now),
         ]
 
     def deadline(self, state: ResourceManagerState) -> Time | None:

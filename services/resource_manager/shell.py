@@ -16,8 +16,8 @@ from immutables import Map
 from ...infra import threads
 from ...infra.logging_setup import logger
 from ...schemas import resource_manager
-from ..core.instruction_tracker import Begun
-from ..core.role import RESOURCE_MANAGER, Instruction, Owed, Say
+from ..core.instruction_tracker import InstructionTracker
+from ..core.role import RESOURCE_MANAGER, Emit, Instruction, OutgoingEvent
 from .drivers import WorkerDriver
 from .instructions import StartWorkerProcess, StopWorkerProcess
 from .state import ResourceManagerState, WorkerRegistration
@@ -51,7 +51,7 @@ class ResourceManagerShell:
 
     def __init__(
         self,
-        say: Say,
+        say: Emit,
         new_driver: NewDriver,
         new_watch: NewWatch,
         follow: Follow = lambda _: None,
@@ -62,7 +62,7 @@ class ResourceManagerShell:
         self._follow = follow
         self._driver = new_driver(self._exited)
         self._watch = new_watch(self._ended)
-        self._begun = Begun()
+        self._begun = InstructionTracker()
         self._compared: threading.Event | None = None
         self._workers = threads.Pool(_AT_ONCE, "workers")
         self._lock = threading.Lock()
@@ -154,7 +154,7 @@ class ResourceManagerShell:
             self._lose(resource_id, None, f"it can't be started: {error or repr(error)}", instruction.cause)
             return
         body = resource_manager.WorkerStarted(resource_id=resource_id, address=address)
-        self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, body, instruction.cause))
+        self._say(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, body, instruction.cause))
         with self._lock:
             self._addresses[resource_id] = address
             ended = self._starting.pop(resource_id)
@@ -206,4 +206,4 @@ class ResourceManagerShell:
         body = resource_manager.WorkerLost(
             resource_id=resource_id, instance_id=instance_id, exited=True, reason=reason
         )
-        self._say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, body, cause))
+        self._say(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, body, cause))

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from ...schemas import everyone, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE, Record
-from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, Owed, Step, Time, address, instance_of
-from .state import Ending, ResourceManagerState
-from .worker_lifecycle import dismiss, stop
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, Step, Time, address, instance_of
+from .state import ResourceManagerState, Shutdown
+from .worker_lifecycle import dismiss_worker, stop_worker
 from .worker_pool import WorkerState
 
 
@@ -22,10 +22,10 @@ def on_shut_down_cluster(
         return state
     pool = state.pool
     for resource_id in sorted(pool.unregistered):
-        pool = stop(pool, pool.workers[resource_id], body.reason, record)
-    state = replace(state, pool=pool, ending=Ending(body.reason, record.offset, record.header.time))
+        pool = stop_worker(pool, pool.workers[resource_id], body.reason, record)
+    state = replace(state, pool=pool, ending=Shutdown(body.reason, record.offset, record.header.time))
     for resource_id in sorted(state.workers):
-        state = dismiss(state, resource_id, body.reason, record.offset)
+        state = dismiss_worker(state, resource_id, body.reason, record.offset)
     return state
 
 
@@ -60,11 +60,11 @@ def on_leader_elected(
     return replace(state, elected=record.header.time, ending=None, dismissals=dismissals)
 
 
-def farewells(state: ResourceManagerState, now: Time) -> list[Owed]:
+def shutdown_events(state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
     """DisconnectResourceManager for all who are to leave; then TaskExecutorLost for ours that do not, and the end."""
     dismissed = sorted(state.dismissals.items(), key=lambda pair: (pair[1].cause, pair[0]))
     owed = [
-        Owed(
+        OutgoingEvent(
             address(TASK_EXECUTOR, resource_id),
             task_executor.DisconnectResourceManager(reason=reason.text),
             reason.cause,
@@ -76,12 +76,12 @@ def farewells(state: ResourceManagerState, now: Time) -> list[Owed]:
         return owed
     patience = state.options.shutdown_timeout
     late = now >= ending.since + patience
-    silent = _silent(state) if late else []
-    owed += [_silence(state, ending, resource_id) for resource_id in silent]
+    silent = _unresponsive(state) if late else []
+    owed += [_unresponsive_event(state, ending, resource_id) for resource_id in silent]
     gone = not ending.leaving and not state.pool.stopping
     if gone or (late and not silent and not state.pool.stopping) or now >= ending.since + 2 * patience:
-        body = everyone.ClusterTerminated(reason=ending.reason, remains=tuple(_remains(state, ending)))
-        owed.append(Owed(EVERYONE, body, ending.cause))
+        body = everyone.ClusterTerminated(reason=ending.reason, remains=tuple(_leftovers(state, ending)))
+        owed.append(OutgoingEvent(EVERYONE, body, ending.cause))
     return owed
 
 
@@ -91,18 +91,18 @@ def deadlines(state: ResourceManagerState) -> list[Time]:
     if ending is None or ending.over:
         return []
     patience = state.options.shutdown_timeout
-    if _silent(state) or (ending.leaving and not state.pool.stopping):
+    if _unresponsive(state) or (ending.leaving and not state.pool.stopping):
         return [ending.since + patience]
     return [ending.since + 2 * patience]
 
 
-def _silent(state: ResourceManagerState) -> list[str]:
+def _unresponsive(state: ResourceManagerState) -> list[str]:
     """TaskExecutors that have not left and whose processes the driver can end."""
     leaving, workers = (state.ending.leaving if state.ending else ()), state.pool.workers
     return sorted(each for each in leaving if each in workers and workers[each].driven)
 
 
-def _silence(state: ResourceManagerState, ending: Ending, resource_id: str) -> Owed:
+def _unresponsive_event(state: ResourceManagerState, ending: Shutdown, resource_id: str) -> OutgoingEvent:
     registration = state.workers.get(resource_id)
     seconds = state.options.shutdown_timeout / 1e6
     body = everyone.TaskExecutorLost(
@@ -110,10 +110,10 @@ def _silence(state: ResourceManagerState, ending: Ending, resource_id: str) -> O
         instance_id=registration.instance_id if registration else None,
         reason=f"TaskExecutor {resource_id} is lost: it did not leave within {seconds:g} s of the cluster's end",
     )
-    return Owed(EVERYONE, body, ending.cause)
+    return OutgoingEvent(EVERYONE, body, ending.cause)
 
 
-def _remains(state: ResourceManagerState, ending: Ending) -> list[str]:
+def _leftovers(state: ResourceManagerState, ending: Shutdown) -> list[str]:
     """What is left, as far as the ResourceManager knows: a line each."""
     lines = []
     for resource_id in sorted(ending.leaving):

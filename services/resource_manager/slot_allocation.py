@@ -15,46 +15,46 @@ from ...schemas import job_master, task_executor
 from ...schemas.types import ResourceProfile, SlotID
 from ..configuration.options.resource_manager import ResourceManagerMode
 from ..core.resource_profile import describe, matches
-from ..core.role import JOB_MASTER, TASK_EXECUTOR, Owed, Time, address
-from ..core.time_index import Timeline
-from .placement import Placed, Placement, place
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, OutgoingEvent, Time, address
+from ..core.time_index import FifoTimeIndex
+from .placement import PlacedRequest, Placement, place
 from .slot_requests import SlotRequest
 from .state import ResourceManagerState
 
 
-class Answers(msgspec.Struct, frozen=True):
+class AllocationResult(msgspec.Struct, frozen=True):
     """What is owed, and to which AllocationIDs and TaskExecutors slots were given."""
 
-    owed: list[Owed]
+    owed: list[OutgoingEvent]
     placed: frozenset[str] = frozenset()
     used: frozenset[str] = frozenset()
 
 
-def answers(state: ResourceManagerState, now: Time) -> Answers:
+def allocate(state: ResourceManagerState, now: Time) -> AllocationResult:
     """RequestSlot for requests that a free slot matches, SlotAllocationFailed for those whose time is up."""
     requests, slots = state.slot_manager.requests, state.slot_manager.slots
     if not requests.open:
-        return Answers([])
-    placed: list[Placed] = []
+        return AllocationResult([])
+    placed: list[PlacedRequest] = []
     if requests.waiting and slots.free:
         placement = Placement.SPREAD if state.options.evenly_spread_out else Placement.PACK
         queues = {key: requests.queue(key) for key in requests.waiting}
         placed = place(slots, queues, placement)
     given = frozenset(request.allocation_id for request, _, _ in placed)
     failed: dict[str, tuple[SlotRequest, str]] = {}
-    for request, reason in (*_unfulfillable(state, now), *_late(state, now)):
+    for request, reason in (*_unfulfillable(state, now), *_timed_out(state, now)):
         if request.allocation_id not in given:
             failed.setdefault(request.allocation_id, (request, reason))
-    owed = [_request(request, key, reason) for request, key, reason in placed]
+    owed = [_rejection(request, key, reason) for request, key, reason in placed]
     owed += [
-        Owed(
+        OutgoingEvent(
             address(JOB_MASTER, request.job_id),
             job_master.SlotAllocationFailed(allocation_id=request.allocation_id, reason=reason),
             request.cause,
         )
         for request, reason in sorted(failed.values(), key=lambda each: each[0].cause)
     ]
-    return Answers(owed, given, frozenset(resource_id for _, (resource_id, _), _ in placed))
+    return AllocationResult(owed, given, frozenset(resource_id for _, (resource_id, _), _ in placed))
 
 
 def deadlines(state: ResourceManagerState) -> list[Time]:
@@ -63,9 +63,9 @@ def deadlines(state: ResourceManagerState) -> list[Time]:
     due = []
     if requests.open.first is not None:
         due.append(requests.open.first[1] + options.slot_request_timeout)
-    if _may_come(state):
+    if _expects_more_slots(state):
         return due
-    earliest = _started_up(state)
+    earliest = _start_up_end(state)
     if requests.short.first is not None:
         due.append(max(earliest, requests.short.first[1] + options.unfulfillable_timeout))
     for queue in _unmatched(state):
@@ -74,7 +74,7 @@ def deadlines(state: ResourceManagerState) -> list[Time]:
     return due
 
 
-def _request(request: SlotRequest, key: tuple[str, int], reason: str) -> Owed:
+def _rejection(request: SlotRequest, key: tuple[str, int], reason: str) -> OutgoingEvent:
     resource_id, number = key
     body = task_executor.RequestSlot(
         slot_id=SlotID(resource_id=resource_id, slot_number=number),
@@ -83,11 +83,11 @@ def _request(request: SlotRequest, key: tuple[str, int], reason: str) -> Owed:
         resource_profile=request.profile,
         reason=reason,
     )
-    return Owed(address(TASK_EXECUTOR, resource_id), body, request.cause)
+    return OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, request.cause)
 
 
 def _unfulfillable(state: ResourceManagerState, now: Time) -> Iterator[tuple[SlotRequest, str]]:
-    if _may_come(state) or now < _started_up(state):
+    if _expects_more_slots(state) or now < _start_up_end(state):
         return
     requests, expired = state.slot_manager.requests, now - state.options.unfulfillable_timeout
     for job_id in requests.short.until(expired):
@@ -100,29 +100,29 @@ def _unfulfillable(state: ResourceManagerState, now: Time) -> Iterator[tuple[Slo
             yield requests.known[allocation_id], _too_large(state, requests.known[allocation_id])
 
 
-def _late(state: ResourceManagerState, now: Time) -> Iterator[tuple[SlotRequest, str]]:
+def _timed_out(state: ResourceManagerState, now: Time) -> Iterator[tuple[SlotRequest, str]]:
     requests = state.slot_manager.requests
     for allocation_id in requests.open.until(now - state.options.slot_request_timeout):
         request = requests.known[allocation_id]
         yield request, _no_answer(state, request) if request.slot else _busy(state, request)
 
 
-def _may_come(state: ResourceManagerState) -> bool:
+def _expects_more_slots(state: ResourceManagerState) -> bool:
     """Whether slots are to come that nobody knows of yet; where there are none at all, somebody will start some."""
     if state.options.mode is ResourceManagerMode.ACTIVE:
         return state.pool.expected > 0
     return state.slot_manager.slots.count == 0
 
 
-def _started_up(state: ResourceManagerState) -> Time:
+def _start_up_end(state: ResourceManagerState) -> Time:
     if state.options.mode is ResourceManagerMode.ACTIVE:
         return 0
     return state.elected + state.options.start_up_time
 
 
-def _unmatched(state: ResourceManagerState) -> Iterator[Timeline]:
+def _unmatched(state: ResourceManagerState) -> Iterator[FifoTimeIndex]:
     """The queues of requests that no slot is enough for; where there are no slots at all, jobs are short."""
-    requests, offered = state.slot_manager.requests, _offered(state)
+    requests, offered = state.slot_manager.requests, _offered_profiles(state)
     if not offered:
         return
     for key in sorted(key for key in requests.waiting if key):
@@ -132,7 +132,7 @@ def _unmatched(state: ResourceManagerState) -> Iterator[Timeline]:
             yield queue
 
 
-def _offered(state: ResourceManagerState) -> list[ResourceProfile]:
+def _offered_profiles(state: ResourceManagerState) -> list[ResourceProfile]:
     """What slots that are registered offer, and those of workers that may be started, where that is known."""
     profiles, pool = state.slot_manager.slots.profiles, state.pool
     offered = [profiles[key].profile for key in sorted(profiles)]
@@ -158,7 +158,7 @@ def _too_many(state: ResourceManagerState, request: SlotRequest) -> str:
 
 
 def _too_large(state: ResourceManagerState, request: SlotRequest) -> str:
-    offered = dict.fromkeys(describe(each) for each in _offered(state))
+    offered = dict.fromkeys(describe(each) for each in _offered_profiles(state))
     return (
         f"{_within(state.options.unfulfillable_timeout)}: the job wants a slot with {describe(request.profile)}, "
         f"but those that are there have {' or '.join([*offered][:3])}; start TaskExecutors with larger slots or ask "

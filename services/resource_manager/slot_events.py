@@ -11,7 +11,7 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SlotID
 from ..core.resource_profile import profile_key
-from ..core.role import JOB_MASTER, TASK_EXECUTOR, Owed, Step, address, instance_of
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, OutgoingEvent, Step, address, instance_of
 from .slot_requests import SlotRequest
 from .state import ResourceManagerState
 from .task_manager_slot import SlotKey
@@ -93,13 +93,13 @@ def on_free_slot(
     return replace(state, surplus=state.surplus.delete(key)) if key in state.surplus else state
 
 
-def corrections(state: ResourceManagerState) -> list[Owed]:
+def corrections(state: ResourceManagerState) -> list[OutgoingEvent]:
     """FailSlot for allocations whose slots are gone, FreeSlot for those that TaskExecutors hold for nobody."""
     owed = [
         (
             lost.cause,
             allocation_id,
-            Owed(
+            OutgoingEvent(
                 address(JOB_MASTER, lost.job_id),
                 job_master.FailSlot(allocation_id=allocation_id, reason=lost.reason),
                 lost.cause,
@@ -110,7 +110,11 @@ def corrections(state: ResourceManagerState) -> list[Owed]:
     for (resource_id, allocation_id), reason in state.surplus.items():
         body = task_executor.FreeSlot(allocation_id=allocation_id, reason=reason.text)
         owed.append(
-            (reason.cause, allocation_id, Owed(address(TASK_EXECUTOR, resource_id), body, reason.cause))
+            (
+                reason.cause,
+                allocation_id,
+                OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, reason.cause),
+            )
         )
     return [each for _, _, each in sorted(owed, key=lambda each: each[:2])]
 

@@ -16,15 +16,17 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SlotStatus
 from ..core.role import Step
-from .message_limits import fault_of
+from .message_limits import find_error
 from .slot_manager import Keep
 from .state import Reason, ResourceManagerState
 from .task_manager_slot import SlotState, TaskManagerSlot
-from .worker_lifecycle import slots_lost
+from .worker_lifecycle import lose_slots
 from .worker_pool import WorkerState
 
 
-def contradicts(state: ResourceManagerState, heartbeat: resource_manager.HeartbeatFromTaskManager) -> bool:
+def is_contradiction(
+    state: ResourceManagerState, heartbeat: resource_manager.HeartbeatFromTaskManager
+) -> bool:
     """Whether a SlotReport differs from the state, though its sender had folded all that made the state so.
 
     It still may: a slot is free at its TaskExecutor a moment before NotifySlotAvailable is in the log. So only what
@@ -34,7 +36,7 @@ def contradicts(state: ResourceManagerState, heartbeat: resource_manager.Heartbe
     worker = state.slot_manager.slots.workers.get(heartbeat.resource_id)
     if registration is None or registration.instance_id != heartbeat.instance_id or worker is None:
         return False
-    if fault_of(heartbeat) is not None:
+    if find_error(heartbeat) is not None:
         return False
     if worker.withdrawn or heartbeat.position < worker.changed:
         return False
@@ -63,12 +65,12 @@ def on_send_slot_report(
     if state.pool.state_of(body.resource_id) is not WorkerState.REGISTERED:
         # It is being released, or lost, and its slots with it.
         return state
-    seen = _seen(record)
+    seen = _observed_offset(record)
 
     def asked_since(slot: TaskManagerSlot) -> bool:
         return slot.state is SlotState.PENDING and slot.changed > seen
 
-    return _corrected(state, record, body, asked_since)
+    return _correct(state, record, body, asked_since)
 
 
 def on_slot_report_contradicted(
@@ -80,12 +82,12 @@ def on_slot_report_contradicted(
         return state
     if worker.withdrawn:
         return state
-    seen = _seen(record)
+    seen = _observed_offset(record)
 
     def asked_or_changed_since(slot: TaskManagerSlot) -> bool:
         return slot.state is SlotState.PENDING or slot.changed > seen
 
-    state = _corrected(state, record, body, asked_or_changed_since)
+    state = _correct(state, record, body, asked_or_changed_since)
     surplus = state.surplus
     for _, slot in state.slot_manager.slots.of(resource_id):
         held = slot.state is SlotState.ALLOCATED and slot.changed == record.offset and slot.allocation_id
@@ -95,7 +97,7 @@ def on_slot_report_contradicted(
     return replace(state, surplus=surplus)
 
 
-def _corrected(
+def _correct(
     state: ResourceManagerState,
     record: Record,
     body: resource_manager.SendSlotReport | resource_manager.SlotReportContradicted,
@@ -114,11 +116,11 @@ def _corrected(
     held = manager.allocations_of(resource_id)
     gone = [each for each in before.allocations_of(resource_id) if each not in held]
     reason = f"TaskExecutor {resource_id} does not hold it any more"
-    state = slots_lost(state, manager, resource_id, gone, reason, record)
+    state = lose_slots(state, manager, resource_id, gone, reason, record)
     return replace(state, pool=state.pool.reported(resource_id))
 
 
-def _seen(record: Record) -> int:
+def _observed_offset(record: Record) -> int:
     """The offset up to which the sender had folded the log."""
     return record.offset if record.header.decided_at is None else record.header.decided_at
 

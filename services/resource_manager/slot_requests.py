@@ -15,7 +15,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ..core.resource_profile import Profile, ProfileKey
-from ..core.time_index import Timeline
+from ..core.time_index import FifoTimeIndex
 from .task_manager_slot import SlotKey
 
 
@@ -44,19 +44,19 @@ class SlotRequests(msgspec.Struct, frozen=True):
     """All of them; what follows `known` indexes it."""
 
     known: Map[str, SlotRequest] = Map()
-    open: Timeline = Timeline()
+    open: FifoTimeIndex = FifoTimeIndex()
     """AllocationIDs by the time of the request."""
-    waiting: Map[ProfileKey, Timeline] = Map()
+    waiting: Map[ProfileKey, FifoTimeIndex] = Map()
     """Profile -> AllocationIDs, by the offset of the request or of what made it wait again."""
     jobs: Map[str, JobRequests] = Map()
     limit: int | None = 0
     """How many slots there can be; None: as many as are wanted."""
-    short: Timeline = Timeline()
+    short: FifoTimeIndex = FifoTimeIndex()
     """Jobs that are short, by the time since when they are."""
 
     def queue(self, key: ProfileKey) -> Iterator[SlotRequest]:
         """What waits for a slot of a profile, in order."""
-        return (self.known[allocation_id] for allocation_id in self.waiting.get(key, Timeline()))
+        return (self.known[allocation_id] for allocation_id in self.waiting.get(key, FifoTimeIndex()))
 
     def waiting_of(self, job_id: str) -> list[SlotRequest]:
         """What a job waits for, in the order of the requests."""
@@ -65,7 +65,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
     def open_of(self, job_id: str) -> list[SlotRequest]:
         """The open requests of a job, in their order."""
         job = self.jobs.get(job_id)
-        return sorted((self.known[allocation_id] for allocation_id in job.open), key=_in_order) if job else []
+        return sorted((self.known[allocation_id] for allocation_id in job.open), key=_sort_key) if job else []
 
     def add(self, request: SlotRequest) -> SlotRequests:
         """With a request that waits; one that is known already changes nothing."""
@@ -78,7 +78,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
             self,
             known=self.known.set(allocation_id, request),
             open=self.open.add(allocation_id, request.since),
-            waiting=_queued(self.waiting, request, request.cause),
+            waiting=_enqueue(self.waiting, request, request.cause),
             jobs=self.jobs.set(request.job_id, job),
             short=self._short(request.job_id, job, request.since),
         )
@@ -93,7 +93,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
         return replace(
             self,
             known=self.known.set(allocation_id, replace(request, slot=slot)),
-            waiting=_unqueued(self.waiting, request),
+            waiting=_dequeue(self.waiting, request),
             jobs=self.jobs.set(request.job_id, job),
             short=self.short if job.waiting else self.short.remove(request.job_id),
         )
@@ -125,7 +125,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
             self,
             known=self.known.set(allocation_id, again),
             open=self.open.add(allocation_id, time),
-            waiting=_queued(self.waiting, again, offset),
+            waiting=_enqueue(self.waiting, again, offset),
             jobs=self.jobs.set(request.job_id, job),
             short=self._short(request.job_id, job, time),
         )
@@ -143,7 +143,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
             self,
             known=self.known.delete(allocation_id),
             open=self.open.remove(allocation_id),
-            waiting=_unqueued(self.waiting, request) if waits else self.waiting,
+            waiting=_dequeue(self.waiting, request) if waits else self.waiting,
             jobs=self.jobs.set(request.job_id, job) if job.wanted else self.jobs.delete(request.job_id),
             short=self._short(request.job_id, job, time),
         )
@@ -161,23 +161,23 @@ class SlotRequests(msgspec.Struct, frozen=True):
             short = requests._short(job_id, self.jobs[job_id], time)
         return replace(requests, short=short)
 
-    def _short(self, job_id: str, job: JobRequests, time: int) -> Timeline:
+    def _short(self, job_id: str, job: JobRequests, time: int) -> FifoTimeIndex:
         if job.waiting and self.limit is not None and job.wanted > self.limit:
             return self.short.add(job_id, time)
         return self.short.remove(job_id)
 
 
-def _in_order(request: SlotRequest) -> tuple[int, str]:
+def _sort_key(request: SlotRequest) -> tuple[int, str]:
     return request.cause, request.allocation_id
 
 
-def _queued(
-    waiting: Map[ProfileKey, Timeline], request: SlotRequest, offset: int
-) -> Map[ProfileKey, Timeline]:
-    queue = waiting.get(request.key) or Timeline()
+def _enqueue(
+    waiting: Map[ProfileKey, FifoTimeIndex], request: SlotRequest, offset: int
+) -> Map[ProfileKey, FifoTimeIndex]:
+    queue = waiting.get(request.key) or FifoTimeIndex()
     return waiting.set(request.key, queue.add(request.allocation_id, offset))
 
 
-def _unqueued(waiting: Map[ProfileKey, Timeline], request: SlotRequest) -> Map[ProfileKey, Timeline]:
+def _dequeue(waiting: Map[ProfileKey, FifoTimeIndex], request: SlotRequest) -> Map[ProfileKey, FifoTimeIndex]:
     left = waiting[request.key].remove(request.allocation_id)
     return waiting.set(request.key, left) if left else waiting.delete(request.key)

@@ -38,7 +38,7 @@ class Reason(msgspec.Struct, frozen=True):
     cause: int
 
 
-class Ending(msgspec.Struct, frozen=True):
+class Shutdown(msgspec.Struct, frozen=True):
     """The cluster ends since a time: TaskExecutors are disconnected, and waited for."""
 
     reason: str
@@ -73,4 +73,4 @@ class ResourceManagerState(msgspec.Struct, frozen=True):
     """By AllocationID."""
     surplus: Map[tuple[str, str], Reason] = Map()
     """(ResourceID, AllocationID) that FreeSlot is owed for: the TaskExecutor holds it for a job that is not there."""
-    ending: Ending | None = None
+    ending: Shutdown | None = None

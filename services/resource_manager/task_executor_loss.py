@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from ...schemas import everyone, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE, Record
-from ..core.role import Owed, Step, Time
+from ..core.role import OutgoingEvent, Step, Time
 from .state import ResourceManagerState
-from .worker_lifecycle import drop, lose, stop
+from .worker_lifecycle import drop_worker, lose_worker, stop_worker
 from .worker_pool import UNREGISTERED, Worker, WorkerState
 
 
@@ -28,17 +28,17 @@ def on_worker_lost(
     if worker is None:
         return state
     if registration is None:
-        return _before_or_after(state, worker, record, body)
+        return _retire_worker(state, worker, record, body)
     ended = worker.driven and body.exited and body.instance_id is None
     if body.instance_id != registration.instance_id and not ended:
         # A newer registration has superseded it. (A worker of the driver's has one life: its end is the end.)
         return state
     if worker.state is WorkerState.LOST and (worker.exited or not body.exited):
         return state
-    return lose(state, resource_id, _lost(resource_id, body.reason), record, exited=body.exited)
+    return lose_worker(state, resource_id, _lost(resource_id, body.reason), record, exited=body.exited)
 
 
-def _before_or_after(
+def _retire_worker(
     state: ResourceManagerState, worker: Worker, record: Record, body: resource_manager.WorkerLost
 ) -> ResourceManagerState:
     """A worker that has not registered yet, or not any more: nobody has anything of it."""
@@ -46,7 +46,7 @@ def _before_or_after(
     pool = pool.remove(worker.resource_id) if body.exited else pool
     if worker.state in UNREGISTERED:
         if not body.exited:
-            pool = stop(pool, worker, body.reason, record)
+            pool = stop_worker(pool, worker, body.reason, record)
         pool = replace(pool, failed=record.header.time, failure=body.reason)
     return replace(state, pool=pool)
 
@@ -57,10 +57,10 @@ def on_task_executor_lost(
     worker = state.pool.get(body.resource_id)
     if worker is not None and worker.state in UNREGISTERED:
         state = replace(state, pool=replace(state.pool, failed=record.header.time, failure=body.reason))
-    return drop(state, body.resource_id, body.reason, record)
+    return drop_worker(state, body.resource_id, body.reason, record)
 
 
-def losses(state: ResourceManagerState, now: Time) -> list[Owed]:
+def loss_events(state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
     """TaskExecutorLost, in the order in which they were lost."""
     pool, options = state.pool, state.options
     due = list(pool.lost)
@@ -89,7 +89,7 @@ def _grace(state: ResourceManagerState) -> Time:
     return 0 if state.ending is not None else state.options.restart_grace
 
 
-def _loss(state: ResourceManagerState, worker: Worker) -> Owed:
+def _loss(state: ResourceManagerState, worker: Worker) -> OutgoingEvent:
     resource_id, registration = worker.resource_id, state.workers.get(worker.resource_id)
     reason = worker.reason
     if worker.state is WorkerState.RELEASING:
@@ -103,7 +103,7 @@ def _loss(state: ResourceManagerState, worker: Worker) -> Owed:
         instance_id=registration.instance_id if registration else None,
         reason=reason,
     )
-    return Owed(EVERYONE, body, worker.cause)
+    return OutgoingEvent(EVERYONE, body, worker.cause)
 
 
 def _lost(resource_id: str, reason: str) -> str:

@@ -7,21 +7,21 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from ...schemas.event import Record
-from ..core.immutable_maps import without
+from ..core.immutable_maps import delete_key
 from .slot_manager import SlotManager
 from .state import LostSlot, Reason, ResourceManagerState
 from .task_manager_slot import SlotState
 from .worker_pool import Worker, WorkerPool, WorkerState
 
 
-def lose(
+def lose_worker(
     state: ResourceManagerState, resource_id: str, reason: str, record: Record, *, exited: bool = False
 ) -> ResourceManagerState:
     """A registered TaskExecutor is to be declared lost; until then none of its slots is given away."""
     before = state.pool.get(resource_id)
     if before is None:
         return state
-    worker = _moved(before, WorkerState.LOST, reason, record)
+    worker = _transition(before, WorkerState.LOST, reason, record)
     manager = state.slot_manager
     return replace(
         state,
@@ -30,27 +30,31 @@ def lose(
     )
 
 
-def drop(state: ResourceManagerState, resource_id: str, reason: str, record: Record) -> ResourceManagerState:
+def drop_worker(
+    state: ResourceManagerState, resource_id: str, reason: str, record: Record
+) -> ResourceManagerState:
     """A TaskExecutor is not registered any more, and its slots are gone. Its process is to end, if it is ours."""
     manager = state.slot_manager
     gone = manager.allocations_of(resource_id)
     state = replace(
-        has_left(state, resource_id),
-        workers=without(state.workers, resource_id),
-        pool=_retired(state.pool, resource_id, reason, record),
-        unanswered_workers=without(state.unanswered_workers, resource_id),
+        remove_left_worker(state, resource_id),
+        workers=delete_key(state.workers, resource_id),
+        pool=_retire(state.pool, resource_id, reason, record),
+        unanswered_workers=delete_key(state.unanswered_workers, resource_id),
     )
     left = manager.without(resource_id, record.header.time)
     # Whoever held one of its slots reads of the loss as well: the log tells everyone.
-    return slots_lost(state, left, resource_id, gone, reason, record, told=True)
+    return lose_slots(state, left, resource_id, gone, reason, record, told=True)
 
 
-def stop(pool: WorkerPool, worker: Worker, reason: str, record: Record) -> WorkerPool:
+def stop_worker(pool: WorkerPool, worker: Worker, reason: str, record: Record) -> WorkerPool:
     """The process of a worker that the driver started is to end."""
-    return pool.put(_moved(worker, WorkerState.STOPPING, reason, record))
+    return pool.put(_transition(worker, WorkerState.STOPPING, reason, record))
 
 
-def dismiss(state: ResourceManagerState, resource_id: str, reason: str, cause: int) -> ResourceManagerState:
+def dismiss_worker(
+    state: ResourceManagerState, resource_id: str, reason: str, cause: int
+) -> ResourceManagerState:
     """A TaskExecutor is told to leave; the end of the cluster waits for it."""
     ending = state.ending
     if ending is not None and not ending.over:
@@ -59,7 +63,7 @@ def dismiss(state: ResourceManagerState, resource_id: str, reason: str, cause: i
     return replace(state, dismissals=dismissals, ending=ending)
 
 
-def has_left(state: ResourceManagerState, resource_id: str) -> ResourceManagerState:
+def remove_left_worker(state: ResourceManagerState, resource_id: str) -> ResourceManagerState:
     """Nothing more is to be said to the TaskExecutor, and it is not waited for."""
     dismissals, ending = state.dismissals, state.ending
     if resource_id in dismissals:
@@ -71,7 +75,7 @@ def has_left(state: ResourceManagerState, resource_id: str) -> ResourceManagerSt
     return replace(state, dismissals=dismissals, ending=ending)
 
 
-def slots_lost(
+def lose_slots(
     state: ResourceManagerState,
     after: SlotManager,
     resource_id: str,
@@ -109,16 +113,16 @@ def slots_lost(
     return replace(state, lost=lost, slot_manager=SlotManager(after.slots, requests))
 
 
-def _retired(pool: WorkerPool, resource_id: str, reason: str, record: Record) -> WorkerPool:
+def _retire(pool: WorkerPool, resource_id: str, reason: str, record: Record) -> WorkerPool:
     worker = pool.get(resource_id)
     if worker is None or worker.state is WorkerState.STOPPING:
         return pool
     if worker.exited or not worker.driven:
         return pool.remove(resource_id)
-    return stop(pool, worker, reason, record)
+    return stop_worker(pool, worker, reason, record)
 
 
-def _moved(worker: Worker, state: WorkerState, reason: str, record: Record) -> Worker:
+def _transition(worker: Worker, state: WorkerState, reason: str, record: Record) -> Worker:
     return replace(
         worker,
         state=state,

@@ -15,7 +15,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile
-from ..core.time_index import Timeline
+from ..core.time_index import FifoTimeIndex
 
 
 class WorkerState(StrEnum):
@@ -91,12 +91,12 @@ class WorkerPool(msgspec.Struct, frozen=True):
     workers: Map[str, Worker] = Map()
     requested: Map[str, int] = Map()
     """ResourceIDs of REQUESTED workers, with the offset of StartWorker."""
-    unregistered: Timeline = Timeline()
+    unregistered: FifoTimeIndex = FifoTimeIndex()
     """REQUESTED and STARTED workers by the time of StartWorker."""
-    releasing: Timeline = Timeline()
+    releasing: FifoTimeIndex = FifoTimeIndex()
     lost: Map[str, int] = Map()
     """LOST workers that are not known to have exited, with the offset of WorkerLost."""
-    exited: Timeline = Timeline()
+    exited: FifoTimeIndex = FifoTimeIndex()
     """LOST workers that are."""
     stopping: Map[str, int] = Map()
     expected: int = 0

@@ -8,9 +8,9 @@ from typing import Any
 from ...schemas.event import EVERYONE, Record
 from ..configuration import Configuration
 from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
-from ..core.role import Owed
+from ..core.role import OutgoingEvent
 from ..heartbeats.factory import kafka_heartbeats
-from ..heartbeats.manager import Heartbeats
+from ..heartbeats.manager import HeartbeatManager
 from ..heartbeats.monitor import HeartbeatMonitor
 from ..heartbeats.task_executor import Running, TaskExecutorHeartbeats
 from ..heartbeats.topic import TASK_EXECUTORS
@@ -45,7 +45,7 @@ class Hearts:
         for each in self._of.values():
             each.update(monitor, now)
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         for each in self._of.values():
             yield from each.beats(position)
 
@@ -64,9 +64,9 @@ class Hearts:
             each.timed_out(target, silence)
 
 
-def beating_of(configuration: Configuration, host: Host, hearts: Hearts) -> Heartbeats:
+def beating_of(configuration: Configuration, host: Host, hearts: Hearts) -> HeartbeatManager:
     """Their connection, not started yet."""
-    return Heartbeats(
+    return HeartbeatManager(
         lambda: kafka_heartbeats(configuration, reads=TASK_EXECUTORS, wanted=lambda _: True),
         [hearts],
         interval=configuration.get(HEARTBEAT_INTERVAL),

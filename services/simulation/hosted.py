@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ...schemas.types import ExecutionState
-from ..core.instruction_tracker import Begun
-from ..core.role import Instruction, Say
+from ..core.instruction_tracker import InstructionTracker
+from ..core.role import Emit, Instruction
 from ..job_master.instructions import (
     DiscardCheckpoint,
     FindCheckpoint,
@@ -43,7 +43,7 @@ class JobMastersWithoutTopics:
 
     def __init__(
         self,
-        say: Say,
+        say: Emit,
         follow: Follow = lambda *_: None,
         on_retire: Callable[[str], object] = lambda _: None,
         *,
@@ -54,7 +54,7 @@ class JobMastersWithoutTopics:
         self._on_retire = on_retire
         self._files = files
         self._storage = SimulatedStorage()
-        self._begun = Begun()
+        self._begun = InstructionTracker()
 
     def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
@@ -82,10 +82,10 @@ class TasksThatRun:
     checkpoint, all that run here have acknowledged it.
     """
 
-    def __init__(self, say: Say, follow: Follow = lambda *_: None) -> None:
+    def __init__(self, say: Emit, follow: Follow = lambda *_: None) -> None:
         self._say = say
         self._follow = follow
-        self._begun = Begun()
+        self._begun = InstructionTracker()
         self._causes = Causes()
         self._running: dict[str, dict[str, str]] = {}
         """Job -> attempt -> its TaskExecutor."""

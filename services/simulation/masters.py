@@ -9,7 +9,7 @@ from ...schemas import job_master, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE
 from ...schemas.everyone import ConfigurationChanged, FeatureLevelRaised
-from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Time
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Instruction, OutgoingEvent, Time
 from ..dispatcher.role import BuildJobGraph
 from ..job_master.instructions import CreateChannels, DeleteChannels, FindCheckpoint
 from ..job_master.state import JobMasterState
@@ -76,12 +76,12 @@ class Masters:
     def configure(self, configuration: dict[str, str]) -> None:
         """The Dispatcher's leader says by which configuration it goes."""
         changed = ConfigurationChanged(configuration=configuration)
-        self._world.say(DISPATCHER, Owed(EVERYONE, changed, self._world.claim(DISPATCHER)))
+        self._world.say(DISPATCHER, OutgoingEvent(EVERYONE, changed, self._world.claim(DISPATCHER)))
 
     def raise_level(self, level: int) -> None:
         """The leader of a new log says by which feature level it goes."""
         raised = FeatureLevelRaised(level=level)
-        self._world.say(DISPATCHER, Owed(EVERYONE, raised, self._world.claim(DISPATCHER)))
+        self._world.say(DISPATCHER, OutgoingEvent(EVERYONE, raised, self._world.claim(DISPATCHER)))
 
     def boot(self, resource_id: str, slots: int) -> None:
         """A worker's process is there, and will register, whatever becomes of who started it."""
@@ -118,14 +118,16 @@ class Masters:
             self._storage.trust(instruction)
         usual = answer(role_address, instruction, self._storage, self._build)
         told = body is not None and _is_of_the_same(body, usual.body)
-        self._world.say(role_address, Owed(role_address, body, usual.cause) if told and body else usual)
+        self._world.say(
+            role_address, OutgoingEvent(role_address, body, usual.cause) if told and body else usual
+        )
 
     def _start_worker(self, role_address: str, instruction: StartWorkerProcess) -> None:
         world, resource_id = self._world, instruction.resource_id
         usual = self._latencies.take(Work.START_WORKER, resource_id)
         delay, failure = self._told(instruction, world.now) or (usual, None)
         if failure is not None:
-            failed = Owed(role_address, failure, instruction.cause)
+            failed = OutgoingEvent(role_address, failure, instruction.cause)
             world.later(delay, role_address, lambda: world.say(role_address, failed))
             return
         started = resource_manager.WorkerStarted(resource_id=resource_id, address=ADDRESS)
@@ -133,7 +135,7 @@ class Masters:
         def begins() -> None:
             if resource_id not in self._booting and not self._workers.is_there(resource_id):
                 self.boot(resource_id, instruction.number_of_slots)
-            world.say(role_address, Owed(role_address, started, instruction.cause))
+            world.say(role_address, OutgoingEvent(role_address, started, instruction.cause))
 
         world.later(delay, role_address, begins)
 

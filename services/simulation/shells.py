@@ -12,7 +12,7 @@ from ...schemas import dispatcher, everyone, job_master
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE
 from ...schemas.types import JobGraph
-from ..core.role import Instruction, Owed
+from ..core.role import Instruction, OutgoingEvent
 from ..dispatcher.role import BuildJobGraph, RaiseFeatureLevel
 from ..job_master.instructions import CreateChannels, DeleteChannels
 from .storage import OF_CHECKPOINTS, SimulatedStorage
@@ -42,7 +42,7 @@ def answer(
     build: Build = no_programs,
     *,
     storage_fails: bool = False,
-) -> Owed:
+) -> OutgoingEvent:
     """What the shell of a Dispatcher or a JobMaster says. Raises NotSimulated; those of workers are not answered here.
 
     `storage_fails`: storage refuses to write.
@@ -50,20 +50,20 @@ def answer(
     body: Body
     match instruction:
         case CreateChannels(job_id=job_id, cause=cause):
-            return Owed(role_address, job_master.ChannelsCreated(job_id=job_id), cause)
+            return OutgoingEvent(role_address, job_master.ChannelsCreated(job_id=job_id), cause)
         case DeleteChannels(job_id=job_id, cause=cause):
-            return Owed(role_address, job_master.ChannelsDeleted(job_id=job_id), cause)
+            return OutgoingEvent(role_address, job_master.ChannelsDeleted(job_id=job_id), cause)
         case BuildJobGraph(job_id=job_id, cause=cause):
             built = build(instruction)
             if isinstance(built, str):
                 body = dispatcher.JobGraphFailed(job_id=job_id, reason=built)
             else:
                 body = dispatcher.JobGraphBuilt(job_id=job_id, job_graph=built)
-            return Owed(role_address, body, cause)
+            return OutgoingEvent(role_address, body, cause)
         case RaiseFeatureLevel(level=level, cause=cause):
-            return Owed(EVERYONE, everyone.FeatureLevelRaised(level=level), cause)
+            return OutgoingEvent(EVERYONE, everyone.FeatureLevelRaised(level=level), cause)
         case _ if isinstance(instruction, OF_CHECKPOINTS):
             cause = instruction.request if hasattr(instruction, "request") else instruction.cause
-            return Owed(role_address, storage.obey(instruction, fails=storage_fails), cause)
+            return OutgoingEvent(role_address, storage.obey(instruction, fails=storage_fails), cause)
         case _:
             raise NotSimulated(instruction)

@@ -11,7 +11,7 @@ from ...schemas.event import Record
 from ...schemas.everyone import LeaderElected
 from ...schemas.types import HardwareDescription, ResourceProfile
 from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
-from ..core.role import DISPATCHER, RESOURCE_MANAGER, TASK_EXECUTOR, Owed, Time, address
+from ..core.role import DISPATCHER, RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, Time, address
 from ..dispatcher.state import DispatcherState
 from ..resource_manager.state import ResourceManagerState
 from ..task_executor.state import TaskExecutorState
@@ -71,7 +71,7 @@ class TaskExecutors:
     def register(self, said: resource_manager.RegisterTaskExecutor) -> None:
         """It registers, as it said."""
         own = address(TASK_EXECUTOR, said.resource_id)
-        self._world.say(own, Owed(RESOURCE_MANAGER, said, self._world.claim(own)))
+        self._world.say(own, OutgoingEvent(RESOURCE_MANAGER, said, self._world.claim(own)))
 
     def is_there(self, resource_id: str) -> bool:
         """Whether a process of that name lives."""
@@ -92,7 +92,7 @@ class TaskExecutors:
         """SIGTERM: it says that it leaves, and its tasks end with it."""
         own = address(TASK_EXECUTOR, resource_id)
         body = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
-        self._world.say(own, Owed(RESOURCE_MANAGER, body, None))
+        self._world.say(own, OutgoingEvent(RESOURCE_MANAGER, body, None))
         self._end_process(own)
 
     def ends(self, resource_id: str, reason: str, cause: int | None = None) -> None:
@@ -178,7 +178,7 @@ class TaskExecutors:
             exited=exited,
             reason=reason,
         )
-        self._world.say(RESOURCE_MANAGER, Owed(RESOURCE_MANAGER, body, cause))
+        self._world.say(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, body, cause))
 
     def _configuration(self) -> dict[str, str]:
         state = self._world.replica.states.get(DISPATCHER)

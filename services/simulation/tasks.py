@@ -14,7 +14,7 @@ from ...schemas.types import (
     ResourceProfile,
     SubtaskState,
 )
-from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Owed, address
+from ..core.role import JOB_MASTER, RESOURCE_MANAGER, OutgoingEvent, address
 from ..task_executor.state import TaskExecutorState
 
 PROFILE = ResourceProfile(
@@ -39,7 +39,7 @@ def registration(
     *,
     process_address: str = ADDRESS,
     cause: int | None = None,
-) -> Owed:
+) -> OutgoingEvent:
     """RegisterTaskExecutor of a process that has just started; `cause`: the offset of its claim."""
     body = resource_manager.RegisterTaskExecutor(
         address=process_address,
@@ -50,7 +50,7 @@ def registration(
         default_slot_profile=profile,
         configuration=dict(configuration or {}),
     )
-    return Owed(RESOURCE_MANAGER, body, cause)
+    return OutgoingEvent(RESOURCE_MANAGER, body, cause)
 
 
 def state_changed(
@@ -62,7 +62,7 @@ def state_changed(
     *,
     progress_lost: bool = False,
     cause: int | None = None,
-) -> Owed:
+) -> OutgoingEvent:
     """UpdateTaskExecutionState of an Execution."""
     body = job_master.UpdateTaskExecutionState(
         job_id=job_id,
@@ -72,7 +72,7 @@ def state_changed(
         accumulators=accumulators or {},
         progress_lost=progress_lost,
     )
-    return Owed(address(JOB_MASTER, job_id), body, cause)
+    return OutgoingEvent(address(JOB_MASTER, job_id), body, cause)
 
 
 def acknowledgement(
@@ -83,7 +83,7 @@ def acknowledgement(
     *,
     stops: bool = False,
     cause: int | None = None,
-) -> Owed:
+) -> OutgoingEvent:
     """AcknowledgeCheckpoint of a part that is in storage. `stops`: the Execution does nothing more behind it."""
     body = job_master.AcknowledgeCheckpoint(
         job_id=job_id,
@@ -92,17 +92,17 @@ def acknowledgement(
         metrics=CheckpointMetrics(),
         subtask_state=SubtaskState(accumulators=accumulators or {}, stops=stops),
     )
-    return Owed(address(JOB_MASTER, job_id), body, cause)
+    return OutgoingEvent(address(JOB_MASTER, job_id), body, cause)
 
 
 def refusal(
     job_id: str, execution_attempt_id: str, checkpoint_id: int, reason: str, *, cause: int | None = None
-) -> Owed:
+) -> OutgoingEvent:
     """DeclineCheckpoint of a part that can't be had."""
     body = job_master.DeclineCheckpoint(
         job_id=job_id, execution_attempt_id=execution_attempt_id, checkpoint_id=checkpoint_id, reason=reason
     )
-    return Owed(address(JOB_MASTER, job_id), body, cause)
+    return OutgoingEvent(address(JOB_MASTER, job_id), body, cause)
 
 
 def running(state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from ...schemas.event import EVERYONE, Event, Record
 from ...schemas.everyone import LeaderElected
-from ..core.deadline_heap import Deadlines
-from ..core.instruction_tracker import Begun
+from ..core.deadline_heap import DeadlineHeap
+from ..core.instruction_tracker import InstructionTracker
 from ..core.replica import Replica
-from ..core.role import DISPATCHER, JOB_MASTER, Instruction, Owed, Time, kind_of, seal
+from ..core.role import DISPATCHER, JOB_MASTER, Instruction, OutgoingEvent, Time, kind_of, with_headers
 
 MOST_TURNS = 10_000
 """Without the clock moving: more are talk without end."""
@@ -67,8 +67,8 @@ class World:
         self._foretold = 0
         self._dirty: dict[str, dict[str, None]] = {}
         """Session -> addresses whose states it has not looked at since they changed."""
-        self._deadlines = Deadlines()
-        self._begun: dict[str, Begun] = {}
+        self._deadlines = DeadlineHeap()
+        self._begun: dict[str, InstructionTracker] = {}
         self._counts: dict[str, int] = {}
         self._look_at(replica.awake)
 
@@ -97,7 +97,9 @@ class World:
         """As `elect`, with all that a claim says, but for its epoch: that is the next one."""
         self._dead.discard(claim.session)
         epoch = self.replica.leadership.epoch(claim.role) + 1
-        self._append(claim.role, [Owed(EVERYONE, replace(claim, epoch=epoch), None)], epoch, decided=False)
+        self._append(
+            claim.role, [OutgoingEvent(EVERYONE, replace(claim, epoch=epoch), None)], epoch, decided=False
+        )
 
     def kill(self, session: str) -> None:
         """It decides nothing more, and what it has begun does not happen."""
@@ -129,7 +131,7 @@ class World:
         if session is not None:
             self.at(self.now + delay, lambda: self._by(session, role_address, fact))
 
-    def say(self, role_address: str, owed: Owed) -> None:
+    def say(self, role_address: str, owed: OutgoingEvent) -> None:
         """A shell says what has happened; of who is paused, when it goes on."""
         held = self._paused.get(self.session(role_address) or "")
         if held is not None:
@@ -169,7 +171,7 @@ class World:
         last = ", ".join(f"{each.header.sender}: {each.body.AVRO_NAME}" for each in self.log[-10:])
         raise TalkWithoutEnd(f"the roles talk without end at offset {self.replica.offset}: {last}")
 
-    def owed(self) -> list[tuple[str, Owed]]:
+    def owed(self) -> list[tuple[str, OutgoingEvent]]:
         """What anybody who leads and lives owes now, looked at afresh."""
         replica = self.replica
         return [
@@ -192,7 +194,7 @@ class World:
     def _decide(self, session: str, addresses: Iterable[str]) -> None:
         replica, now = self.replica, self.now
         decided_at = replica.offset
-        said: list[tuple[str, list[Owed]]] = []
+        said: list[tuple[str, list[OutgoingEvent]]] = []
         for each in addresses:
             if self.session(each) != session:
                 continue
@@ -206,7 +208,7 @@ class World:
             self._deadlines.put(each, None if passed else deadline)
             shell = self.shells.get(kind_of(each))
             if shell is not None:
-                begun = self._begun.setdefault(session, Begun())
+                begun = self._begun.setdefault(session, InstructionTracker())
                 for instruction in begun.new(each, role.instructions(state)):
                     shell.obey(each, instruction, state)
         for each, owed in said:
@@ -222,11 +224,17 @@ class World:
             held.append(lambda: self._by(session, role_address, fact))
 
     def _append(
-        self, sender: str, owed: Sequence[Owed], epoch: int, *, decided: bool, decided_at: int | None = None
+        self,
+        sender: str,
+        owed: Sequence[OutgoingEvent],
+        epoch: int,
+        *,
+        decided: bool,
+        decided_at: int | None = None,
     ) -> None:
         count = self._counts.get(sender, 0)
         self._counts[sender] = count + len(owed)
-        events = seal(
+        events = with_headers(
             owed,
             cluster=self.cluster,
             sender=sender,

@@ -21,9 +21,9 @@ from typing import Any
 from ...infra.logging_setup import logger
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import SnapshotTaken, StateHash
-from ..core.leadership import Leadership
+from ..core.leadership import LeadershipState
 from ..core.replica import Replica
-from ..core.role import DISPATCHER, STANDBY, Owed, instance_of, kind_of
+from ..core.role import DISPATCHER, STANDBY, OutgoingEvent, instance_of, kind_of
 from .fingerprint import code_fingerprint
 from .hashing import Knowledge, StateHasher
 
@@ -46,7 +46,7 @@ class Marked:
     def __init__(self, replica: Replica, offset: int) -> None:
         self.offset = offset
         self.states: Mapping[str, Any] = dict(replica.states)
-        self.leadership: Leadership = replica.leadership
+        self.leadership: LeadershipState = replica.leadership
 
 
 class StateAudit:
@@ -63,7 +63,7 @@ class StateAudit:
         interval: int,
         *,
         me: str,
-        say: Callable[[Owed], None],
+        say: Callable[[OutgoingEvent], None],
         fail: Callable[[Exception], None],
         later: Callable[[Callable[[], None]], None],
         keep: Callable[[Knowledge], str],
@@ -106,7 +106,7 @@ class StateAudit:
         # Hashes alone, which many masters say at a small interval, call for no more hashes.
         if at - self._marked > self._told:
             body = StateHash(offset=at, hashes=hashes, code_fingerprint=self._code)
-            self._say(Owed(EVERYONE, body, None))
+            self._say(OutgoingEvent(EVERYONE, body, None))
         self._marked, self._told = at, 0
         return self._mark_behind(offset)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from ...schemas.everyone import LeaderElected
-from ..core.leadership import LARGEST_EPOCH, Leadership, is_out_of_reach
+from ..core.leadership import LARGEST_EPOCH, LeadershipState, is_epoch_out_of_reach
 from ..log import EventLog
 from ..log.event_log import read_to_end
 from .file import UnusableSnapshot
@@ -50,13 +50,13 @@ def find(log: EventLog, store: SnapshotStore) -> Findings:
     Raises LogUnavailable; LogTruncated where the log's head is gone, so that nothing can be compared; StorageError.
     """
     offsets = set(store.offsets())
-    leadership, claims, snapshots = Leadership(), list[IgnoredClaim](), list[WrongSnapshot]()
+    leadership, claims, snapshots = LeadershipState(), list[IgnoredClaim](), list[WrongSnapshot]()
     end = log.end()
     for batch in read_to_end(log, end=end):
         for record in batch:
             body, sender = record.body, record.header.sender
             if isinstance(body, LeaderElected):
-                if is_out_of_reach(leadership, record):
+                if is_epoch_out_of_reach(leadership, record):
                     last = leadership.epoch(sender)
                     claims.append(IgnoredClaim(record.offset, body.role, body.epoch, last))
                 leadership = leadership.evolve(record)
@@ -68,7 +68,7 @@ def find(log: EventLog, store: SnapshotStore) -> Findings:
     return Findings(end, tuple(claims), tuple(snapshots), exhausted)
 
 
-def _compared(store: SnapshotStore, offset: int, leadership: Leadership) -> list[WrongSnapshot]:
+def _compared(store: SnapshotStore, offset: int, leadership: LeadershipState) -> list[WrongSnapshot]:
     try:
         found = store.read(offset).read_leadership()
     except UnusableSnapshot:

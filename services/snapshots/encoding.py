@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 from immutables import Map
 
-from ..core.leadership import Leadership
+from ..core.leadership import LeadershipState
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, TASK_EXECUTOR
 
 LEADERSHIP = "leadership"
@@ -31,7 +31,7 @@ def state_types() -> Mapping[str, type[msgspec.Struct]]:
     from ..task_executor.state import TaskExecutorState
 
     return {
-        LEADERSHIP: Leadership,
+        LEADERSHIP: LeadershipState,
         DISPATCHER: DispatcherState,
         RESOURCE_MANAGER: ResourceManagerState,
         JOB_MASTER: JobMasterState,

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ..core.leadership import Leadership
+from ..core.leadership import LeadershipState
 from ..core.replica import Replica
 from ..core.role import DISPATCHER
 from .encoding import LEADERSHIP, decode, encode
@@ -70,10 +70,10 @@ class Snapshot(msgspec.Struct, frozen=True):
             raise UnusableSnapshot(f"a state in it can't be read: {error}") from error
         replica.restore(states, leadership, self.header.offset)
 
-    def read_leadership(self) -> Leadership:
+    def read_leadership(self) -> LeadershipState:
         """Who leads what. Raises UnusableSnapshot."""
         try:
-            found: Leadership = decode(LEADERSHIP, self.leadership)
+            found: LeadershipState = decode(LEADERSHIP, self.leadership)
         except msgspec.MsgspecError as error:
             raise UnusableSnapshot(f"who leads can't be read: {error}") from error
         return found

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from ..core.leadership import Leadership
+from ..core.leadership import LeadershipState
 from ..core.role import kind_of
 from .encoding import LEADERSHIP, encode
 
@@ -52,7 +52,7 @@ class Knowledge(Protocol):
         ...
 
     @property
-    def leadership(self) -> Leadership:
+    def leadership(self) -> LeadershipState:
         """Who leads what."""
         ...
 

@@ -16,7 +16,7 @@ from ...infra import threads
 from ...infra.logging_setup import logger
 from ...schemas.event import EVERYONE, Record
 from ...schemas.everyone import SnapshotTaken
-from ..core.role import Clock, Owed, Time
+from ..core.role import Clock, OutgoingEvent, Time
 from .taking import Taken
 
 _log = logger(__name__)
@@ -48,7 +48,7 @@ class SnapshotKeeper:
         max_age: Time,
         progress: Callable[[], Progress],
         leads: Callable[[], bool],
-        say: Callable[[Owed], None],
+        say: Callable[[OutgoingEvent], None],
         clock: Clock,
         since: Time | None = None,
     ) -> None:
@@ -122,7 +122,7 @@ class SnapshotKeeper:
             schema_fingerprint=taken.schema_fingerprint,
             state_hash=taken.state_hash,
         )
-        self._say(Owed(EVERYONE, body, None))
+        self._say(OutgoingEvent(EVERYONE, body, None))
         return taken
 
     def _run(self) -> None:

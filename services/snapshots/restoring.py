@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from ...infra.logging_setup import logger
 from ...pipelines.checkpoint.errors import CheckpointError
-from ..core.leadership import Leadership
+from ..core.leadership import LeadershipState
 from ..core.replica import Replica
 from ..log import EventLog
 from ..log.event_log import LogTruncated
@@ -41,22 +41,22 @@ def restore(
     return None if found is None else found[0]
 
 
-def known_leadership(log: EventLog, store: SnapshotStore) -> tuple[Leadership, int]:
+def known_leadership(log: EventLog, store: SnapshotStore) -> tuple[LeadershipState, int]:
     """As `known_to_clients`, without the configuration."""
     leadership, _, start = known_to_clients(log, store)
     return leadership, start
 
 
-def known_to_clients(log: EventLog, store: SnapshotStore) -> tuple[Leadership, Mapping[str, str], int]:
+def known_to_clients(log: EventLog, store: SnapshotStore) -> tuple[LeadershipState, Mapping[str, str], int]:
     """Who leads and the cluster's configuration, as the newest fit snapshot has them, and the offset from which the
     log tells the rest; from the start where there is none. Clients are not told of snapshots that are not fit.
     Raises as `restore`."""
 
-    def read(snapshot: Snapshot) -> tuple[Leadership, Mapping[str, str]]:
+    def read(snapshot: Snapshot) -> tuple[LeadershipState, Mapping[str, str]]:
         return snapshot.read_leadership(), snapshot.read_configuration()
 
     found = _newest(log, store, None, read, lambda *_, **__: None)
-    return (Leadership(), {}, 0) if found is None else (*found[1], found[0].offset + 1)
+    return (LeadershipState(), {}, 0) if found is None else (*found[1], found[0].offset + 1)
 
 
 def _newest(

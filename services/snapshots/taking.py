@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-from ..core.replica import Replica, spare_the_collector
+from ..core.replica import Replica, tune_gc_for_replay
 from ..dispatcher import Dispatcher
 from ..job_master import JobMaster
 from ..log import EventLog
 from ..log.event_log import read_to_end
-from ..log.newer_release import UnreadRecords
+from ..log.newer_release import UnreadableRecords
 from ..resource_manager import ResourceManager
 from ..task_executor import TaskExecutor
 from .file import Header, pack
@@ -44,12 +44,12 @@ def take(log: EventLog, store: SnapshotStore, end: int | None = None) -> Taken |
 
     Raises LogUnavailable, LogTruncated, StorageError, NewerRelease.
     """
-    spare_the_collector()
+    tune_gc_for_replay()
     end = log.end() if end is None else min(end, log.end())
     replica = all_roles()
     base = restore(replica, log, store, at_most=end - 1)
     last = None
-    unread = UnreadRecords(lambda: replica.leadership)
+    unread = UnreadableRecords(lambda: replica.leadership)
     for batch in read_to_end(log, replica.offset + 1, end=end, on_unreadable=unread):
         for record in unread.among(batch):
             replica.apply(record)

@@ -18,7 +18,7 @@ from ..blobs.library_cache import BlobLibraryCacheManager
 from ..blobs.offloading import code_keys, file_keys, parse, with_code
 
 
-class Libraries:
+class BlobStager:
     """For any number of threads. Without a library cache, whatever needs a blob fails."""
 
     def __init__(

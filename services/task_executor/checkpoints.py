@@ -17,9 +17,9 @@ from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import ExecutionState
-from ..core.role import JOB_MASTER, Instruction, Owed, Step, address
+from ..core.role import JOB_MASTER, Instruction, OutgoingEvent, Step, address
 from .instructions import AbortTasks, ConfirmTasks, TriggerTasks
-from .slot_release import cancel
+from .slot_release import cancel_task
 from .state import CheckpointEnd, CheckpointTrigger, Failure, TaskExecutorState
 
 _MOST_ENDS = 8
@@ -53,16 +53,16 @@ def on_confirm_checkpoint(
         task = tasks.get(attempt)
         if task is not None:
             tasks = tasks.set(attempt, replace(task, restore=body.restore))
-    return _over(replace(state, tasks=tasks), record, body, completed=True)
+    return _end_checkpoint(replace(state, tasks=tasks), record, body, completed=True)
 
 
 def on_abort_checkpoint(
     state: TaskExecutorState, record: Record, body: task_executor.AbortCheckpoint
 ) -> TaskExecutorState:
-    return _over(state, record, body, completed=False)
+    return _end_checkpoint(state, record, body, completed=False)
 
 
-def _over(
+def _end_checkpoint(
     state: TaskExecutorState,
     record: Record,
     body: task_executor.ConfirmCheckpoint | task_executor.AbortCheckpoint,
@@ -95,7 +95,7 @@ def on_acknowledge_checkpoint(
     attempt, task = body.execution_attempt_id, state.tasks.get(body.execution_attempt_id)
     if task is not None and body.subtask_state.stops and body.checkpoint_id > task.checkpoints_over:
         state = replace(state, tasks=state.tasks.set(attempt, replace(task, stops_behind=body.checkpoint_id)))
-    return _answered(state, (body.job_id, body.checkpoint_id), attempt)
+    return _remove_unanswered(state, (body.job_id, body.checkpoint_id), attempt)
 
 
 def on_decline_checkpoint(
@@ -104,10 +104,10 @@ def on_decline_checkpoint(
     key = (body.checkpoint_id, body.execution_attempt_id)
     if key in state.declines:
         state = replace(state, declines=state.declines.delete(key))
-    return _answered(state, (body.job_id, body.checkpoint_id), body.execution_attempt_id)
+    return _remove_unanswered(state, (body.job_id, body.checkpoint_id), body.execution_attempt_id)
 
 
-def _answered(state: TaskExecutorState, key: tuple[str, int], attempt: str) -> TaskExecutorState:
+def _remove_unanswered(state: TaskExecutorState, key: tuple[str, int], attempt: str) -> TaskExecutorState:
     trigger = state.triggers.get(key)
     if trigger is None or attempt not in trigger.unanswered:
         return state
@@ -117,33 +117,33 @@ def _answered(state: TaskExecutorState, key: tuple[str, int], attempt: str) -> T
     return replace(state, triggers=triggers)
 
 
-def task_ended(state: TaskExecutorState, job_id: str, attempt: str) -> TaskExecutorState:
+def forget_task(state: TaskExecutorState, job_id: str, attempt: str) -> TaskExecutorState:
     """Nothing more is expected of a task, nor told to it."""
     for key in state.triggers:
         if key[0] == job_id:
-            state = _answered(state, key, attempt)
+            state = _remove_unanswered(state, key, attempt)
     return state
 
 
-def forgotten(state: TaskExecutorState, job_id: str) -> TaskExecutorState:
+def forget_job(state: TaskExecutorState, job_id: str) -> TaskExecutorState:
     """The job has nothing here any more."""
     if job_id not in state.checkpoint_ends:
         return state
     return replace(state, checkpoint_ends=state.checkpoint_ends.delete(job_id))
 
 
-def all_forgotten(state: TaskExecutorState, cause: int) -> TaskExecutorState:
+def forget_all(state: TaskExecutorState, cause: int) -> TaskExecutorState:
     """A new process: its tasks have no part in any checkpoint that has begun, and what was to stop has ended."""
     for attempt, task in sorted(state.tasks.items()):
         if task.stops_behind is not None:
-            state = cancel(state, attempt, cause)
+            state = cancel_task(state, attempt, cause)
     return replace(state, triggers=Map(), checkpoint_ends=Map())
 
 
-def declines(state: TaskExecutorState) -> list[Owed]:
+def decline_events(state: TaskExecutorState) -> list[OutgoingEvent]:
     """DeclineCheckpoint for Executions that don't run, in the order in which they were to begin."""
     return [
-        Owed(
+        OutgoingEvent(
             address(JOB_MASTER, failure.job_id),
             job_master.DeclineCheckpoint(
                 job_id=failure.job_id,

@@ -16,7 +16,7 @@ from ...schemas.event import Record
 from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Step, instance_of, kind_of
 from .job_connections import reconnect
 from .registration import register_again
-from .slot_release import abandon, take_away
+from .slot_release import reset_all, revoke_slot
 from .state import Failure, TaskExecutorState
 from .task_slot_table import TaskSlotState
 
@@ -27,7 +27,7 @@ def on_task_executor_lost(
     if body.resource_id != state.resource_id:
         return state
     # Whatever registration it names: all readers drop what they know of it at this place of the log.
-    return register_again(abandon(state, record.offset), record.offset)
+    return register_again(reset_all(state, record.offset), record.offset)
 
 
 def on_heartbeat_timed_out(
@@ -51,7 +51,7 @@ def on_allocated_slots_contradicted(
         slot = state.slots.by_allocation(allocation_id)
         if slot is not None and slot.job_id == body.job_id and slot.state is TaskSlotState.ACTIVE:
             reason = f"job {body.job_id} does not hold it"
-            state = take_away(state, allocation_id, reason, record.offset)
+            state = revoke_slot(state, allocation_id, reason, record.offset)
     failed = state.failed_slots
     for allocation_id in body.missing:
         slot = state.slots.by_allocation(allocation_id)

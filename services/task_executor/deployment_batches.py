@@ -15,13 +15,13 @@ from .instructions import RunTasks
 from .state import Deployment, JobConnection, Task, TaskExecutorState
 
 
-def seen(connection: JobConnection, body: task_executor.SubmitTask) -> bool:
+def is_known(connection: JobConnection, body: task_executor.SubmitTask) -> bool:
     """Whether the Execution was submitted before; it may have ended since."""
     last = connection.attempts.get((body.vertex_id, body.subtask_index))
     return last is not None and body.attempt_number <= last
 
 
-def arrived(
+def add_task(
     state: TaskExecutorState, record: Record, body: task_executor.SubmitTask, *, runnable: bool
 ) -> TaskExecutorState:
     """One more of a deployment is here. `runnable`: not if it has no slot."""
@@ -43,7 +43,7 @@ def arrived(
     return _put(state, connection, body.deployment_id, deployment)
 
 
-def without(state: TaskExecutorState, task: Task) -> TaskExecutorState:
+def remove_task(state: TaskExecutorState, task: Task) -> TaskExecutorState:
     """The task has ended, or is to end: it is not to be run."""
     connection = state.jobs.get(task.job_id)
     deployment = None if connection is None else connection.deployments.get(task.deployment_id)
@@ -53,7 +53,7 @@ def without(state: TaskExecutorState, task: Task) -> TaskExecutorState:
     return _put(state, connection, task.deployment_id, left)
 
 
-def runs(state: TaskExecutorState) -> Sequence[RunTasks]:
+def run_instructions(state: TaskExecutorState) -> Sequence[RunTasks]:
     """Every deployment that is complete and has something to run, in the order in which they came."""
     found = [
         (

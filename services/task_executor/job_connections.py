@@ -10,8 +10,8 @@ from ...schemas import job_master, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SlotOffer
-from ..core.immutable_maps import without
-from ..core.role import JOB_MASTER, TASK_EXECUTOR, Owed, Step, address
+from ..core.immutable_maps import delete_key
+from ..core.role import JOB_MASTER, TASK_EXECUTOR, OutgoingEvent, Step, address
 from . import checkpoints
 from .state import (
     JobConnection,
@@ -84,13 +84,13 @@ def on_disconnect_task_manager(
         return reconnect(state, connection, record.offset)
     owing = state.jobs_owing
     return replace(
-        checkpoints.forgotten(state, job_id),
+        checkpoints.forget_job(state, job_id),
         jobs=state.jobs.delete(job_id),
-        jobs_owing=without(owing, job_id),
+        jobs_owing=delete_key(owing, job_id),
     )
 
 
-def messages(state: TaskExecutorState) -> list[Owed]:
+def outgoing_events(state: TaskExecutorState) -> list[OutgoingEvent]:
     """RegisterTaskManager, OfferSlots, and DisconnectTaskManager when no slot of the job is left."""
     owed = []
     for job_id, _ in sorted(state.jobs_owing.items(), key=lambda pair: (pair[1], pair[0])):
@@ -104,15 +104,15 @@ def messages(state: TaskExecutorState) -> list[Owed]:
             goodbye = job_master.DisconnectTaskManager(
                 job_id=job_id, resource_id=state.resource_id, reason=reason
             )
-            owed.append(Owed(recipient, goodbye, connection.cause))
+            owed.append(OutgoingEvent(recipient, goodbye, connection.cause))
         elif not connection.greeted:
             hello = job_master.RegisterTaskManager(job_id=job_id, resource_id=state.resource_id)
-            owed.append(Owed(recipient, hello, connection.cause))
+            owed.append(OutgoingEvent(recipient, hello, connection.cause))
         else:
             offer = job_master.OfferSlots(
                 job_id=job_id, resource_id=state.resource_id, slots=_offers(state, connection)
             )
-            owed.append(Owed(recipient, offer, connection.cause))
+            owed.append(OutgoingEvent(recipient, offer, connection.cause))
     return owed
 
 

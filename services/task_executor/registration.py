@@ -14,11 +14,11 @@ from ...schemas import everyone, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ..configuration.role_options import TaskExecutorOptions
-from ..core.role import RESOURCE_MANAGER, IllegalEvent, Owed, Step
+from ..core.role import RESOURCE_MANAGER, IllegalEvent, OutgoingEvent, Step
 from . import checkpoints
-from .slot_release import abandon, cancel
+from .slot_release import cancel_task, reset_all
 from .state import Registration, TaskExecutorState
-from .task_slot_table import MOST_SLOTS
+from .task_slot_table import MAX_SLOTS
 
 
 def register_again(state: TaskExecutorState, cause: int) -> TaskExecutorState:
@@ -53,7 +53,7 @@ def on_disconnect_resource_manager(
     state: TaskExecutorState, record: Record, body: task_executor.DisconnectResourceManager
 ) -> TaskExecutorState:
     for attempt in sorted(state.tasks):
-        state = cancel(state, attempt, record.offset)
+        state = cancel_task(state, attempt, record.offset)
     return replace(state, leaving=body.reason, leaving_cause=record.offset)
 
 
@@ -62,15 +62,15 @@ def on_leader_elected(
 ) -> TaskExecutorState:
     # It has to register, and may have been told to leave in an earlier life. Nobody could take a slot meanwhile.
     slots = replace(state.slots, waiting=state.slots.waiting.again(record.header.time))
-    state = checkpoints.all_forgotten(state, record.offset)
+    state = checkpoints.forget_all(state, record.offset)
     return replace(state, registration=None, slots=slots, leaving=None, leaving_cause=None, left=False)
 
 
 def on_register_task_executor(
     state: TaskExecutorState, record: Record, body: resource_manager.RegisterTaskExecutor
 ) -> TaskExecutorState:
-    if not 1 <= body.number_of_slots <= MOST_SLOTS:
-        raise IllegalEvent(record, "any", f"{body.number_of_slots} slots are not 1 to {MOST_SLOTS}")
+    if not 1 <= body.number_of_slots <= MAX_SLOTS:
+        raise IllegalEvent(record, "any", f"{body.number_of_slots} slots are not 1 to {MAX_SLOTS}")
     registration = Registration(body, TaskExecutorOptions.of(body.configuration))
     slots = state.slots.sized(body.number_of_slots, body.default_slot_profile)
     return replace(state, registration=registration, slots=slots)
@@ -87,10 +87,10 @@ def on_send_slot_report(
 def on_disconnect_task_manager(
     state: TaskExecutorState, record: Record, _body: resource_manager.DisconnectTaskManager
 ) -> TaskExecutorState:
-    return replace(abandon(state, record.offset), registration=None, left=True)
+    return replace(reset_all(state, record.offset), registration=None, left=True)
 
 
-def slot_report(state: TaskExecutorState) -> list[Owed]:
+def slot_report_events(state: TaskExecutorState) -> list[OutgoingEvent]:
     """SendSlotReport, once for each registration."""
     registration = state.registration
     if registration is None or registration.instance_id is None or registration.reported:
@@ -100,23 +100,23 @@ def slot_report(state: TaskExecutorState) -> list[Owed]:
         instance_id=registration.instance_id,
         slots=state.slots.report(state.resource_id),
     )
-    return [Owed(RESOURCE_MANAGER, report, registration.cause)]
+    return [OutgoingEvent(RESOURCE_MANAGER, report, registration.cause)]
 
 
-def renewal(state: TaskExecutorState) -> list[Owed]:
+def registration_events(state: TaskExecutorState) -> list[OutgoingEvent]:
     """RegisterTaskExecutor, where the ResourceManager has lost sight of this TaskExecutor."""
     registration = state.registration
     if registration is None or not registration.owed or state.leaving is not None:
         return []
-    return [Owed(RESOURCE_MANAGER, registration.said, registration.cause)]
+    return [OutgoingEvent(RESOURCE_MANAGER, registration.said, registration.cause)]
 
 
-def goodbye(state: TaskExecutorState) -> list[Owed]:
+def disconnect_events(state: TaskExecutorState) -> list[OutgoingEvent]:
     """DisconnectTaskManager, when a TaskExecutor that was told to leave has nothing left to run."""
     if state.leaving is None or state.left or state.tasks:
         return []
     body = resource_manager.DisconnectTaskManager(resource_id=state.resource_id, reason=state.leaving)
-    return [Owed(RESOURCE_MANAGER, body, state.leaving_cause)]
+    return [OutgoingEvent(RESOURCE_MANAGER, body, state.leaving_cause)]
 
 
 STEPS: Mapping[type[Body], Step[TaskExecutorState]] = {

@@ -11,7 +11,7 @@ from ...schemas.body import Body
 from ...schemas.types import ExecutionState
 
 
-def substitute(body: Body, reason: str) -> Body | None:
+def substitute_event(body: Body, reason: str) -> Body | None:
     """What is said instead of an event that can't be written; None where there is nothing."""
     why = f"what it had to say can't be written into the log: {reason}"
     match body:

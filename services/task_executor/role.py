@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...schemas import everyone
 from ...schemas.event import Record
-from ..core.role import TASK_EXECUTOR, Instruction, Owed, Steps, Time, instance_of, unchanged
+from ..core.role import TASK_EXECUTOR, Instruction, OutgoingEvent, Steps, Time, instance_of, unchanged
 from . import (
     checkpoints,
     connection_loss,
@@ -38,17 +38,17 @@ class TaskExecutor:
         after = _STEPS.take(state, record)
         return after if after.slots is state.slots else replace(after, slots_changed=record.offset)
 
-    def decide(self, state: TaskExecutorState, now: Time) -> list[Owed]:
+    def decide(self, state: TaskExecutorState, now: Time) -> list[OutgoingEvent]:
         return [
-            *registration.slot_report(state),
-            *slot_events.messages(state),
-            *slot_events.failures(state, now),
-            *job_connections.messages(state),
-            *tasks.acknowledgements(state),
-            *registration.goodbye(state),
-            *tasks.refusals(state),
-            *checkpoints.declines(state),
-            *registration.renewal(state),
+            *registration.slot_report_events(state),
+            *slot_events.outgoing_events(state),
+            *slot_events.failure_events(state, now),
+            *job_connections.outgoing_events(state),
+            *tasks.acknowledge_events(state),
+            *registration.disconnect_events(state),
+            *tasks.rejection_events(state),
+            *checkpoints.decline_events(state),
+            *registration.registration_events(state),
         ]
 
     def deadline(self, state: TaskExecutorState) -> Time | None:
@@ -60,7 +60,7 @@ class TaskExecutor:
             (cause, state.tasks[attempt].cause, attempt) for attempt, cause in state.stopping.items()
         )
         stops = [StopTask(attempt, state.tasks[attempt].job_id, cause) for cause, _, attempt in ends]
-        return [*deployment_batches.runs(state), *checkpoints.instructions(state), *stops]
+        return [*deployment_batches.run_instructions(state), *checkpoints.instructions(state), *stops]
 
     def at_rest(self, state: TaskExecutorState) -> bool:
         return False

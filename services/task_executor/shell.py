@@ -30,9 +30,9 @@ from ..blobs.library_cache import BlobLibraryCacheManager
 from ..configuration import Configuration
 from ..configuration.options.task_executor import MANAGED_MEMORY
 from ..configuration.resources import slot_profile
-from ..core.instruction_tracker import Begun
-from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, Say, address
-from .blob_staging import Libraries
+from ..core.instruction_tracker import InstructionTracker
+from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Emit, Instruction, OutgoingEvent, address
+from .blob_staging import BlobStager
 from .instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
 from .state import TaskExecutorState
 
@@ -70,7 +70,7 @@ class TaskExecutorShell:
 
     def __init__(
         self,
-        say: Say,
+        say: Emit,
         role_address: str,
         cluster: str,
         follow: Callable[[TaskExecutorState], None] = lambda _: None,
@@ -81,11 +81,11 @@ class TaskExecutorShell:
         self._address = role_address
         self._cluster = cluster
         self._runtime: Runtime | None = None
-        self._begun = Begun()
+        self._begun = InstructionTracker()
         self._jobs: dict[str, tuple[str, int]] = {}
         self._triggered: dict[str, tuple[int, int]] = {}
         """Job -> the checkpoint that was begun here last, and the offset at which that was asked for."""
-        self._libraries = Libraries(blobs, self._deploy, self._not_deployed)
+        self._libraries = BlobStager(blobs, self._deploy, self._not_deployed)
 
     @property
     def registered(self) -> bool:
@@ -120,7 +120,7 @@ class TaskExecutorShell:
             configuration=configuration.as_map(Scope.TASKMANAGER),
             process_mark=mark_of(os.getpid()),
         )
-        self._say(self._address, Owed(RESOURCE_MANAGER, body, cause))
+        self._say(self._address, OutgoingEvent(RESOURCE_MANAGER, body, cause))
 
     def running(self, state: TaskExecutorState) -> Iterator[AccumulatorSnapshot]:
         """What the runtime really has, and what it is still to be given; from any thread."""
@@ -208,7 +208,7 @@ class TaskExecutorShell:
             accumulators=bounded(accumulators) if state in EXECUTION_ENDS else {},
             progress_lost=progress_lost,
         )
-        self._say(self._address, Owed(address(JOB_MASTER, job_id), body, cause))
+        self._say(self._address, OutgoingEvent(address(JOB_MASTER, job_id), body, cause))
 
     def acknowledged(
         self,
@@ -250,7 +250,7 @@ class TaskExecutorShell:
             begun, asked_for = self._triggered.get(job_id, (-1, cause))
             # A task that met the barriers of senders elsewhere knows of no event but the one that it runs by.
             cause = asked_for if begun == checkpoint_id else cause
-            self._say(self._address, Owed(address(JOB_MASTER, job_id), body(job_id), cause))
+            self._say(self._address, OutgoingEvent(address(JOB_MASTER, job_id), body(job_id), cause))
 
     def close(self) -> None:
         self._libraries.close()

@@ -14,9 +14,9 @@ from ...schemas import job_master, resource_manager, task_executor
 from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import SlotID
-from ..core.role import JOB_MASTER, RESOURCE_MANAGER, Owed, Step, Time, address
+from ..core.role import JOB_MASTER, RESOURCE_MANAGER, OutgoingEvent, Step, Time, address
 from .job_connections import connect
-from .slot_release import release, take_away
+from .slot_release import release_slot, revoke_slot
 from .state import (
     JobConnection,
     SlotAnswer,
@@ -86,14 +86,14 @@ def on_slots_rejected(
     state: TaskExecutorState, record: Record, body: task_executor.SlotsRejected
 ) -> TaskExecutorState:
     for allocation_id in body.allocation_ids:
-        state = release(state, allocation_id, record.offset)
+        state = release_slot(state, allocation_id, record.offset)
     return state
 
 
 def on_free_slot(state: TaskExecutorState, record: Record, body: task_executor.FreeSlot) -> TaskExecutorState:
     if record.header.sender == RESOURCE_MANAGER:
-        return take_away(state, body.allocation_id, body.reason, record.offset)
-    return release(state, body.allocation_id, record.offset)
+        return revoke_slot(state, body.allocation_id, body.reason, record.offset)
+    return release_slot(state, body.allocation_id, record.offset)
 
 
 def on_fail_slot(state: TaskExecutorState, record: Record, body: job_master.FailSlot) -> TaskExecutorState:
@@ -101,7 +101,7 @@ def on_fail_slot(state: TaskExecutorState, record: Record, body: job_master.Fail
     allocation_id = body.allocation_id
     if allocation_id in state.failed_slots:
         state = replace(state, failed_slots=state.failed_slots.delete(allocation_id))
-    return release(state, allocation_id, record.offset)
+    return release_slot(state, allocation_id, record.offset)
 
 
 def on_notify_slot_available(
@@ -122,23 +122,25 @@ def on_disconnect_job_manager(
         allocation_id = slot.allocation_id or ""
         if slot.state is TaskSlotState.ALLOCATED:
             # It may have been requested, and be waited for, since the JobMaster decided to leave.
-            state = take_away(state, allocation_id, body.reason, cause)
+            state = revoke_slot(state, allocation_id, body.reason, cause)
         else:
-            state = release(state, allocation_id, cause)
+            state = release_slot(state, allocation_id, cause)
     return connect(state, replace(state.jobs[job_id], cause=cause))
 
 
-def messages(state: TaskExecutorState) -> list[Owed]:
+def outgoing_events(state: TaskExecutorState) -> list[OutgoingEvent]:
     """What the ResourceManager is to know of slots: given, refused and freed, in the order in which it happened.
 
     One that has not answered the registration yet is told afterwards.
     """
     if state.registration is None or state.registration.instance_id is None:
         return []
-    return sorted([*answers(state), *notifications(state)], key=lambda each: each.cause or 0)
+    return sorted(
+        [*slot_request_answers(state), *available_notifications(state)], key=lambda each: each.cause or 0
+    )
 
 
-def answers(state: TaskExecutorState) -> list[Owed]:
+def slot_request_answers(state: TaskExecutorState) -> list[OutgoingEvent]:
     """SlotRequestAccepted and SlotRequestRejected, in the order of the requests."""
     owed = []
     for offset, answer in sorted(state.slot_answers.items()):
@@ -146,12 +148,12 @@ def answers(state: TaskExecutorState) -> list[Owed]:
         allocation_id = answer.allocation_id
         if answer.reason is None:
             accepted = resource_manager.SlotRequestAccepted(allocation_id=allocation_id, slot_id=slot_id)
-            owed.append(Owed(RESOURCE_MANAGER, accepted, offset))
+            owed.append(OutgoingEvent(RESOURCE_MANAGER, accepted, offset))
         else:
             rejected = resource_manager.SlotRequestRejected(
                 allocation_id=allocation_id, slot_id=slot_id, reason=answer.reason
             )
-            owed.append(Owed(RESOURCE_MANAGER, rejected, offset))
+            owed.append(OutgoingEvent(RESOURCE_MANAGER, rejected, offset))
     return owed
 
 
@@ -163,7 +165,7 @@ def deadline(state: TaskExecutorState) -> Time | None:
     return oldest[1] + state.registration.options.slot_timeout
 
 
-def failures(state: TaskExecutorState, now: Time) -> list[Owed]:
+def failure_events(state: TaskExecutorState, now: Time) -> list[OutgoingEvent]:
     """FailSlot for every slot that was taken from a JobMaster, or that none has taken in time."""
     owed = [
         (failure.cause, allocation_id, failure.job_id, failure.reason)
@@ -178,7 +180,7 @@ def failures(state: TaskExecutorState, now: Time) -> list[Owed]:
             reason = f"slot {slot.number} of TaskExecutor {state.resource_id} was not taken within {timeout / 1e6:g} s"
             owed.append((state.jobs[job_id].cause, allocation_id, job_id, reason))
     return [
-        Owed(
+        OutgoingEvent(
             address(JOB_MASTER, job_id),
             job_master.FailSlot(allocation_id=allocation_id, reason=reason),
             cause,
@@ -187,7 +189,7 @@ def failures(state: TaskExecutorState, now: Time) -> list[Owed]:
     ]
 
 
-def notifications(state: TaskExecutorState) -> list[Owed]:
+def available_notifications(state: TaskExecutorState) -> list[OutgoingEvent]:
     """NotifySlotAvailable for every slot that has become free."""
     registration = state.registration
     if registration is None or registration.instance_id is None:
@@ -199,7 +201,7 @@ def notifications(state: TaskExecutorState) -> list[Owed]:
             slot_id=SlotID(resource_id=state.resource_id, slot_number=freed.slot_number),
             old_allocation_id=freed.allocation_id,
         )
-        owed.append(Owed(RESOURCE_MANAGER, body, freed.cause))
+        owed.append(OutgoingEvent(RESOURCE_MANAGER, body, freed.cause))
     return owed
 
 

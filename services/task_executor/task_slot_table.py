@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile, SlotID, SlotStatus
 from ..core.role import Time
-from ..core.time_index import Timeline
+from ..core.time_index import FifoTimeIndex
 
-MOST_SLOTS = 1024
+MAX_SLOTS = 1024
 
 
 class TaskSlotState(StrEnum):
@@ -71,7 +71,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
     slots: Map[int, TaskSlot] = Map()
     allocated: Map[str, int] = Map()
     per_job: Map[str, frozenset[str]] = Map()
-    waiting: Timeline = Timeline()
+    waiting: FifoTimeIndex = FifoTimeIndex()
     """Slots that are ALLOCATED and known to be so at the ResourceManager."""
 
     def sized(self, count: int, profile: ResourceProfile) -> TaskSlotTable:

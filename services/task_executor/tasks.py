@@ -15,10 +15,10 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.states import EXECUTION_ENDS, EXECUTION_TRANSITIONS
 from ...schemas.types import ExecutionState
-from ..core.immutable_maps import without
-from ..core.role import JOB_MASTER, IllegalEvent, Owed, Step, address
+from ..core.immutable_maps import delete_key
+from ..core.role import JOB_MASTER, IllegalEvent, OutgoingEvent, Step, address
 from . import checkpoints, deployment_batches
-from .slot_release import cancel, vacate
+from .slot_release import cancel_task, free_if_empty
 from .state import (
     Failure,
     Task,
@@ -31,10 +31,10 @@ def on_submit_task(
 ) -> TaskExecutorState:
     attempt = body.execution_attempt_id
     connection = state.jobs.get(body.job_id)
-    if attempt in state.tasks or (connection is not None and deployment_batches.seen(connection, body)):
+    if attempt in state.tasks or (connection is not None and deployment_batches.is_known(connection, body)):
         return state
-    fault = _fault(state, body)
-    state = deployment_batches.arrived(state, record, body, runnable=fault is None)
+    fault = _find_error(state, body)
+    state = deployment_batches.add_task(state, record, body, runnable=fault is None)
     slots = state.slots.add_task(body.allocation_id, attempt) if fault is None else None
     if slots is None:
         refusal = Failure(body.job_id, fault or "", record.offset)
@@ -61,7 +61,7 @@ def on_submit_task(
     )
 
 
-def _fault(state: TaskExecutorState, body: task_executor.SubmitTask) -> str | None:
+def _find_error(state: TaskExecutorState, body: task_executor.SubmitTask) -> str | None:
     """Why the task can't run here."""
     slot = state.slots.by_allocation(body.allocation_id)
     if slot is not None and slot.job_id == body.job_id and slot.held:
@@ -75,7 +75,7 @@ def _fault(state: TaskExecutorState, body: task_executor.SubmitTask) -> str | No
 def on_cancel_task(
     state: TaskExecutorState, record: Record, body: task_executor.CancelTask
 ) -> TaskExecutorState:
-    return cancel(state, body.execution_attempt_id, record.offset)
+    return cancel_task(state, body.execution_attempt_id, record.offset)
 
 
 def on_task_acknowledged(
@@ -102,30 +102,30 @@ def on_update_task_execution_state(
             return state
         raise IllegalEvent(record, task.state.value, f"Execution {attempt} can't become {to.value}")
     if to is ExecutionState.CANCELING:
-        return cancel(state, attempt, record.offset)
+        return cancel_task(state, attempt, record.offset)
     if to not in EXECUTION_ENDS:
         return replace(state, tasks=state.tasks.set(attempt, replace(task, state=to)))
-    return _ended(state, task, record.offset)
+    return _end_task(state, task, record.offset)
 
 
-def _ended(state: TaskExecutorState, task: Task, cause: int) -> TaskExecutorState:
+def _end_task(state: TaskExecutorState, task: Task, cause: int) -> TaskExecutorState:
     attempt = task.execution_attempt_id
-    state = checkpoints.task_ended(deployment_batches.without(state, task), task.job_id, attempt)
+    state = checkpoints.forget_task(deployment_batches.remove_task(state, task), task.job_id, attempt)
     stopping, unacknowledged = state.stopping, state.unacknowledged
     state = replace(
         state,
         slots=state.slots.remove_task(task.allocation_id, attempt),
         tasks=state.tasks.delete(attempt),
-        stopping=without(stopping, attempt),
-        unacknowledged=without(unacknowledged, attempt),
+        stopping=delete_key(stopping, attempt),
+        unacknowledged=delete_key(unacknowledged, attempt),
     )
-    return vacate(state, task.allocation_id, cause)
+    return free_if_empty(state, task.allocation_id, cause)
 
 
-def acknowledgements(state: TaskExecutorState) -> list[Owed]:
+def acknowledge_events(state: TaskExecutorState) -> list[OutgoingEvent]:
     """TaskAcknowledged, in the order of the submissions."""
     return [
-        Owed(
+        OutgoingEvent(
             address(JOB_MASTER, state.tasks[attempt].job_id),
             job_master.TaskAcknowledged(execution_attempt_id=attempt),
             cause,
@@ -134,10 +134,10 @@ def acknowledgements(state: TaskExecutorState) -> list[Owed]:
     ]
 
 
-def refusals(state: TaskExecutorState) -> list[Owed]:
+def rejection_events(state: TaskExecutorState) -> list[OutgoingEvent]:
     """UpdateTaskExecutionState for every task that was submitted and can't run: it has FAILED."""
     return [
-        Owed(
+        OutgoingEvent(
             address(JOB_MASTER, refusal.job_id),
             job_master.UpdateTaskExecutionState(
                 job_id=refusal.job_id,

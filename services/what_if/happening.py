@@ -19,7 +19,7 @@ from ..core.role import (
     DISPATCHER,
     JOB_MASTER,
     RESOURCE_MANAGER,
-    Owed,
+    OutgoingEvent,
     Time,
     address,
     instance_of,
@@ -191,7 +191,7 @@ class Happenings:
                 return
             self._attempts.vanish(instance_of(fact.role_address), attempts)
             body = replace(body, execution_attempt_ids=attempts)
-        self._world.say(fact.role_address, Owed(fact.role_address, body, None))
+        self._world.say(fact.role_address, OutgoingEvent(fact.role_address, body, None))
 
     def _configure(self, configuration: dict[str, str]) -> None:
         self._masters.configure({**configuration, **self._scenario.configuration})

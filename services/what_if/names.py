@@ -104,7 +104,7 @@ def check(scenario: Scenario, known: Known) -> None:
     """Raises ScenarioError for names that nobody has, and options that contradict what the cluster has."""
     if scenario.configuration:
         settings = {**known.configuration, **scenario.configuration}
-        faults = list(options.contradictions(settings))
+        faults = list(options.find_contradictions(settings))
         if faults:
             raise ScenarioError(f"{scenario.name}: configuration: {faults[0]}")
     workers, jobs = set(known.workers), set(known.jobs)

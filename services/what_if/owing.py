@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..core.deadline_heap import Deadlines
+from ..core.deadline_heap import DeadlineHeap
 from ..core.replica import Replica
 from ..core.role import Time
 
@@ -27,7 +27,7 @@ class Owing:
         """Address -> the session of which that is known."""
         self._missed: dict[str, Time] = {}
         """Sessions that have let pass what they owed -> since when."""
-        self._deadlines = Deadlines()
+        self._deadlines = DeadlineHeap()
         self.changed(replica.awake, now)
 
     def pass_time(self, now: Time) -> None:

@@ -101,7 +101,7 @@ class _Reader:
             )
         for key_node, value in node.value:
             key = self._text("configuration", key_node)
-            option = options.find(key)
+            option = options.find_option(key)
             if option is None or not isinstance(value, yaml.ScalarNode):
                 near = nearest(key, options.KEYS) if option is None else None
                 hint = f"did you mean {near}?" if near else "`tailrace config` lists all options"

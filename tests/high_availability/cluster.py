@@ -16,12 +16,12 @@ from tailrace.schemas.types import JobStatus
 from tailrace.services.client import Client
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.role import DISPATCHER
-from tailrace.services.election.candidates_reader import Contenders
+from tailrace.services.election.candidates_reader import CandidatesReader
 from tailrace.services.election.paths import Paths, in_order
 from tailrace.services.election.settings import ZooKeeperSettings
 from tailrace.services.election.zookeeper_nodes import inventory, orphans
 from tailrace.services.log.cluster_topics import create_cluster_topics
-from tailrace.services.log.factory import admin
+from tailrace.services.log.factory import create_admin_client
 
 from .jobs import AT_ONCE, LASTING, graph, program
 from .masters import Master, Masters
@@ -67,7 +67,7 @@ class HaCluster:
                     "home": str(home),
                 }
             )
-            create_cluster_topics(admin(self.configuration), kafka, cluster_id)
+            create_cluster_topics(create_admin_client(self.configuration), kafka, cluster_id)
             self.masters = self._stack.enter_context(Masters(masters, shared, kafka, servers, home))
             self.workers = self._stack.enter_context(
                 Workers(self.configuration, self.TASK_EXECUTORS, self.SLOTS)
@@ -92,7 +92,7 @@ class HaCluster:
         self.masters.start()
         # Not to the end of the ensemble's sessions: those of the dead count until then.
         addresses = {master.address for master in self.masters.all}
-        with Contenders(ZooKeeperSettings.of(self.configuration), timeout_s=60) as contenders:
+        with CandidatesReader(ZooKeeperSettings.of(self.configuration), timeout_s=60) as contenders:
             self.story.until(lambda: set(contenders.of(DISPATCHER)) == addresses, "election of all masters")
         self.lives()
 

@@ -13,9 +13,9 @@ from tailrace.schemas import client, everyone, job_master, task_executor
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.configuration import Configuration
-from tailrace.services.core.leadership import Leadership
+from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.role import DISPATCHER, JOB_MASTER, address
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class Story:
     """From the first offset on."""
 
     def __init__(self, configuration: Configuration) -> None:
-        self._log = event_log(configuration)
+        self._log = open_event_log(configuration)
         self._tail = self._log.tail(0)
-        self._leadership = Leadership()
+        self._leadership = LeadershipState()
         self.records: list[Record] = []
         self.ignored: set[int] = set()
         """Offsets of what no reader takes notice of."""

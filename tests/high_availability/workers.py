@@ -21,19 +21,19 @@ from tailrace.schemas.types import (
     SubtaskState,
 )
 from tailrace.services.configuration import Configuration
-from tailrace.services.core.instruction_tracker import Begun
+from tailrace.services.core.instruction_tracker import InstructionTracker
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import (
     JOB_MASTER,
     RESOURCE_MANAGER,
     TASK_EXECUTOR,
     Instruction,
-    Owed,
+    OutgoingEvent,
     address,
 )
 from tailrace.services.entrypoints import liveness
 from tailrace.services.host.host import Host
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 from tailrace.services.task_executor import TaskExecutor
 from tailrace.services.task_executor.instructions import RunTasks, StopTask, TriggerTasks
 from tailrace.services.task_executor.state import TaskExecutorState
@@ -57,7 +57,7 @@ class Worker:
         self._own = address(TASK_EXECUTOR, resource_id)
         self._resource_id = resource_id
         self._slots = slots
-        self._begun = Begun()
+        self._begun = InstructionTracker()
         self._running: dict[str, str] = {}
         """Attempt -> job."""
         self._triggered: list[tuple[str, str, int]] = []
@@ -66,7 +66,7 @@ class Worker:
         self._failure: BaseException | None = None
         self.acknowledges = threading.Event()
         self.acknowledges.set()
-        self._log = event_log(configuration)
+        self._log = open_event_log(configuration)
         self._host = Host(
             self._log,
             Replica([TaskExecutor()], only=self._own.__eq__),
@@ -152,7 +152,7 @@ class Worker:
             default_slot_profile=_PROFILE,
             process_mark=mark_of(os.getpid()),
         )
-        self._host.say(self._own, Owed(RESOURCE_MANAGER, body, None))
+        self._host.say(self._own, OutgoingEvent(RESOURCE_MANAGER, body, None))
 
     def _run_task(self, job_id: str, name: str, attempt: str) -> None:
         with self._lock:
@@ -186,7 +186,7 @@ class Worker:
             self._say(job_id, body)
 
     def _say(self, job_id: str, body: Body) -> None:
-        self._host.say(self._own, Owed(address(JOB_MASTER, job_id), body, None))
+        self._host.say(self._own, OutgoingEvent(address(JOB_MASTER, job_id), body, None))
 
     def _reports(self, state: TaskExecutorState) -> list[AccumulatorSnapshot]:
         return [

@@ -15,10 +15,10 @@ import pytest
 from msgspec.structs import replace
 from waiting import PATIENCE_S, eventually
 
-from tailrace.infra.process_exit_watcher import Exits
+from tailrace.infra.process_exit_watcher import ProcessExitWatcher
 from tailrace.infra.process_mark import is_from_here, living, mark_of
 from tailrace.infra.processes import ProcessIdentity
-from tailrace.services.heartbeats.local_process_monitor import ProcessWatch
+from tailrace.services.heartbeats.local_process_monitor import LocalProcessMonitor
 
 Start = Callable[..., subprocess.Popen[bytes]]
 
@@ -51,16 +51,16 @@ def start() -> Iterator[Start]:
 
 
 @pytest.fixture(params=["pidfd", "polling"])
-def exits(request: pytest.FixtureRequest) -> Iterator[tuple[Exits[str], queue.Queue[str]]]:
+def exits(request: pytest.FixtureRequest) -> Iterator[tuple[ProcessExitWatcher[str], queue.Queue[str]]]:
     if request.param == "pidfd" and not hasattr(os, "pidfd_open"):
         pytest.skip("no pidfds on this platform")
     told: queue.Queue[str] = queue.Queue()
-    made: Exits[str] = Exits(told.put, use_pidfd=request.param == "pidfd")
+    made: ProcessExitWatcher[str] = ProcessExitWatcher(told.put, use_pidfd=request.param == "pidfd")
     yield made, told
     made.close()
 
 
-Watching = tuple[Exits[str], "queue.Queue[str]"]
+Watching = tuple[ProcessExitWatcher[str], "queue.Queue[str]"]
 
 
 def test_an_end_by_signal_and_one_by_exit_are_told_once(exits: Watching, start: Start) -> None:
@@ -125,14 +125,14 @@ def registered(name: str, pid: int, instance: str = "i", mark: str | None = None
 
 
 @pytest.fixture
-def watched() -> Iterator[tuple[ProcessWatch, queue.Queue[tuple[str, str, str]]]]:
+def watched() -> Iterator[tuple[LocalProcessMonitor, queue.Queue[tuple[str, str, str]]]]:
     told: queue.Queue[tuple[str, str, str]] = queue.Queue()
-    watch = ProcessWatch(lambda *end: told.put(end))
+    watch = LocalProcessMonitor(lambda *end: told.put(end))
     yield watch, told
     watch.close()
 
 
-Followed = tuple[ProcessWatch, "queue.Queue[tuple[str, str, str]]"]
+Followed = tuple[LocalProcessMonitor, "queue.Queue[tuple[str, str, str]]"]
 
 
 def test_the_end_of_a_registered_process_is_told_of_its_registration(watched: Followed, start: Start) -> None:

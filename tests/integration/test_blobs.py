@@ -104,11 +104,13 @@ def blobs(cluster: Cluster) -> list[str]:
 def largest_event(cluster: Cluster) -> int:
     from confluent_kafka import Consumer, TopicPartition
 
-    from tailrace.services.log.clients import reader
+    from tailrace.services.log.clients import consumer_configuration
     from tailrace.services.log.topics import log_topic, submissions_topic
 
     found = 0
-    consumer = Consumer(reader(cluster.record.bootstrap_servers, auto_offset_reset="earliest"))
+    consumer = Consumer(
+        consumer_configuration(cluster.record.bootstrap_servers, auto_offset_reset="earliest")
+    )
     try:
         for topic in (log_topic(cluster.record.cluster_id), submissions_topic(cluster.record.cluster_id)):
             partition = TopicPartition(topic, 0, 0)

@@ -15,9 +15,9 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.cli import main
 from tailrace.services.cli.errors import ExitCode
-from tailrace.services.configuration import load
+from tailrace.services.configuration import load_configuration
 from tailrace.services.history.time_travel import moment
-from tailrace.services.log.factory import admin, event_log
+from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 
@@ -51,9 +51,9 @@ def log(
     monkeypatch.setenv("TAILRACE_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
     monkeypatch.setenv("TAILRACE_CLUSTER_ID", cluster_id)
     monkeypatch.chdir(tmp_path)
-    configuration = load()
-    ensure_cluster_topics(admin(configuration), cluster_id)
-    log = event_log(configuration)
+    configuration = load_configuration()
+    ensure_cluster_topics(create_admin_client(configuration), cluster_id)
+    log = open_event_log(configuration)
     log.append([Event(record.header, record.body) for record in simulated.log])
     return log
 
@@ -103,10 +103,10 @@ def test_checkpoints_and_show(
 ) -> None:
     monkeypatch.setenv("TAILRACE_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
     monkeypatch.setenv("TAILRACE_CLUSTER_ID", cluster_id)
-    configuration = load()
-    ensure_cluster_topics(admin(configuration), cluster_id)
+    configuration = load_configuration()
+    ensure_cluster_topics(create_admin_client(configuration), cluster_id)
     story = scenarios_checkpoints.a_task_goes_on_from_a_checkpoint()
-    event_log(configuration).append([Event(record.header, record.body) for record in story.log])
+    open_event_log(configuration).append([Event(record.header, record.body) for record in story.log])
     assert main(["checkpoints", "j1", "-o", "json"]) == ExitCode.OK
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(each["checkpoint_id"], each["status"], each["discarded"]) for each in told] == [

@@ -39,8 +39,8 @@ from tailrace.services.configuration import Configuration
 from tailrace.services.history import Entry, Fold
 from tailrace.services.history.views import jobs
 from tailrace.services.log import Codec
-from tailrace.services.log.dead_letters import read as read_dead_letters
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.dead_letters import read_dead_letters as read_dead_letters
+from tailrace.services.log.factory import open_event_log
 from tailrace.services.log.topics import submissions_topic
 
 pytestmark = pytest.mark.timeout(300)
@@ -133,7 +133,7 @@ class Cluster:
 
     def story(self) -> tuple[Fold, list[Entry]]:
         """The log so far."""
-        fold, log = Fold(), event_log(self.configuration)
+        fold, log = Fold(), open_event_log(self.configuration)
         entries = list(fold.read(log))
         log.close()
         return fold, entries

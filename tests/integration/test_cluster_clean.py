@@ -19,10 +19,10 @@ from tailrace.services.cli import main
 from tailrace.services.cli.app import app
 from tailrace.services.cli.errors import ExitCode
 from tailrace.services.cli.local.topics import has_log, what_remains
-from tailrace.services.configuration import load
+from tailrace.services.configuration import load_configuration
 from tailrace.services.history import fold_to
 from tailrace.services.history.views import statuses
-from tailrace.services.log.factory import admin, event_log
+from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.topics import delete_topics, ensure_cluster_topics, log_topic
 
 from ..services.snapshots.histories import LONG, history
@@ -36,18 +36,18 @@ def home(kafka: EmbeddedKafka, cluster_id: str, tmp_path: Path, monkeypatch: pyt
     settings = {"home": tmp_path, "bootstrap_servers": kafka.bootstrap_servers, "cluster_id": cluster_id}
     for name, value in settings.items():
         monkeypatch.setenv(f"TAILRACE_{name.upper()}", str(value))
-    ensure_cluster_topics(admin(load()), cluster_id)
+    ensure_cluster_topics(create_admin_client(load_configuration()), cluster_id)
     return tmp_path
 
 
 def test_a_cluster_that_has_stopped_says_whether_its_log_is_there(home: Path, cluster_id: str) -> None:
-    assert has_log(load()) is True
+    assert has_log(load_configuration()) is True
     assert what_remains(cluster_id, "on its Kafka", True) == [
         f"cluster {cluster_id} has stopped; its log stays on its Kafka",
         "`tailrace cluster start` goes on from there",
     ]
-    delete_topics(admin(load()), [log_topic(cluster_id)])
-    eventually(lambda: has_log(load()) is False, "the log is deleted")
+    delete_topics(create_admin_client(load_configuration()), [log_topic(cluster_id)])
+    eventually(lambda: has_log(load_configuration()) is False, "the log is deleted")
     assert what_remains(cluster_id, "on its Kafka", False) == [
         f"cluster {cluster_id} has stopped; its log {cluster_id}.log was deleted, and its jobs are lost with it",
         "`tailrace cluster start` begins with an empty log",
@@ -60,7 +60,7 @@ def test_what_is_left_over_is_shown_and_then_removed(
     with EmbeddedZooKeeper() as zookeeper:
         monkeypatch.setenv("TAILRACE_HIGH_AVAILABILITY_TYPE", "zookeeper")
         monkeypatch.setenv("TAILRACE_HIGH_AVAILABILITY_ZOOKEEPER_QUORUM", zookeeper.connect_string)
-        log = event_log(load())
+        log = open_event_log(load_configuration())
         log.append([Event(each.header, each.body) for each in history(LONG)])
         known = next(iter(statuses(fold_to(log))))
         kazoo = KazooClient(zookeeper.connect_string)

@@ -12,7 +12,7 @@ from waiting import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.services.log import LogUnavailable, Unreadable, dead_letters
-from tailrace.services.log.dead_letters import DeadLetters, read
+from tailrace.services.log.dead_letters import DeadLetters, read_dead_letters
 from tailrace.services.log.topics import (
     dead_letters_topic,
     delete_topics,
@@ -38,7 +38,7 @@ def is_refused(letters: DeadLetters) -> bool:
 def test_a_letter_says_where_why_and_what(kafka: EmbeddedKafka, cluster_id: str) -> None:
     ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
     DeadLetters(kafka.bootstrap_servers, cluster_id).write(unreadable(7), 1_000)
-    (letter,) = read(kafka.bootstrap_servers, cluster_id)
+    (letter,) = read_dead_letters(kafka.bootstrap_servers, cluster_id)
     assert (letter.source.topic, letter.source.partition, letter.source.offset) == ("c.submissions", 0, 7)
     assert (letter.reason, letter.key, letter.value, letter.time) == (
         "not an Avro event",
@@ -54,7 +54,10 @@ def test_a_record_that_is_met_again_gets_no_second_letter(kafka: EmbeddedKafka, 
         letters = DeadLetters(kafka.bootstrap_servers, cluster_id)
         for offset in (3, 3, 5):
             letters.write(unreadable(offset), 1_000)
-    assert [letter.source.offset for letter in read(kafka.bootstrap_servers, cluster_id)] == [3, 5]
+    assert [letter.source.offset for letter in read_dead_letters(kafka.bootstrap_servers, cluster_id)] == [
+        3,
+        5,
+    ]
 
 
 def test_only_the_last_letters_are_read_and_a_replay_of_the_log_writes_no_letter_again(
@@ -68,11 +71,11 @@ def test_only_the_last_letters_are_read_and_a_replay_of_the_log_writes_no_letter
         letters = DeadLetters(kafka.bootstrap_servers, cluster_id)
         for each in met:
             letters.write(each, 1_000)
-    found = list(read(kafka.bootstrap_servers, cluster_id))
+    found = list(read_dead_letters(kafka.bootstrap_servers, cluster_id))
     assert [each.source.offset for each in found] == [*range(6), 1, 2]
     letters = DeadLetters(kafka.bootstrap_servers, cluster_id)
     letters.write(replace(unreadable(6), topic=log), 1_000)
-    last = read(kafka.bootstrap_servers, cluster_id, last=2)
+    last = read_dead_letters(kafka.bootstrap_servers, cluster_id, last=2)
     assert [each.source.offset for each in last] == [2, 6]
 
 
@@ -82,7 +85,7 @@ def test_who_posts_a_letter_does_not_wait(kafka: EmbeddedKafka, cluster_id: str)
         for offset in range(3):
             letters.post(unreadable(offset), 1_000)
         ensure_cluster_topics(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), cluster_id)
-    eventually(lambda: len(list(read(kafka.bootstrap_servers, cluster_id))) == 3)
+    eventually(lambda: len(list(read_dead_letters(kafka.bootstrap_servers, cluster_id))) == 3)
 
 
 def test_letters_wait_for_a_kafka_that_is_away_and_many_are_dropped(
@@ -91,7 +94,7 @@ def test_letters_wait_for_a_kafka_that_is_away_and_many_are_dropped(
     monkeypatch.setattr(dead_letters, "_MOST_WAITING", 2)
     letters = DeadLetters("127.0.0.1:1", cluster_id, timeout=60.0)
     told: list[int] = []
-    monkeypatch.setattr(dead_letters, "_tell", lambda unreadable, _: told.append(unreadable.offset))
+    monkeypatch.setattr(dead_letters, "_warn", lambda unreadable, _: told.append(unreadable.offset))
     for offset in range(9):
         letters.post(unreadable(offset), 1_000)
     # The thread may have taken one.
@@ -112,12 +115,12 @@ def test_a_topic_of_letters_that_was_deleted_keeps_nobody_waiting(
         # Kafka may take a letter or two until the deletion is done.
         eventually(lambda: is_refused(letters))
     told: list[str] = []
-    monkeypatch.setattr(dead_letters, "_tell", lambda _, why: told.append(why))
+    monkeypatch.setattr(dead_letters, "_warn", lambda _, why: told.append(why))
     letters.write(unreadable(3), 1_000)
     assert told == [f"{dead_letters_topic(cluster_id)} was deleted: `tailrace cluster start` creates it"]
     ensure_cluster_topics(admin, cluster_id)
     letters.write(unreadable(4), 1_000)
-    assert [each.source.offset for each in read(kafka.bootstrap_servers, cluster_id)] == [4]
+    assert [each.source.offset for each in read_dead_letters(kafka.bootstrap_servers, cluster_id)] == [4]
 
 
 def test_letters_of_another_release_are_passed_over(kafka: EmbeddedKafka, cluster_id: str) -> None:
@@ -130,4 +133,7 @@ def test_letters_of_another_release_are_passed_over(kafka: EmbeddedKafka, cluste
     letters = DeadLetters(kafka.bootstrap_servers, cluster_id)
     for offset in (1, 2):
         letters.write(unreadable(offset), 1_000)
-    assert [letter.source.offset for letter in read(kafka.bootstrap_servers, cluster_id)] == [1, 2]
+    assert [letter.source.offset for letter in read_dead_letters(kafka.bootstrap_servers, cluster_id)] == [
+        1,
+        2,
+    ]

@@ -18,7 +18,7 @@ from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.client import Client
 from tailrace.services.history.replay import DecisionCheck
-from tailrace.services.log.factory import admin
+from tailrace.services.log.factory import create_admin_client
 from tailrace.services.snapshots.taking import all_roles
 
 from ..services.simulation import graph
@@ -117,7 +117,7 @@ def test_it_takes_requests_and_tells_more_than_the_history_did(forked: tuple[Clu
 
 def test_nothing_of_what_the_history_tells_is_touched(forked: tuple[Cluster, MemoryHistory]) -> None:
     cluster, _ = forked
-    topics = admin(cluster.configuration).list_topics(timeout=PATIENCE_S).topics
+    topics = create_admin_client(cluster.configuration).list_topics(timeout=PATIENCE_S).topics
     assert not [each for each in topics if ".job." in each]
     # memory:// would have failed in a real shell.
     log = "".join(path.read_text() for path in (cluster.home / "log").glob("*.log"))

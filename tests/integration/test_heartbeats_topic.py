@@ -14,7 +14,7 @@ from waiting import PATIENCE_S, eventually
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import task_executor
 from tailrace.schemas.event import Event, Record
-from tailrace.services.core.role import Owed, seal
+from tailrace.services.core.role import OutgoingEvent, with_headers
 from tailrace.services.heartbeats.kafka import KafkaHeartbeats
 from tailrace.services.heartbeats.memory import MemoryHeartbeats
 from tailrace.services.heartbeats.topic import MASTERS, TASK_EXECUTORS, HeartbeatTopic
@@ -62,8 +62,8 @@ def on_kafka(
 
 def beats(*recipients: str, sender: str = "resource_manager") -> list[Event]:
     body = task_executor.HeartbeatFromResourceManager()
-    owed = [Owed(recipient, body, None) for recipient in recipients]
-    return seal(owed, cluster="c", sender=sender, epoch=3, decided_at=9, now=1, count=0)
+    owed = [OutgoingEvent(recipient, body, None) for recipient in recipients]
+    return with_headers(owed, cluster="c", sender=sender, epoch=3, decided_at=9, now=1, count=0)
 
 
 def recipients(records: Sequence[Record]) -> list[str]:

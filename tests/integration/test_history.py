@@ -18,14 +18,14 @@ from tailrace.schemas.dispatcher import SubmitJob
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import Origin
 from tailrace.services.cli import main
-from tailrace.services.configuration import load
+from tailrace.services.configuration import load_configuration
 from tailrace.services.configuration.configuration import Setting
 from tailrace.services.history.archive.export import entries
 from tailrace.services.history.archive.importing import state_hash
 from tailrace.services.history.diff import Difference, apply
 from tailrace.services.history.index import HistoryIndex
 from tailrace.services.history.time_travel import Moment, state_at
-from tailrace.services.log.factory import admin, event_log
+from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import delete_topics, ensure_cluster_topics, log_topic, submissions_topic
 
@@ -55,9 +55,9 @@ class Recorded:
 def log_of(servers: str, cluster_id: str) -> KafkaEventLog:
     """A cluster's log, with its topics."""
     settings = [Setting("bootstrap.servers", servers, "test"), Setting("cluster.id", cluster_id, "test")]
-    configuration = load(settings, ())
-    ensure_cluster_topics(admin(configuration), cluster_id)
-    return event_log(configuration)
+    configuration = load_configuration(settings, ())
+    ensure_cluster_topics(create_admin_client(configuration), cluster_id)
+    return open_event_log(configuration)
 
 
 @pytest.fixture(scope="module")
@@ -278,4 +278,4 @@ def test_the_index_of_a_topic_that_was_deleted_and_made_anew_is_not_taken_for_th
         index.close()
         log.close()
         settings = [Setting("bootstrap.servers", kafka.bootstrap_servers, "test")]
-        delete_topics(admin(load(settings, ())), [log_topic("again")])
+        delete_topics(create_admin_client(load_configuration(settings, ())), [log_topic("again")])

@@ -12,7 +12,7 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.physical_plan import changelog_topic, channel_topic, output_topic, topics
 from tailrace.schemas.job_master import ChannelsCreated
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher.job_topic_cleaner import JobTopicCleaner
 from tailrace.services.dispatcher.state import DispatcherState, Job, Phase
 from tailrace.services.job_master.instructions import CreateChannels
@@ -79,7 +79,7 @@ def test_a_job_s_topic_that_somebody_made_anew_gets_its_partitions(
     few = next(name for name, count in wanted.items() if count == 3)
     many = next(name for name, count in wanted.items() if count == 2)
     create_topics(admin, [NewTopic(few, 1, -1), NewTopic(many, 5, -1)])
-    said: queue.Queue[Owed] = queue.Queue()
+    said: queue.Queue[OutgoingEvent] = queue.Queue()
     shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id, 60_000_000)
     try:
         shell.obey("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
@@ -98,7 +98,7 @@ def test_a_job_s_topic_that_somebody_made_anew_gets_its_partitions(
 def test_kafka_deletes_what_a_running_job_printed_long_ago(kafka: EmbeddedKafka, cluster_id: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     graph = job_graph(source(), vertex("print", operator("p", OperatorKind.PRINT)), edge("source", "print"))
-    said: queue.Queue[Owed] = queue.Queue()
+    said: queue.Queue[OutgoingEvent] = queue.Queue()
     shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id, 60_000_000)
     try:
         shell.obey("job_master/j", [CreateChannels("j", graph, 1, 3)], None)

@@ -25,7 +25,7 @@ from tailrace.schemas.states import JOB_ENDS
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.cli.demonstration import TextServer
 from tailrace.services.log import Tail
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 from tailrace.services.log.topics import log_topic
 
 from ..checker import check
@@ -43,7 +43,7 @@ class Conversation:
     """The log from now on, read once, in order."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._log = event_log(cluster.configuration)
+        self._log = open_event_log(cluster.configuration)
         self._tail: Tail = self._log.tail(self._log.end())
         self._unread: list[Record] = []
         self.read: list[Record] = []

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.cimpl import NewTopic
 
 from tailrace.services.cli.errors import ExitCode
-from tailrace.services.log.factory import admin
+from tailrace.services.log.factory import create_admin_client
 from tailrace.services.log.topics import create_topics
 
 from .test_cluster import Cluster
@@ -114,7 +114,7 @@ def test_a_password_is_in_nothing_that_a_cluster_leaves_behind(
         assert done.returncode == code, f"{arguments}: {printed[-1]}"
         return printed[-1]
 
-    create_topics(admin(four_slots.configuration), [NewTopic("secrets", 1)])
+    create_topics(create_admin_client(four_slots.configuration), [NewTopic("secrets", 1)])
     program, raises = tmp_path / "program.py", tmp_path / "raises.py"
     program.write_text(PROGRAM)
     raises.write_text(RAISES)

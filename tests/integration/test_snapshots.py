@@ -33,7 +33,7 @@ from tailrace.services.history import state_at
 from tailrace.services.log import Codec, LogTruncated
 from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.event_log import read_to_end
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import submissions_topic
 from tailrace.services.snapshots.child import ByChild
@@ -69,7 +69,7 @@ class Cluster:
         self.home = home
         self.admin = AdminClient({"bootstrap.servers": servers})
         create_cluster_topics(self.admin, servers, cluster)
-        self.log: KafkaEventLog = event_log(self.configuration)
+        self.log: KafkaEventLog = open_event_log(self.configuration)
         self.store = SnapshotStore.of(self.configuration)
         self.processes: list[subprocess.Popen[bytes]] = []
 

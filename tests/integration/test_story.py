@@ -13,9 +13,9 @@ import pytest
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.cli import main
-from tailrace.services.configuration import load
+from tailrace.services.configuration import load_configuration
 from tailrace.services.configuration.configuration import Setting
-from tailrace.services.log.factory import admin, event_log
+from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 
@@ -38,9 +38,9 @@ def log(kafka: EmbeddedKafka, cluster_id: str) -> Iterator[KafkaEventLog]:
         Setting("bootstrap.servers", kafka.bootstrap_servers, "test"),
         Setting("cluster.id", cluster_id, "test"),
     ]
-    configuration = load(settings, ())
-    ensure_cluster_topics(admin(configuration), cluster_id)
-    found = event_log(configuration)
+    configuration = load_configuration(settings, ())
+    ensure_cluster_topics(create_admin_client(configuration), cluster_id)
+    found = open_event_log(configuration)
     yield found
     found.close()
 

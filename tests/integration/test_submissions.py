@@ -34,9 +34,9 @@ from tailrace.services.client import Client, JobRejectedError
 from tailrace.services.configuration import Configuration
 from tailrace.services.dispatcher.admission import partitions_of
 from tailrace.services.log import Codec, LogUnavailable
-from tailrace.services.log.clients import reader
+from tailrace.services.log.clients import consumer_configuration
 from tailrace.services.log.cluster_topics import create_cluster_topics
-from tailrace.services.log.dead_letters import read as read_letters
+from tailrace.services.log.dead_letters import read_dead_letters as read_letters
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topic_validation import UnfitTopic, check_topics
@@ -407,7 +407,7 @@ def test_a_jobmanager_that_is_killed_admits_each_submission_exactly_once(
 
 def test_submissions_that_can_not_be_found_are_no_silence(kafka: EmbeddedKafka, cluster_id: str) -> None:
     topic = submissions_topic(cluster_id)
-    consumer = Consumer(reader(kafka.bootstrap_servers))
+    consumer = Consumer(consumer_configuration(kafka.bootstrap_servers))
     try:
         with pytest.raises(LogUnavailable, match=topic):
             partitions_of(consumer, topic, 5)

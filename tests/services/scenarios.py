@@ -17,7 +17,7 @@ import structlog
 from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, ExecutionState, JobGraph
-from tailrace.services.core.leadership import Leadership
+from tailrace.services.core.leadership import LeadershipState
 
 from .scenarios_checkpoints import STORIES
 from .scenarios_masters import STORIES_OF_MASTERS
@@ -424,7 +424,7 @@ def transcript(records: Sequence[Record]) -> str:
     What no reader takes notice of is in brackets, with the epoch that it was said under.
     """
     names: dict[str, str] = {}
-    lines, leadership = [], Leadership()
+    lines, leadership = [], LeadershipState()
     for record in records:
         header, body = record.header, record.body
         fields = "".join(f" {name}={_short(value)}" for name, value in _told(body))

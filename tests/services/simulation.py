@@ -22,7 +22,7 @@ from tailrace.schemas.types import (
     JobGraph,
 )
 from tailrace.services.core.replica import OnIllegal, Replica
-from tailrace.services.core.role import Instruction, Owed, Role, kind_of, seal
+from tailrace.services.core.role import Instruction, OutgoingEvent, Role, kind_of, with_headers
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
 from tailrace.services.resource_manager import ResourceManager
@@ -150,8 +150,8 @@ class Cluster:
         if epoch is None:
             epoch = self.replica.leadership.epoch(sender) if kind_of(sender) != "client" else 0
         count = self.counts[sender] = self.counts.get(sender, 0) + 1
-        event = seal(
-            [Owed(recipient, body, cause)],
+        event = with_headers(
+            [OutgoingEvent(recipient, body, cause)],
             cluster="sim",
             sender=sender,
             epoch=epoch,
@@ -165,7 +165,7 @@ class Cluster:
         self.replica.apply(record)
         return record.offset
 
-    def _say(self, sender: str, owed: Owed) -> None:
+    def _say(self, sender: str, owed: OutgoingEvent) -> None:
         self.say(sender, owed.recipient, owed.body, cause=owed.cause)
 
     def settle(self, limit: int = 10_000) -> None:
@@ -184,7 +184,7 @@ class Cluster:
         """Whether somebody leads the role."""
         return self.replica.leadership.epoch(role_address) > 0
 
-    def owed(self, role_address: str) -> list[Owed]:
+    def owed(self, role_address: str) -> list[OutgoingEvent]:
         """What a role would say now."""
         return self.replica.role(role_address).decide(self.replica.states[role_address], self.now)
 

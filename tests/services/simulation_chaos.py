@@ -18,8 +18,8 @@ from tailrace.schemas.event import Event
 from tailrace.schemas.job_master import OfferSlots, StartJob
 from tailrace.schemas.task_executor import SlotsAccepted, SubmitTask
 from tailrace.schemas.types import EntryPoint, ExecutionState
-from tailrace.services.core.role import Owed
-from tailrace.services.host.event_appender import words_of_failure
+from tailrace.services.core.role import OutgoingEvent
+from tailrace.services.host.event_appender import failure_events
 
 from .simulation import PROFILE
 from .simulation_chaos_checkpoints import CHECKPOINT_TROUBLE, CheckpointChaos
@@ -419,7 +419,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         body = resource_manager.WorkerLost(
             resource_id=resource_id, instance_id=instance_id, exited=exited, reason=reason
         )
-        master.mean_to_say("resource_manager", Owed("resource_manager", body, None))
+        master.mean_to_say("resource_manager", OutgoingEvent("resource_manager", body, None))
 
     def lose_dead_worker(self) -> None:
         dead = sorted(self.world.ever_started - self.world.workers.keys())
@@ -438,7 +438,7 @@ class Chaos(CheckpointChaos, MastersChaos):
             return
         peers = ["resource_manager", *(f"job_master/{job_id}" for job_id in self.jobs())]
         body = task_executor.HeartbeatTimedOut(peer=self.draw.choice(peers), reason="no heartbeat")
-        process.mean_to_say(process.leads[0], Owed(process.leads[0], body, None))
+        process.mean_to_say(process.leads[0], OutgoingEvent(process.leads[0], body, None))
 
     def worker_unheard_by_job(self) -> None:
         """A JobMaster does not hear a TaskExecutor any more."""
@@ -447,7 +447,7 @@ class Chaos(CheckpointChaos, MastersChaos):
         if master is not None and pair is not None:
             job_id, resource_id = pair
             body = job_master.HeartbeatTimedOut(resource_id=resource_id, reason="no heartbeat")
-            self._fact(master, f"job_master/{job_id}", Owed(f"job_master/{job_id}", body, None))
+            self._fact(master, f"job_master/{job_id}", OutgoingEvent(f"job_master/{job_id}", body, None))
 
     def echo(self) -> None:
         """What a shell or a client said is in the log a second time, now."""
@@ -473,7 +473,7 @@ class Chaos(CheckpointChaos, MastersChaos):
             execution_attempt_ids=(record.body.execution_attempt_id,),  # type: ignore[attr-defined]
             reason="the TaskExecutor does not run it",
         )
-        self._fact(master, record.header.sender, Owed(record.header.sender, body, None))
+        self._fact(master, record.header.sender, OutgoingEvent(record.header.sender, body, None))
 
     def slots_contradicted(self) -> None:
         """A JobMaster is said to believe in other slots than its TaskExecutor holds, truly or not."""
@@ -491,7 +491,7 @@ class Chaos(CheckpointChaos, MastersChaos):
             (body.allocation_ids, ()) if self.draw.random() < 0.5 else ((), body.allocation_ids)
         )
         fact = task_executor.AllocatedSlotsContradicted(job_id=body.job_id, missing=missing, surplus=surplus)
-        process.mean_to_say(process.leads[0], Owed(process.leads[0], fact, None))
+        process.mean_to_say(process.leads[0], OutgoingEvent(process.leads[0], fact, None))
 
     def report_contradicted(self) -> None:
         """A SlotReport that the ResourceManager has not got, or an old one that it takes for new."""
@@ -510,7 +510,7 @@ class Chaos(CheckpointChaos, MastersChaos):
             instance_id=self.world.instance_of(report.resource_id, master.position),
             slots=report.slots,
         )
-        master.mean_to_say("resource_manager", Owed("resource_manager", fact, None))
+        master.mean_to_say("resource_manager", OutgoingEvent("resource_manager", fact, None))
 
     def suspend(self) -> None:
         """The cluster ends and its jobs are to go on; somebody starts it again sooner or later."""
@@ -528,13 +528,13 @@ class Chaos(CheckpointChaos, MastersChaos):
             master = world.leader(address)
             if master is None or address not in master.states or not master.states[address].known:
                 return
-            for each in words_of_failure(address, master.states[address], "a fault in its code"):
+            for each in failure_events(address, master.states[address], "a fault in its code"):
                 master.mean_to_say(address, each)
             master.speak()
             if not master.stalled:
                 master.fold()
 
-    def _fact(self, master: Process, address: str, owed: Owed) -> None:
+    def _fact(self, master: Process, address: str, owed: OutgoingEvent) -> None:
         """What a shell says of a role that its process has a state of."""
         if address in master.states:
             master.mean_to_say(address, owed)

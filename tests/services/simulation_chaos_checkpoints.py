@@ -6,7 +6,7 @@ import random
 
 from tailrace.schemas import dispatcher, job_master, task_executor
 from tailrace.schemas.types import ExecutionState, JobStatus, SnapshotType
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.simulation.storage import DIRECTORIES
 from tailrace.services.simulation.tasks import acknowledgement
 
@@ -137,7 +137,7 @@ class CheckpointChaos:
         pending = state.checkpoints.pending.get(body.checkpoint_id)
         # What it has not done it does not say of itself.
         if pending is None or body.execution_attempt_id not in pending.awaited:
-            process.mean_to_say(process.leads[0], Owed(f"job_master/{body.job_id}", body, None))
+            process.mean_to_say(process.leads[0], OutgoingEvent(f"job_master/{body.job_id}", body, None))
 
     def _any_acknowledgement(self, attempts: list[str]) -> job_master.AcknowledgeCheckpoint:
         job_id, number = self._any_job(), self.draw.randint(1, 3)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from tailrace.schemas import job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import CheckpointOptions, ExecutionState
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.simulation.storage import Part, SimulatedStorage, part_name
 from tailrace.services.simulation.tasks import acknowledgement
 from tailrace.services.task_executor.instructions import AbortTasks, ConfirmTasks, TriggerTasks
@@ -176,7 +176,9 @@ class TaskCheckpoints:
         assert isinstance(body, job_master.AcknowledgeCheckpoint | job_master.DeclineCheckpoint)
         begun = self._begun.get((body.job_id, body.checkpoint_id))
         cause = self._process.submission_of(body.execution_attempt_id) if begun is None else begun
-        self._process.mean_to_say(self._process.leads[0], Owed(f"job_master/{body.job_id}", body, cause))
+        self._process.mean_to_say(
+            self._process.leads[0], OutgoingEvent(f"job_master/{body.job_id}", body, cause)
+        )
 
     def _happens(self, probability: float) -> bool:
         draw = self._process.world.draw

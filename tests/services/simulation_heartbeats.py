@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from tailrace.schemas import job_master, resource_manager, task_executor
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot, Header
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.heartbeats.monitor import HeartbeatMonitor
 from tailrace.services.heartbeats.resource_manager import ResourceManagerHeartbeats
 from tailrace.services.job_master.heartbeat_reports import allocated_slot_report, missing_tasks
-from tailrace.services.resource_manager.slot_reports import contradicts
+from tailrace.services.resource_manager.slot_reports import is_contradiction
 from tailrace.services.task_executor.slot_reconciliation import slot_contradictions
 
 from .world import Process, World
 
 
-def contradictions(world: World) -> Iterator[tuple[Process, str, Owed]]:
+def contradictions(world: World) -> Iterator[tuple[Process, str, OutgoingEvent]]:
     """(who finds out, as which role, what it says), of every TaskExecutor that is alive and registered."""
     manager, position = world.leader("resource_manager"), len(world.log) - 1
     if manager is None:
@@ -33,11 +33,11 @@ def contradictions(world: World) -> Iterator[tuple[Process, str, Owed]]:
         beat = resource_manager.HeartbeatFromTaskManager(
             resource_id=resource_id, instance_id=instance_id, position=position, slots=slots
         )
-        if contradicts(manager.states["resource_manager"], beat):
+        if is_contradiction(manager.states["resource_manager"], beat):
             report = resource_manager.SlotReportContradicted(
                 resource_id=resource_id, instance_id=instance_id, slots=slots
             )
-            yield manager, "resource_manager", Owed("resource_manager", report, None)
+            yield manager, "resource_manager", OutgoingEvent("resource_manager", report, None)
         for job_id in state.jobs:
             master = world.leader(f"job_master/{job_id}")
             if master is not None:
@@ -74,7 +74,7 @@ def heartbeats_count(manager: Process, worker: Process) -> bool:
 
 def _of_job(
     master: Process, process: Process, resource_id: str, job_id: str, position: int
-) -> Iterator[tuple[Process, str, Owed]]:
+) -> Iterator[tuple[Process, str, OutgoingEvent]]:
     own, address = process.leads[0], f"job_master/{job_id}"
     job = master.states.get(address)
     connection = None if job is None else job.connections.get(resource_id)
@@ -86,7 +86,7 @@ def _of_job(
     missing, surplus = slot_contradictions(process.states[own], beat)
     if missing or surplus:
         slots = task_executor.AllocatedSlotsContradicted(job_id=job_id, missing=missing, surplus=surplus)
-        yield process, own, Owed(own, slots, None)
+        yield process, own, OutgoingEvent(own, slots, None)
     snapshots = tuple(
         AccumulatorSnapshot(job_id=job_id, execution_attempt_id=attempt)
         for attempt, task in process.running.items()
@@ -102,4 +102,4 @@ def _of_job(
         tasks = job_master.TasksContradicted(
             resource_id=resource_id, execution_attempt_ids=attempts, reason="it does not run them"
         )
-        yield master, address, Owed(address, tasks, None)
+        yield master, address, OutgoingEvent(address, tasks, None)

@@ -16,7 +16,7 @@ from typing import Any
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, LeaderElected
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import Instruction, Owed, kind_of
+from tailrace.services.core.role import Instruction, OutgoingEvent, kind_of
 from tailrace.services.host.host import Host
 from tailrace.services.log.event_log import Concerns, OnUnreadable
 
@@ -312,10 +312,10 @@ class Master(Process):
         if self.is_alive():
             self.world.masters.remove(self)
 
-    def say(self, address: str, owed: Owed) -> None:
+    def say(self, address: str, owed: OutgoingEvent) -> None:
         self.world.append(self.host.sealed(address, [owed]), by_shell=True)
 
-    def mean_to_say(self, address: str, owed: Owed) -> None:
+    def mean_to_say(self, address: str, owed: OutgoingEvent) -> None:
         self.unsaid += self.host.sealed(address, [owed])
 
     def obey(self, address: str, instructions: Sequence[Instruction]) -> None:
@@ -329,7 +329,7 @@ class Master(Process):
             elif "configuration" not in self._began:
                 self._began.add("configuration")
                 body = ConfigurationChanged(configuration=self.world.configuration)
-                self.mean_to_say(address, Owed(EVERYONE, body, None))
+                self.mean_to_say(address, OutgoingEvent(EVERYONE, body, None))
         for instruction in instructions:
             if (address, instruction.key) not in self.begun:
                 self.begun.add((address, instruction.key))

@@ -124,7 +124,7 @@ def test_an_event_that_this_release_has_no_more_is_named(tmp_path: Path) -> None
 def test_dead_letters_of_every_release_are_read(folder: Path, release: str, data: st.DataObject) -> None:
     datum = data.draw(of(DeadLetter.AVRO_NAME, release, folder))
     value = written(DeadLetter.AVRO_NAME, datum, release, folder)
-    read = dead_letters.decode(value, functools.partial(released.writer, folder=folder))
+    read = dead_letters.decode_dead_letter(value, functools.partial(released.writer, folder=folder))
     assert held(datum, msgspec.to_builtins(read, builtin_types=(bytes,)))
 
 

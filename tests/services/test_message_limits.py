@@ -15,7 +15,7 @@ from tailrace.pipelines.graph.validation import validate
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import CheckpointOptions, ExecutionState, JobGraph, ResourceProfile, SnapshotType
-from tailrace.services.core.reason_limits import LONGEST
+from tailrace.services.core.reason_limits import LONGEST_REASON_CHARACTERS
 from tailrace.services.log import Codec
 from tailrace.services.log.event_log import LARGEST_EVENT
 
@@ -150,7 +150,8 @@ def test_whatever_is_said_of_an_accepted_graph_fits(graph: JobGraph, end: str) -
     for _ in range(200):
         cluster.step()
     assert (
-        max(sizes(cluster)) < len(_CODEC.encode(_submission(cluster))) + 2 * 4 * LONGEST + SAID_OF_A_SUBTASK
+        max(sizes(cluster))
+        < len(_CODEC.encode(_submission(cluster))) + 2 * 4 * LONGEST_REASON_CHARACTERS + SAID_OF_A_SUBTASK
     )
 
 

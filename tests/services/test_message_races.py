@@ -8,7 +8,7 @@ from tailrace.schemas import dispatcher, job_master, resource_manager, task_exec
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, JobStatus, Origin, SlotOffer
 from tailrace.services.configuration.role_options import ResourceManagerOptions
-from tailrace.services.core.role import Owed, seal
+from tailrace.services.core.role import OutgoingEvent, with_headers
 
 from .job_master.driver import Job
 from .resource_manager.manager import ACTIVE, Manager, asked, of
@@ -122,8 +122,8 @@ def test_a_task_executor_that_registers_while_the_cluster_ends_is_told_to_leave(
 def test_a_refusal_that_comes_late_does_not_open_the_way_for_what_was_admitted_before() -> None:
     cluster = Cluster()
     cluster.start_master()
-    said = seal(
-        [Owed("dispatcher", dispatcher.CancelJob(job_id="nobody"), None)],
+    said = with_headers(
+        [OutgoingEvent("dispatcher", dispatcher.CancelJob(job_id="nobody"), None)],
         cluster="sim",
         sender="client/test",
         epoch=0,

@@ -20,7 +20,7 @@ from tailrace.schemas.catalog import EVENTS
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.resource_manager import RegisterTaskExecutor
-from tailrace.services.core.leadership import Leadership
+from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import IllegalEvent
 from tailrace.services.log import Codec
@@ -244,14 +244,14 @@ def test_what_an_older_epoch_says_changes_nothing(name: int, data: st.DataObject
 @pytest.mark.parametrize("name", LOGS)
 def test_whoever_reads_only_what_concerns_it_ignores_the_same(name: str | int) -> None:
     log = log_of(name)
-    whole, ignored = Leadership(), set()
+    whole, ignored = LeadershipState(), set()
     for record in log:
         if not whole.admits(record):
             ignored.add(record.offset)
         whole = whole.evolve(record)
     senders = {record.header.sender for record in log}
     for address in sorted(each for each in senders if each.startswith(("task_executor", "client"))):
-        own = Leadership()
+        own = LeadershipState()
         for record in log:
             if {record.header.sender, record.header.recipient} & {address, "*"}:
                 assert own.admits(record) == (record.offset not in ignored)

@@ -23,7 +23,7 @@ from tailrace.services.blobs.depot import BlobDepot
 from tailrace.services.blobs.files import BlobFiles
 from tailrace.services.blobs.keys import BlobKey
 from tailrace.services.blobs.store import VoidBlobStore
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher import shell as dispatcher_shell
 from tailrace.services.dispatcher.inline_limit import InlineLimit
 from tailrace.services.dispatcher.role import BuildJobGraph
@@ -65,7 +65,7 @@ class Submissions:
 
 
 @pytest.fixture
-def said() -> queue.Queue[Owed]:
+def said() -> queue.Queue[OutgoingEvent]:
     return queue.Queue()
 
 
@@ -76,7 +76,7 @@ def broker() -> Broker:
 
 @pytest.fixture
 def channels(
-    said: queue.Queue[Owed], broker: Broker, monkeypatch: pytest.MonkeyPatch
+    said: queue.Queue[OutgoingEvent], broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[JobMasterShell]:
     monkeypatch.setattr(job_master_shell, "_FIRST_PAUSE_S", 0.01)
     shell = JobMasterShell(lambda _, owed: said.put(owed), broker, "c", 60_000_000)  # type: ignore[arg-type]
@@ -85,7 +85,7 @@ def channels(
 
 
 def test_channels_that_can_not_be_created_fail_the_job(
-    channels: JobMasterShell, said: queue.Queue[Owed]
+    channels: JobMasterShell, said: queue.Queue[OutgoingEvent]
 ) -> None:
     channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
     assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsFailed(job_id="j", reason="unheard of")
@@ -95,7 +95,7 @@ PASSING = KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
 def test_a_kafka_that_can_not_be_reached_for_a_moment_fails_no_job(
-    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker
+    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     broker.failures = [PASSING] * 3
     channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
@@ -104,7 +104,7 @@ def test_a_kafka_that_can_not_be_reached_for_a_moment_fails_no_job(
 
 @pytest.mark.parametrize("how", ["not demanded", "retired", "closed"])
 def test_channels_that_are_not_wanted_here_any_more_are_not_waited_for_and_the_job_does_not_fail(
-    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker, how: str
+    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker, how: str
 ) -> None:
     broker.failures = [PASSING] * 100_000
     channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
@@ -120,7 +120,7 @@ def test_channels_that_are_not_wanted_here_any_more_are_not_waited_for_and_the_j
 
 
 def test_channels_are_deleted_in_the_end(
-    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker
+    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     channels.obey("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
     assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsDeleted(job_id="j")
@@ -128,7 +128,7 @@ def test_channels_are_deleted_in_the_end(
 
 
 def test_a_shell_that_is_closed_leaves_its_deletions_to_its_successor(
-    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker
+    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     broker.failures *= 1_000
     channels.obey("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
@@ -137,7 +137,7 @@ def test_a_shell_that_is_closed_leaves_its_deletions_to_its_successor(
 
 
 def test_what_has_been_done_is_forgotten_once_it_is_not_demanded_any_more(
-    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker
+    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     broker.failures.clear()
     demand = DeleteChannels("j", GRAPH, 3)
@@ -151,7 +151,7 @@ def test_what_has_been_done_is_forgotten_once_it_is_not_demanded_any_more(
 
 
 def test_a_job_that_is_led_elsewhere_is_left_alone_and_begun_afresh_when_it_is_back(
-    channels: JobMasterShell, said: queue.Queue[Owed], broker: Broker
+    channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     broker.failures *= 1_000
     demand = DeleteChannels("j", GRAPH, 3)
@@ -171,7 +171,7 @@ def test_a_job_that_is_led_elsewhere_is_left_alone_and_begun_afresh_when_it_is_b
 
 
 def test_a_program_that_can_not_even_be_begun_is_answered(
-    said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch
+    said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fork_fails(*_: object, **__: object) -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
@@ -188,7 +188,7 @@ def test_a_program_that_can_not_even_be_begun_is_answered(
 
 
 def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_becomes_one(
-    said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     depot = BlobDepot(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
     key = str(depot.put(b"the program", "j"))
@@ -235,7 +235,7 @@ def test_a_built_graph_has_the_key_groups_of_what_the_job_begins_with(
     programs: str | None,
     clusters: str | None,
     expected: int,
-    said: queue.Queue[Owed],
+    said: queue.Queue[OutgoingEvent],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
@@ -260,7 +260,7 @@ def test_a_built_graph_has_the_key_groups_of_what_the_job_begins_with(
     assert built.job_graph.vertices[1].max_parallelism == expected
 
 
-def test_a_program_whose_blobs_are_gone_is_answered(said: queue.Queue[Owed], tmp_path: Path) -> None:
+def test_a_program_whose_blobs_are_gone_is_answered(said: queue.Queue[OutgoingEvent], tmp_path: Path) -> None:
     depot = BlobDepot(BlobFiles(tmp_path, durable=False), VoidBlobStore(), largest=1 << 20)
     files = (PythonFile(path="a.py", content=b"", blob=f"permanent/j/{'a' * 64}"),)
     shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions(), None, depot)  # type: ignore[arg-type]
@@ -275,7 +275,7 @@ def test_a_program_whose_blobs_are_gone_is_answered(said: queue.Queue[Owed], tmp
 
 
 def test_a_program_is_built_once_for_as_long_as_that_is_demanded(
-    said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch
+    said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatcher_shell, "build", lambda *_, **__: GRAPH)
     shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions())  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from tailrace.schemas.ids import is_id
 from tailrace.schemas.types import Header, Origin
 from tailrace.services.dispatcher import admission
 from tailrace.services.dispatcher.admission import SubmissionsReader, check_allowed
-from tailrace.services.dispatcher.submission_sender import Sender, sender_of
+from tailrace.services.dispatcher.submission_sender import SubmissionSender, sender_of
 from tailrace.services.log import Codec, LogUnavailable, Undecodable
 from tailrace.services.log.memory import MemoryEventLog
 
@@ -114,7 +114,7 @@ SUBMIT = said(dispatcher.SubmitJob(job_id="job-1"), sender="client/go-1")
 
 @pytest.mark.parametrize("head", [b"\xc3\x01" + b"12345678", b"\x00\x00\x00\x00\x63"])
 def test_of_a_submission_with_an_unknown_schema_the_client_and_the_job_are_known(head: bytes) -> None:
-    assert sender_of(head + Codec("t").encode(SUBMIT)[10:]) == Sender("client/go-1", "job-1")
+    assert sender_of(head + Codec("t").encode(SUBMIT)[10:]) == SubmissionSender("client/go-1", "job-1")
 
 
 @given(st.binary(max_size=60), st.integers(0, 200))

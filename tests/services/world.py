@@ -23,8 +23,8 @@ from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, LeaderElected
 from tailrace.schemas.states import EXECUTION_ENDS
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, Origin, ResourceProfile
-from tailrace.services.core.leadership import Leadership
-from tailrace.services.core.role import IllegalEvent, Instruction, Owed, Time, kind_of, seal
+from tailrace.services.core.leadership import LeadershipState
+from tailrace.services.core.role import IllegalEvent, Instruction, OutgoingEvent, Time, kind_of, with_headers
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.worker_pool import WorkerState
@@ -70,7 +70,7 @@ class World:
         self.single: Process | None = None
         """The newest master."""
         self.deposed: list[Process] = []
-        self.leaderships: list[Leadership] = []
+        self.leaderships: list[LeadershipState] = []
         """By offset: who leads behind the event."""
         self.admitted: list[bool] = []
         """By offset: whether readers take notice of the event."""
@@ -158,7 +158,7 @@ class World:
         process = self.workers.pop(resource_id)
         if process.registered:
             body = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason="asked to stop")
-            process.say(f"task_executor/{resource_id}", Owed("resource_manager", body, None))
+            process.say(f"task_executor/{resource_id}", OutgoingEvent("resource_manager", body, None))
 
     def request(self, body: Body, *, admitted: int = 1) -> int:
         """What a client asks for, admitted as often as leaders changed meanwhile; returns the first offset."""
@@ -260,7 +260,7 @@ class Process:
         for role in self.leads:
             self.epochs[role] = world.truth.leadership.epoch(role) + 1
             body = LeaderElected(role=role, epoch=self.epochs[role], address="sim", session=self.session)
-            self.say(role, Owed(EVERYONE, body, None))
+            self.say(role, OutgoingEvent(EVERYONE, body, None))
         self.fold()
         for each in self.states:
             self._touched(each)
@@ -293,7 +293,7 @@ class Process:
         configuration = self.world.configuration
         if last is None or last.configuration != configuration:
             body = ConfigurationChanged(configuration=configuration)
-            self.say("dispatcher", Owed(EVERYONE, body, self._claim("dispatcher")))
+            self.say("dispatcher", OutgoingEvent(EVERYONE, body, self._claim("dispatcher")))
 
     def look_for_survivors(self) -> None:
         """A new leader's worker driver finds what its predecessor's has started, as the shell does."""
@@ -344,7 +344,7 @@ class Process:
         now, truth = self.world.now, self.world.truth
         due = [each for each, deadline in self.deadlines.items() if deadline <= now]
         looked_at, self.dirty = list(dict.fromkeys([*self.dirty, *due])), {}
-        owed: list[tuple[str, Owed]] = []
+        owed: list[tuple[str, OutgoingEvent]] = []
         for address in looked_at:
             owed += [(address, each) for each in truth.role(address).decide(self.states[address], now)]
         self._append(owed if only is None else owed[:only])
@@ -364,11 +364,11 @@ class Process:
             now, self.unsaid = self.unsaid[:count], [] if count is None else self.unsaid[count:]
             self.world.append(now, by_shell=True)
 
-    def say(self, address: str, owed: Owed) -> None:
+    def say(self, address: str, owed: OutgoingEvent) -> None:
         """A shell says something that is in the log at once."""
         self.world.append([self._seal(address, owed)], by_shell=True)
 
-    def mean_to_say(self, address: str, owed: Owed) -> None:
+    def mean_to_say(self, address: str, owed: OutgoingEvent) -> None:
         """A shell says something that will be in the log sooner or later, unless the process dies before."""
         self.unsaid.append(self._seal(address, owed))
 
@@ -436,14 +436,14 @@ class Process:
         else:
             self.deadlines[address] = deadline
 
-    def _append(self, owed: list[tuple[str, Owed]]) -> None:
+    def _append(self, owed: list[tuple[str, OutgoingEvent]]) -> None:
         if owed:
             self.world.append([self._seal(address, each, decided=True) for address, each in owed])
             self.appended_to = len(self.world.log) - 1
 
-    def _seal(self, address: str, owed: Owed, *, decided: bool = False) -> Event:
+    def _seal(self, address: str, owed: OutgoingEvent, *, decided: bool = False) -> Event:
         count, self.said = self.said, self.said + 1
-        return seal(
+        return with_headers(
             [owed],
             cluster="sim",
             sender=address,
@@ -548,7 +548,7 @@ class Process:
         return draw is not None and draw.random() < probability
 
     def _outcome(self, address: str, body: Body, cause: int | None) -> None:
-        self.mean_to_say(address, Owed(address, body, cause))
+        self.mean_to_say(address, OutgoingEvent(address, body, cause))
 
 
 def _built(instruction: BuildJobGraph) -> JobGraph | str:
@@ -566,7 +566,7 @@ def lines(records: list[Record]) -> list[str]:
     ]
 
 
-def owed(world: World) -> Iterator[tuple[str, Owed]]:
+def owed(world: World) -> Iterator[tuple[str, OutgoingEvent]]:
     """What any process that is alive owes, looked at afresh."""
     for process in world.processes():
         for address, state in process.states.items():

@@ -14,7 +14,7 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.client import Client
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 
 from . import topics
 from .jobs import Shape, torture
@@ -45,7 +45,7 @@ class RunningJob:
         self.counts = topics.make(servers, "counts", 2)
         self.sums = topics.make(servers, "sums", 2)
         self.graph = torture(shape, self.counts, self.sums, options, source)
-        self._log = event_log(cluster.configuration)
+        self._log = open_event_log(cluster.configuration)
         self._tail = self._log.tail(self._log.end())
         self.read: list[Record] = []
         """What the log has said since."""

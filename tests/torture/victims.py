@@ -16,7 +16,7 @@ from tailrace.services.cli.local.cluster import Options
 from tailrace.services.cli.local.names import is_master
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.role import DISPATCHER
-from tailrace.services.log.factory import event_log
+from tailrace.services.log.factory import open_event_log
 
 from ..high_availability.links import Network
 from .networked import NetworkedCluster
@@ -98,7 +98,7 @@ class TorturedCluster:
         Kafka has to be there.
         """
         at = {address: name for name, address in self.masters.items()}
-        log = event_log(self.configuration)
+        log = open_event_log(self.configuration)
         with contextlib.closing(log), contextlib.closing(log.tail(0, concerns=_everyone)) as tail:
             end, found = log.end(), ""
             while tail.position < end:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from ....infra.sanitize import printable
+from ....infra.sanitize import escape_control_characters
 from ....schemas.event import Record
 from ....schemas.everyone import ClusterTerminated
 from ...configuration import Configuration
@@ -42,9 +42,9 @@ def end_in_order(
     if over is None:
         progress(f"the cluster did not end within {STOP_TIMEOUT_S:.0f} s")
         return
-    progress(f"the cluster has ended: {printable(over.reason)}")
+    progress(f"the cluster has ended: {escape_control_characters(over.reason)}")
     for line in over.remains:
-        progress(printable(line))
+        progress(escape_control_characters(line))
     _wait_until_gone(alive, TERMINATE_TIMEOUT_S)
 
 

@@ -16,9 +16,9 @@ from ...configuration.options.heartbeat import HEARTBEAT_INTERVAL
 from ...configuration.options.high_availability import HIGH_AVAILABILITY, TAKE_OVER, HighAvailability
 from ...core.role import DISPATCHER
 from ...heartbeats.topic import TASK_EXECUTORS
-from ...log.clients import reader
+from ...log.clients import consumer_configuration
 from ...log.event_log import LogTruncated, read_to_end
-from ...log.factory import event_log
+from ...log.factory import open_event_log
 from ...log.topics import heartbeats_topic
 from ..errors import ExitCode, Failure
 
@@ -48,7 +48,7 @@ def check_no_other(configuration: Configuration) -> None:
 def silence_s(configuration: Configuration) -> float | None:
     """For how long no master of the cluster has been heard; None where none ever was, or nobody can say."""
     partition = TopicPartition(heartbeats_topic(configuration.cluster_id), TASK_EXECUTORS)
-    consumer = Consumer(reader(configuration.bootstrap_servers, auto_offset_reset="earliest"))
+    consumer = Consumer(consumer_configuration(configuration.bootstrap_servers, auto_offset_reset="earliest"))
     try:
         first, end = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)
         if first == end:
@@ -67,7 +67,7 @@ def silence_s(configuration: Configuration) -> float | None:
 
 def has_ended(configuration: Configuration) -> bool:
     """Whether the last that the log says is that the cluster has ended in order. Raises LogUnavailable."""
-    log = event_log(configuration, timeout=_TIMEOUT_S)
+    log = open_event_log(configuration, timeout=_TIMEOUT_S)
     ended = False
     try:
         for batch in read_to_end(log, max(0, log.end() - _LAST)):

@@ -14,7 +14,7 @@ from ...configuration import Configuration
 from ...core.role import DISPATCHER
 from ...history.views import workers
 from ...log.cluster_topics import create_cluster_topics
-from ...log.factory import admin, event_log
+from ...log.factory import create_admin_client, open_event_log
 from ...simulation.members import read_members
 from ...snapshots.restoring import restore
 from ...snapshots.store import SnapshotStore
@@ -56,8 +56,10 @@ class Readiness:
         Raises Failure.
         """
         configuration = self._configuration
-        create_cluster_topics(admin(configuration), configuration.bootstrap_servers, configuration.cluster_id)
-        log = event_log(self._configuration)
+        create_cluster_topics(
+            create_admin_client(configuration), configuration.bootstrap_servers, configuration.cluster_id
+        )
+        log = open_event_log(self._configuration)
         restore(self._replica, log, SnapshotStore.of(self._configuration))
         tail = log.tail(self._replica.offset + 1)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...configuration import Configuration
 from ...log import LogUnavailable
 from ...log.cluster_topics import create_cluster_topics
-from ...log.factory import admin
+from ...log.factory import create_admin_client
 from ...log.topics import describe_topics, log_topic
 from ..errors import ExitCode, Failure
 from .process import Progress
@@ -13,7 +13,7 @@ from .process import Progress
 
 def restore_topics(configuration: Configuration, progress: Progress) -> None:
     """Creates what was deleted, and says so. Raises Failure where it was the log; LogUnavailable."""
-    client, log = admin(configuration), log_topic(configuration.cluster_id)
+    client, log = create_admin_client(configuration), log_topic(configuration.cluster_id)
     if describe_topics(client, [log])[log] is None:
         raise Failure(
             ExitCode.UNREACHABLE,
@@ -29,7 +29,7 @@ def has_log(configuration: Configuration) -> bool | None:
     """Whether Kafka has the topic of the cluster's log; None where Kafka does not say."""
     log = log_topic(configuration.cluster_id)
     try:
-        return describe_topics(admin(configuration), [log])[log] is not None
+        return describe_topics(create_admin_client(configuration), [log])[log] is not None
     except LogUnavailable:
         return None
 

@@ -94,12 +94,12 @@ class LocalZooKeeper:
             return
         from kazoo.handlers.threading import KazooTimeoutError
 
-        from ...election.candidates_reader import Contenders
+        from ...election.candidates_reader import CandidatesReader
         from ...election.settings import ZooKeeperSettings
 
         settings = ZooKeeperSettings.of(configuration)
         try:
-            contenders = Contenders(settings)
+            contenders = CandidatesReader(settings)
         except KazooTimeoutError:
             raise Failure(
                 ExitCode.UNREACHABLE,

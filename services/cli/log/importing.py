@@ -32,15 +32,15 @@ def import_log(
     from ...history.archive.file_log import FileLog
     from ...history.archive.importing import check, import_file
     from ...history.archive.submissions import fill_submissions
-    from ...log.factory import admin, event_log
+    from ...log.factory import create_admin_client, open_event_log
     from ...log.topics import ensure_cluster_topics, submissions_topic
 
     with FileLog.open(path) as file:
         with Progress(f"checks {path}", file.description.entries) as progress:
             checked = check(file, progress)
         check_reachable(configuration)
-        ensure_cluster_topics(admin(configuration), configuration.cluster_id)
-        log = event_log(configuration)
+        ensure_cluster_topics(create_admin_client(configuration), configuration.cluster_id)
+        log = open_event_log(configuration)
         try:
             with Progress(f"imports into {log.topic}", file.description.entries) as progress:
                 imported = import_file(file, log, checked=checked, on_progress=progress)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from ....infra.sanitize import printable
+from ....infra.sanitize import escape_control_characters
 from .diagram import Arrow, Box, Diagram
 from .wrapping import wrapped
 
@@ -61,7 +61,7 @@ class _Drawing:
     def _wanted(self, place: int) -> int:
         """How wide a box would be that breaks no line, or only long ones of those that tell of arrows."""
         box = self._boxes[self._order[place]]
-        title = cell_len(printable(box.title)) + (len(box.badge) + 2 if box.badge else 0)
+        title = cell_len(escape_control_characters(box.title)) + (len(box.badge) + 2 if box.badge else 0)
         texts = [*box.facts, *(row.text for row in box.rows)]
         told = [
             text
@@ -71,8 +71,8 @@ class _Drawing:
         ]
         return max(
             title,
-            *(cell_len(printable(text)) for text in texts),
-            *(min(cell_len(printable(text)), _TOLD) for text in told),
+            *(cell_len(escape_control_characters(text)) for text in texts),
+            *(min(cell_len(escape_control_characters(text)), _TOLD) for text in told),
         )
 
     def _content(self, box: Box, room: int) -> Iterator[Styled]:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len, chop_cells
 
-from ....infra.sanitize import printable
+from ....infra.sanitize import escape_control_characters
 
 
 def wrapped(text: str, width: int) -> list[str]:
     """Lines of at most `width` cells, one or more, each as far in as the first."""
-    own = printable(text).lstrip(" ")
+    own = escape_control_characters(text).lstrip(" ")
     indent = " " * min(len(text) - len(text.lstrip(" ")), width // 2)
     return [indent + line for line in _lines(own, width - len(indent))] or [""]
 

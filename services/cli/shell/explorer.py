@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ....infra.sanitize import printable
+from ....infra.sanitize import escape_control_characters
 from ..data import brief, lines
 from ..moments import as_json, clock, replica_at, time_of
 from .words import CommandFailed, commands, number, options_of
@@ -49,12 +49,14 @@ class Explorer:
         """Where one is, for the next command."""
         from ...history.tree import shown
 
-        return printable(f"{self._source.cluster}@{self._replica.offset}:{shown(self._here)}> ")
+        return escape_control_characters(
+            f"{self._source.cluster}@{self._replica.offset}:{shown(self._here)}> "
+        )
 
     def where(self) -> str:
         """Which moment this is."""
         time = clock(time_of(self._source, self._replica.offset))
-        return printable(
+        return escape_control_characters(
             f"{self._source.log.topic} behind offset {self._replica.offset}{f', {time}' if time else ''}"
         )
 
@@ -106,12 +108,13 @@ class Explorer:
                 yield _listed(shown(parts), self._tree.at(parts), long=long)
                 continue
             if len(found) > 1:
-                yield f"{printable(shown(parts))}:"
+                yield f"{escape_control_characters(shown(parts))}:"
             if long:
                 yield from (_listed(escaped(name), entries[name], long=True) for name in entries)
                 continue
             names = [
-                printable(f"{escaped(each)}{'/' if is_directory(entries, each) else ''}") for each in entries
+                escape_control_characters(f"{escaped(each)}{'/' if is_directory(entries, each) else ''}")
+                for each in entries
             ]
             yield from _in_columns(names) if sys.stdout.isatty() else names
 
@@ -143,7 +146,7 @@ class Explorer:
                 name = escaped(parts[-1]) if level else shown(start)
                 is_directory = entries_of(found) is not None
                 end = ("/" if level else "") if is_directory else f": {brief(found)}"
-                yield f"{_INDENT * level}{printable(name)}{end}"
+                yield f"{_INDENT * level}{escape_control_characters(name)}{end}"
 
     def _find(self, words: list[str]) -> Iterator[str]:
         """find [PATH]... [-name NAME] [-value VALUE]: paths whose last name, whose value is such; with wildcards"""
@@ -157,7 +160,7 @@ class Explorer:
                     continue
                 if value is not None and not _is_value(found, str(value)):
                     continue
-                yield printable(shown(parts))
+                yield escape_control_characters(shown(parts))
 
     def _cd(self, words: list[str]) -> Iterator[str]:
         """cd [PATH]: goes there; without one, to the root"""
@@ -177,7 +180,7 @@ class Explorer:
         from ...history.tree import shown
 
         options_of(words, {}, "pwd")
-        yield printable(shown(self._here))
+        yield escape_control_characters(shown(self._here))
 
     def _at(self, words: list[str]) -> Iterator[str]:
         """at [OFFSET|TIME|end]: goes to another moment of the log; without one, tells which this is"""
@@ -274,9 +277,9 @@ def _listed(name: str, value: Any, *, long: bool) -> str:
 
     entries = entries_of(value)
     if entries is None:
-        return printable(f"{name}: {brief(value)}" if long else name)
+        return escape_control_characters(f"{name}: {brief(value)}" if long else name)
     count = f" {len(entries):,} entr{'y' if len(entries) == 1 else 'ies'}" if long else ""
-    return printable(f"{name}/{count}")
+    return escape_control_characters(f"{name}/{count}")
 
 
 def _is_value(found: Any, pattern: str) -> bool:
@@ -288,7 +291,7 @@ def _is_value(found: Any, pattern: str) -> bool:
 def _value(value: Any) -> str:
     """A value as it is: a text without quotes, all else as in JSON."""
     if isinstance(value, str):
-        return "\n".join(map(printable, value.split("\n")))
+        return "\n".join(map(escape_control_characters, value.split("\n")))
     return as_json(value)
 
 

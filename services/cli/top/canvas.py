@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from ....infra.sanitize import printable
+from ....infra.sanitize import escape_control_characters
 
 
 class Style(StrEnum):
@@ -94,7 +94,7 @@ class Canvas:
 
     def clean(self, text: str) -> str:
         """What others wrote, on one line, safe to show."""
-        text = printable(" ".join(text.split()) if not text.isprintable() else text)
+        text = escape_control_characters(" ".join(text.split()) if not text.isprintable() else text)
         if self.glyphs.unicode or text.isascii():
             return text
         return text.encode("ascii", "backslashreplace").decode()

@@ -148,14 +148,14 @@ def _presence(configuration: Configuration) -> Presence:
 
 def _read(opened: Opened, place: str | None) -> tuple[Watch, int]:
     """What was told up to a place, or the end; and the log's end."""
-    from ...core.replica import spare_the_collector
+    from ...core.replica import tune_gc_for_replay
     from ...log.event_log import read_to_end
     from ..progress import Progress
     from ..source import at
     from .reading import CONTEXT
     from .watch import Watch
 
-    spare_the_collector()
+    tune_gc_for_replay()
     source = opened.source
     end = source.log.end()
     target = at(source, place)

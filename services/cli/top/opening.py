@@ -7,7 +7,7 @@ from pathlib import Path
 from ...configuration import Configuration
 from ...history.history_store import HistoryStore
 from ...history.source import Source
-from ...log.factory import event_log
+from ...log.factory import open_event_log
 from ...snapshots.store import SnapshotStore
 from ..options import find_cluster
 from ..source import find_source
@@ -36,7 +36,7 @@ class Opener:
             return Opened(find_source(self._home, self._bootstrap_servers, self._cluster_id, self._file))
         found = find_cluster(self._home, self._bootstrap_servers, self._cluster_id)
         self.configuration = found
-        log = event_log(found, timeout=_TIMEOUT_S)
+        log = open_event_log(found, timeout=_TIMEOUT_S)
         return Opened(Source(log, found.cluster_id, store=SnapshotStore.of(found)), HistoryStore.of(found))
 
     @property

@@ -19,8 +19,8 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ....infra.logging_setup import log_nowhere
-from ...core.replica import spare_the_collector
+from ....infra.logging_setup import disable_logging
+from ...core.replica import tune_gc_for_replay
 from .canvas import Glyphs, Line, Style
 from .look import Ask, Look, Rows, looked_at, press
 from .opening import Opener
@@ -187,9 +187,9 @@ class TopApp(App[None]):
 
 def show(opener: Opener, opened: Opened, place: str | None, speed: float, glyphs: Glyphs) -> None:
     """The screen, until somebody has seen enough. Raises what broke it."""
-    spare_the_collector()
+    tune_gc_for_replay()
     # What is logged would go over the screen.
-    log_nowhere()
+    disable_logging()
     reader = Reader(opened, opener.open)
     player = Player(reader, live=opened.live, cluster=opened.source.cluster, source=opener.told, speed=speed)
     configuration = opener.configuration

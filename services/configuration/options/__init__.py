@@ -52,22 +52,22 @@ KEYS = (*BY_KEY, EXTERNAL_RESOURCE_AMOUNT.key)
 _PREFIX = "TAILRACE_"
 
 
-def find(key: str) -> ConfigOption[Any] | None:
+def find_option(key: str) -> ConfigOption[Any] | None:
     """The option of a key."""
     if (name := resource_of(key)) is not None:
         return amount_of(name)
     return BY_KEY.get(key)
 
 
-def variable(key: str) -> str:
+def environment_variable(key: str) -> str:
     """The environment variable of an option; no two options have the same."""
     return _PREFIX + key.upper().replace(".", "_").replace("-", "_")
 
 
-def contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
+def find_contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
     """One line for each contradiction between values that are possible each by itself."""
     for pair in ORDERED:
         if (fault := pair.fault(configuration)) is not None:
             yield fault
-    yield from zookeeper.contradictions(configuration)
-    yield from external_resources.contradictions(configuration)
+    yield from zookeeper.find_contradictions(configuration)
+    yield from external_resources.find_contradictions(configuration)

@@ -59,7 +59,7 @@ def resource_of(key: str) -> str | None:
     return found[1] if found is not None else None
 
 
-def contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
+def find_contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
     """Amounts of what the TaskExecutor is not said to have."""
     names = EXTERNAL_RESOURCES.of(configuration)
     for key in configuration:

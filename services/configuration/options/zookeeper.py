@@ -200,9 +200,11 @@ OPTIONS: tuple[ConfigOption[Any], ...] = (
 )
 
 
-def contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
+def find_contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
     """What of a proof of identity is missing."""
-    if ZOOKEEPER_ACL.of(configuration) is ZooKeeperAcl.CREATOR and not _proves_itself(configuration):
+    if ZOOKEEPER_ACL.of(configuration) is ZooKeeperAcl.CREATOR and not _has_client_authentication(
+        configuration
+    ):
         yield (
             f"{ZOOKEEPER_ACL.key} is creator, but nothing says who the creator is: set {ZOOKEEPER_AUTH_FILE.key}, "
             f"{ZOOKEEPER_SASL.key}, or {ZOOKEEPER_TLS.key} and {ZOOKEEPER_TLS_CERTIFICATE.key}"
@@ -215,7 +217,7 @@ def contradictions(configuration: Mapping[str, str]) -> Iterator[str]:
         yield f"{ZOOKEEPER_TLS_CERTIFICATE.key} and {ZOOKEEPER_TLS_KEY.key} belong together: set both or neither"
 
 
-def _proves_itself(configuration: Mapping[str, str]) -> bool:
+def _has_client_authentication(configuration: Mapping[str, str]) -> bool:
     """Whether ZooKeeper is told who the process is."""
     by_certificate = ZOOKEEPER_TLS.of(configuration) and ZOOKEEPER_TLS_CERTIFICATE.of(configuration)
     by_sasl = ZOOKEEPER_SASL.of(configuration) is not SaslMechanism.NONE

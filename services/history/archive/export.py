@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ....schemas.event import Record
-from ...core.replica import spare_the_collector
+from ...core.replica import tune_gc_for_replay
 from ...log import EventLog
 from ...log.event_log import Unreadable, read_to_end
 from ...snapshots.store import SnapshotStore
@@ -79,7 +79,7 @@ def export(
 
     Raises CannotExport; LogUnavailable, LogTruncated, ArchiveError of the log that is read.
     """
-    spare_the_collector()
+    tune_gc_for_replay()
     selected = choice.selected(first_offset(log))
     description = Description(cluster=cluster, whole=selected is None, selected=selected)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")

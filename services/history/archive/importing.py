@@ -19,7 +19,7 @@ import msgspec
 
 from ....schemas import binary
 from ....schemas.event import Event, Record
-from ...core.replica import spare_the_collector
+from ...core.replica import tune_gc_for_replay
 from ...log import EventLog
 from ...log.event_log import read_to_end
 from ...snapshots.hashing import StateHasher, whole
@@ -70,7 +70,7 @@ def check(file: FileLog, on_progress: OnProgress | None = None) -> Checked:
 
     Raises DamagedArchive, UnknownEvent, Selection; CannotImport where an offset has no entry.
     """
-    spare_the_collector()
+    tune_gc_for_replay()
     replica, expected = all_roles(), 0
     for items in entries(file, 0, file.end()):
         for item in items:

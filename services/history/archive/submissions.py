@@ -20,8 +20,8 @@ from ...core.replica import Replica
 from ...core.role import DISPATCHER
 from ...dispatcher.state import DispatcherState
 from ...log import LogUnavailable
-from ...log.clients import patiently, reader, writer
-from ...log.factory import admin
+from ...log.clients import consumer_configuration, producer_configuration, retry_until
+from ...log.factory import create_admin_client
 from ...log.topics import submissions_topic
 
 _TIMEOUT_S = 30.0
@@ -46,7 +46,7 @@ def fill_submissions(configuration: Configuration, positions: Mapping[int, int])
     if not positions:
         return 0
     ends = _ends(configuration, topic, max(positions) + 1)
-    producer = Producer(writer(configuration.bootstrap_servers))
+    producer = Producer(producer_configuration(configuration.bootstrap_servers))
     failures: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: object) -> None:
@@ -70,12 +70,12 @@ def fill_submissions(configuration: Configuration, positions: Mapping[int, int])
 
 
 def _ends(configuration: Configuration, topic: str, partitions: int) -> dict[int, int]:
-    kafka: AdminClient = admin(configuration)
+    kafka: AdminClient = create_admin_client(configuration)
     known = kafka.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
     if len(known) < partitions:
         for future in kafka.create_partitions([NewPartitions(topic, partitions)]).values():
             future.result(_TIMEOUT_S)
-    consumer = Consumer(reader(configuration.bootstrap_servers, auto_offset_reset="error"))
+    consumer = Consumer(consumer_configuration(configuration.bootstrap_servers, auto_offset_reset="error"))
     try:
         ends = {}
         for each in range(max(partitions, len(known))):
@@ -84,7 +84,7 @@ def _ends(configuration: Configuration, topic: str, partitions: int) -> dict[int
             def ask(partition: TopicPartition = partition) -> tuple[int, int]:
                 return consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)
 
-            ends[each] = patiently(ask, _TIMEOUT_S)[1]
+            ends[each] = retry_until(ask, _TIMEOUT_S)[1]
         return ends
     finally:
         consumer.close()

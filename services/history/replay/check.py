@@ -25,12 +25,12 @@ import msgspec
 from ....schemas.event import EVERYONE, Event, Record
 from ....schemas.everyone import LeaderElected, StateHash
 from ....schemas.job_master import JobMasterFailed
-from ...core.deadline_heap import Deadlines
-from ...core.leadership import Leadership
-from ...core.reason_limits import bounded
+from ...core.deadline_heap import DeadlineHeap
+from ...core.leadership import LeadershipState
+from ...core.reason_limits import truncate_reasons
 from ...core.replica import Replica
-from ...core.role import DISPATCHER, JOB_MASTER, Owed, Time, kind_of
-from ...host.event_appender import MOST_BYTES
+from ...core.role import DISPATCHER, JOB_MASTER, OutgoingEvent, Time, kind_of
+from ...host.event_appender import MAX_APPEND_BYTES
 from ...log import Codec
 from ...snapshots.fingerprint import code_fingerprint
 from ...snapshots.hashing import StateHasher
@@ -73,7 +73,7 @@ class _Turn:
     def __init__(self, at: int, time: Time) -> None:
         self.at = at
         self.time = time
-        self.owed: dict[str, deque[Owed]] = {}
+        self.owed: dict[str, deque[OutgoingEvent]] = {}
         self.said: list[Record] = []
 
 
@@ -85,7 +85,7 @@ class _Session:
     def __init__(self) -> None:
         self.dirty: dict[str, int] = {}
         """Address -> the first offset at which it changed since it was last decided on."""
-        self.deadlines = Deadlines()
+        self.deadlines = DeadlineHeap()
         self.turn: _Turn | None = None
 
 
@@ -99,7 +99,7 @@ class DecisionCheck:
         self._sessions: dict[str, _Session] = {}
         self._led: dict[str, _Session] = {}
         """Address -> the session that leads it, as far as it was asked for since the last LeaderElected."""
-        self._leaderships: deque[tuple[int, Leadership]] = deque(
+        self._leaderships: deque[tuple[int, LeadershipState]] = deque(
             [(self.replica.offset, self.replica.leadership)]
         )
         self._excused_roles: set[str] = set()
@@ -178,7 +178,7 @@ class DecisionCheck:
         while len(self._leaderships) > 1 and self._leaderships[1][0] <= self._journal.horizon:
             self._leaderships.popleft()
 
-    def _elected(self, body: LeaderElected, offset: int, before: Leadership) -> None:
+    def _elected(self, body: LeaderElected, offset: int, before: LeadershipState) -> None:
         """Whoever leads now looks at all that it leads; whoever did before says nothing more of it."""
         replica = self.replica
         affected = [body.role]
@@ -273,7 +273,12 @@ class DecisionCheck:
         ]
 
     def _difference(
-        self, kind: Kind, sender: str, turn: _Turn, said: Record | None = None, owed: Owed | None = None
+        self,
+        kind: Kind,
+        sender: str,
+        turn: _Turn,
+        said: Record | None = None,
+        owed: OutgoingEvent | None = None,
     ) -> Difference:
         return Difference(
             kind,
@@ -286,7 +291,7 @@ class DecisionCheck:
             tuple(each for each in self.replica.story(sender) if each.offset <= turn.at),
         )
 
-    def _leadership_behind(self, offset: int) -> Leadership:
+    def _leadership_behind(self, offset: int) -> LeadershipState:
         return next(known for since, known in reversed(self._leaderships) if since <= offset)
 
     def _hashed(self, record: Record, said: StateHash) -> list[Difference]:
@@ -316,13 +321,13 @@ def _is_spoken_for(record: Record) -> bool:
 def _is_full(turn: _Turn) -> bool:
     """Whether the turn said as much as one may, so that what it owed besides came later."""
     following = next(iter(turn.owed.values()))[0]
-    next_one = Event(turn.said[-1].header, bounded(following.body)) if turn.said else None
+    next_one = Event(turn.said[-1].header, truncate_reasons(following.body)) if turn.said else None
     if next_one is None:
         return False
     codec = Codec("")
     size = sum(len(codec.encode(Event(each.header, each.body))) for each in turn.said)
     try:
-        return size + len(codec.encode(next_one)) > MOST_BYTES - _HEADER_BYTES
+        return size + len(codec.encode(next_one)) > MAX_APPEND_BYTES - _HEADER_BYTES
     except ValueError:
         return False
 
@@ -332,4 +337,4 @@ class _Known(msgspec.Struct, frozen=True):
 
     offset: int
     states: dict[str, Any]
-    leadership: Leadership
+    leadership: LeadershipState

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from ....schemas.event import Record
-from ...core.reason_limits import bounded
-from ...core.role import Owed
+from ...core.reason_limits import truncate_reasons
+from ...core.role import OutgoingEvent
 from ..as_data import as_data
 from ..story import lines
 
@@ -45,7 +45,7 @@ class Difference(msgspec.Struct, frozen=True):
     time: int
     """At which it was decided, in microseconds since the epoch."""
     said: Record | None = None
-    owed: Owed | None = None
+    owed: OutgoingEvent | None = None
     state: Any = None
     """The sender's behind `decided_at`."""
     story: tuple[Record, ...] = ()
@@ -99,7 +99,7 @@ class Difference(msgspec.Struct, frozen=True):
         }
 
 
-def agrees(said: Record, owed: Owed) -> bool:
+def agrees(said: Record, owed: OutgoingEvent) -> bool:
     """Whether what is owed is what was said: recipient, body and cause."""
     header = said.header
     if (
@@ -109,13 +109,13 @@ def agrees(said: Record, owed: Owed) -> bool:
     ):
         return False
     # What was read from the log has other containers in places than what a role makes.
-    body = bounded(owed.body)
+    body = truncate_reasons(owed.body)
     return said.body == body or as_data(said.body) == as_data(body)
 
 
-def differing(said: Record, owed: Owed) -> Iterator[FieldDifference]:
+def differing(said: Record, owed: OutgoingEvent) -> Iterator[FieldDifference]:
     """What differs, field by field."""
-    header, theirs, ours = said.header, said.body, bounded(owed.body)
+    header, theirs, ours = said.header, said.body, truncate_reasons(owed.body)
     pairs: list[tuple[str, Any, Any]] = [
         ("recipient", header.recipient, owed.recipient),
         ("cause", header.cause, owed.cause),
@@ -129,7 +129,7 @@ def differing(said: Record, owed: Owed) -> Iterator[FieldDifference]:
     return (FieldDifference(name, one, other) for name, one, other in pairs if one != other)
 
 
-def _said_of(owed: Owed) -> dict[str, Any]:
+def _said_of(owed: OutgoingEvent) -> dict[str, Any]:
     return {"recipient": owed.recipient, "cause": owed.cause, "body": as_data(owed.body)}
 
 

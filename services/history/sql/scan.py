@@ -51,7 +51,7 @@ class Origin(msgspec.Struct, frozen=True):
         """To be closed. Raises ArchiveError."""
         if self.file is not None:
             return FileLog.open(Path(self.file), selections=True)
-        from ...log.factory import event_log
+        from ...log.factory import open_event_log
 
         said = {
             BOOTSTRAP_SERVERS.key: self.bootstrap_servers,
@@ -59,7 +59,9 @@ class Origin(msgspec.Struct, frozen=True):
             SCHEMA_REGISTRY_URL.key: self.schema_registry_url,
             SCHEMA_REGISTRY_CREDENTIALS_FILE.key: self.schema_registry_credentials_file,
         }
-        return event_log(Configuration({key: text for key, text in said.items() if text}), timeout=_TIMEOUT_S)
+        return open_event_log(
+            Configuration({key: text for key, text in said.items() if text}), timeout=_TIMEOUT_S
+        )
 
 
 def extent(of: Configuration | Path, first: str | int | None, last: str | int | None) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ....infra.sanitize import local_time, printable
+from ....infra.sanitize import escape_control_characters, local_time
 from ....schemas.body import Body
 from ....schemas.event import EVERYONE, Record
 from ....schemas.types import (
@@ -100,10 +100,10 @@ def columns(entry: Entry) -> tuple[str, str, str, str, str, str]:
     return (
         str(entry.record.offset),
         local_time(header.time, f"%H:%M:%S.{header.time // 1000 % 1000:03}"),
-        printable(f"{shortened(header.sender)} -> {shortened(recipient)}"),
+        escape_control_characters(f"{shortened(header.sender)} -> {shortened(recipient)}"),
         entry.type.rpartition(".")[2],
         "" if header.cause is None else f"<- {header.cause}",
-        printable(fields),
+        escape_control_characters(fields),
     )
 
 

@@ -48,11 +48,11 @@ GIVEN: Final = -1
 """The generation of a candidate that a person named."""
 
 
-class Unusable(Exception):
+class UnusableCheckpoint(Exception):
     """No candidate can be restored; the text says why, for each."""
 
 
-class Recovered(msgspec.Struct, frozen=True):
+class RecoveredCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint that is whole and fits."""
 
     checkpoint: RestoredCheckpoint
@@ -107,7 +107,7 @@ class CompletedCheckpointStore:
         try:
             faults = verify(metadata)
             if faults:
-                raise TornFile(_in_short(faults))
+                raise TornFile(_abbreviate(faults))
             write_metadata(metadata)
         except BaseException:
             self._forget(checkpoint.uri)
@@ -120,7 +120,7 @@ class CompletedCheckpointStore:
         candidates: Sequence[RestoredCheckpoint],
         *,
         allow_non_restored_state: bool = False,
-    ) -> Recovered:
+    ) -> RecoveredCheckpoint:
         """The first of the candidates that is whole and fits the job.
 
         Raises Unusable, and StorageError where storage does not say.
@@ -138,13 +138,18 @@ class CompletedCheckpointStore:
             if not faults and candidate.generation == GIVEN:
                 faults = misfits(metadata, graph, allow_non_restored_state=allow_non_restored_state)
             if faults:
-                passed_over[candidate.uri] = _in_short(faults)
+                passed_over[candidate.uri] = _abbreviate(faults)
                 continue
             with self._lock:
                 self._keep(metadata)
             counted = total(each.state.accumulators for each in metadata.subtasks if each.finished)
-            return Recovered(_restored(candidate, metadata), _finished(metadata, graph), passed_over, counted)
-        raise Unusable(_why_none(passed_over))
+            return RecoveredCheckpoint(
+                _to_restored_state(candidate, metadata),
+                _finished_subtasks(metadata, graph),
+                passed_over,
+                counted,
+            )
+        raise UnusableCheckpoint(_describe_none_usable(passed_over))
 
     def discard(
         self,
@@ -222,23 +227,23 @@ def _is_read_whole(metadata: CheckpointMetadata) -> bool:
     return is_local or sum(file.length for file in files_of(metadata)) <= _READ_WHOLE
 
 
-def _restored(candidate: RestoredCheckpoint, metadata: CheckpointMetadata) -> RestoredCheckpoint:
+def _to_restored_state(candidate: RestoredCheckpoint, metadata: CheckpointMetadata) -> RestoredCheckpoint:
     found = metadata.checkpoint
     number = candidate.checkpoint_id or found.checkpoint_id
     return replace(candidate, checkpoint_id=number, uri=found.uri)
 
 
-def _finished(metadata: CheckpointMetadata, graph: JobGraph) -> dict[str, tuple[int, ...]]:
+def _finished_subtasks(metadata: CheckpointMetadata, graph: JobGraph) -> dict[str, tuple[int, ...]]:
     found = {vertex.vertex_id: finished_subtasks(metadata, vertex) for vertex in graph.vertices}
     return {vertex_id: tuple(sorted(indices)) for vertex_id, indices in found.items() if indices}
 
 
-def _in_short(faults: Sequence[str]) -> str:
+def _abbreviate(faults: Sequence[str]) -> str:
     more = len(faults) - _FAULTS_TOLD
     return "; ".join(faults[:_FAULTS_TOLD]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _why_none(passed_over: Mapping[str, str]) -> str:
+def _describe_none_usable(passed_over: Mapping[str, str]) -> str:
     if not passed_over:
         return "there is no completed checkpoint to go back to"
     if len(passed_over) == 1:

@@ -17,15 +17,15 @@ from ....schemas import client, job_master
 from ....schemas.body import Body
 from ....schemas.event import Record
 from ....schemas.types import CheckpointFailureReason, ExecutionState, JobStatus
-from ...core.immutable_maps import without
-from ...core.role import JOB_MASTER, Instruction, Owed, Step, Time, address, instance_of
+from ...core.immutable_maps import delete_key
+from ...core.role import JOB_MASTER, Instruction, OutgoingEvent, Step, Time, address, instance_of
 from .. import executions, job_status, restore, task_executor_connections, termination
 from ..instructions import DiscardCheckpoint, FindCheckpoint, RemoveCheckpoints, WriteMetadata
 from ..state import JobMasterState
 from ..topology import VertexKey
 from . import notifications, subsumption, trigger
 from .pending_checkpoint import PendingCheckpoint
-from .state import Answer, Discard, NoticeKind
+from .state import Answer, Discard, NotificationKind
 
 _SHOWN = 3
 _COUNTED = frozenset(
@@ -48,7 +48,7 @@ def _awaiting(
     if pending is None or execution is None or attempt not in pending.awaited:
         return None
     own = instance_of(record.header.sender) == execution.resource_id
-    return pending if own and not task_executor_connections.is_late(state, record) else None
+    return pending if own and not task_executor_connections.is_stale(state, record) else None
 
 
 def on_acknowledge_checkpoint(
@@ -69,7 +69,7 @@ def on_decline_checkpoint(
     if pending is None:
         return state
     execution = state.executions[body.execution_attempt_id]
-    why = f"{executions.name_of(state, execution)} on {execution.resource_id} declined: {body.reason}"
+    why = f"{executions.execution_name(state, execution)} on {execution.resource_id} declined: {body.reason}"
     failed = pending.failed(CheckpointFailureReason.CHECKPOINT_DECLINED, why, record.offset)
     return replace(state, checkpoints=state.checkpoints.put(failed))
 
@@ -84,14 +84,14 @@ def on_checkpoint_completed(
     checkpoints = replace(
         state.checkpoints,
         pending=state.checkpoints.pending.delete(pending.checkpoint_id),
-        notices=notifications.taken_back(state.checkpoints.notices, pending.checkpoint_id),
+        notices=notifications.withdraw_notifications(state.checkpoints.notices, pending.checkpoint_id),
         last_ended=record.header.time,
         stopping=state.checkpoints.stopping or pending.options.stops,
     ).answered(pending.requests, Answer("", checkpoint))
     if not pending.is_savepoint:
         retained = state.options.checkpointing.retained
         checkpoints = replace(
-            subsumption.added(checkpoints, checkpoint, retained, cause), failures=0, anew=False
+            subsumption.add_completed(checkpoints, checkpoint, retained, cause), failures=0, anew=False
         ).overtaken(checkpoint.checkpoint_id, cause)
         restore = checkpoints.latest
     else:
@@ -101,15 +101,15 @@ def on_checkpoint_completed(
     if restore is not None:
         # Whoever has been put in the place of one that had acknowledged begins with it from now on, too.
         told.update(state.current.values())
-    state = notifications.to_tell(
-        state, pending.checkpoint_id, NoticeKind.CONFIRM, sorted(told), cause, restore
+    state = notifications.notifications_for(
+        state, pending.checkpoint_id, NotificationKind.CONFIRM, sorted(told), cause, restore
     )
     if not pending.options.stops or not _is_active(state):
         return state
     if pending.outlived:
         # It knows nothing of its stop, and may have gone on behind the savepoint.
-        return termination.cancelled(state, cause)
-    return termination.stopped(state, pending, cause)
+        return termination.cancel_job(state, cause)
+    return termination.finish_stopped_job(state, pending, cause)
 
 
 def on_checkpoint_aborted(
@@ -125,7 +125,7 @@ def on_checkpoint_aborted(
     checkpoints = replace(
         checkpoints,
         pending=checkpoints.pending.delete(pending.checkpoint_id),
-        notices=notifications.taken_back(checkpoints.notices, pending.checkpoint_id),
+        notices=notifications.withdraw_notifications(checkpoints.notices, pending.checkpoint_id),
         discarding=checkpoints.discarding.set(pending.checkpoint_id, discard),
         last_ended=record.header.time,
         failures=checkpoints.failures + counts,
@@ -133,19 +133,19 @@ def on_checkpoint_aborted(
         last_failure=f"checkpoint {pending.checkpoint_id}: {body.failure.value}: {body.reason}",
     ).answered(pending.requests, answer)
     state = replace(state, checkpoints=checkpoints)
-    state = notifications.to_tell(
-        state, pending.checkpoint_id, NoticeKind.ABORT, notifications.participants(pending), cause
+    state = notifications.notifications_for(
+        state, pending.checkpoint_id, NotificationKind.ABORT, notifications.participants(pending), cause
     )
     tolerable = state.options.checkpointing.tolerable_failures
     if counts and tolerable is not None and checkpoints.failures > tolerable and _is_active(state):
         why = f"{checkpoints.failures} checkpoints failed one after another, {tolerable} are tolerable; the last: "
-        return termination.failed(state, f"{why}{answer.reason}", cause)
+        return termination.fail_job(state, f"{why}{answer.reason}", cause)
     if pending.options.stops and _is_active(state):
         by_task = body.failure is CheckpointFailureReason.TASK_FAILURE or pending.outlived
         drained = pending.options.drains and (by_task or not _all_are_there(state))
-        return _goes_on(state, pending, answer.reason, record, drained=drained)
+        return _continues(state, pending, answer.reason, record, drained=drained)
     if pending.options.drains and state.status is JobStatus.SUSPENDED and pending.has_begun:
-        return restore.at_resumption(state, _not_stopped(answer.reason), cause)
+        return restore.start_restore_at_resumption(state, _not_stopped(answer.reason), cause)
     return restore.without_candidates(state, cause)
 
 
@@ -153,7 +153,7 @@ def _is_active(state: JobMasterState) -> bool:
     return state.status in job_status.ACTIVE
 
 
-def _goes_on(
+def _continues(
     state: JobMasterState, pending: PendingCheckpoint, why: str, record: Record, *, drained: bool
 ) -> JobMasterState:
     """The savepoint that the job was to end with has failed. Tasks that ended behind its barrier have to run again.
@@ -166,8 +166,8 @@ def _goes_on(
         for vertex in pending.acknowledged
     )
     if not ended or restore.is_under_way(state):
-        return termination.settled(state, record.offset)
-    return restore.begun(state, _not_stopped(why), record.offset, record.header.time)
+        return termination.finish_if_done(state, record.offset)
+    return restore.start_rollback(state, _not_stopped(why), record.offset, record.header.time)
 
 
 def _all_are_there(state: JobMasterState) -> bool:
@@ -201,7 +201,7 @@ def on_checkpoints_removed(
         return replace(state, ended=state.ended.without(lambda each: isinstance(each, RemoveCheckpoints)))
     if state.checkpoints.removal is None:
         return state
-    kept = subsumption.retained(state.checkpoints, state.options.checkpointing, state.status)
+    kept = subsumption.retained_checkpoints(state.checkpoints, state.options.checkpointing, state.status)
     return replace(state, checkpoints=replace(state.checkpoints, removal=None, completed=kept))
 
 
@@ -212,34 +212,36 @@ def _answer_sent(
     if request is None:
         return state
     if request in checkpoints.answers:
-        return replace(state, checkpoints=replace(checkpoints, answers=without(checkpoints.answers, request)))
+        return replace(
+            state, checkpoints=replace(checkpoints, answers=delete_key(checkpoints.answers, request))
+        )
     left = tuple(each for each in checkpoints.requests if each.offset != request)
     if len(left) == len(checkpoints.requests):
         return state
     return replace(state, checkpoints=replace(checkpoints, requests=left))
 
 
-def followed(state: JobMasterState, record: Record) -> JobMasterState:
+def follow_attempts(state: JobMasterState, record: Record) -> JobMasterState:
     """Notes when all tasks have begun to run, or do not any more; what may be discarded then."""
     checkpoints, all_run = state.checkpoints, state.all_run
     if all_run is (checkpoints.since is None):
         checkpoints = replace(checkpoints, since=record.header.time if all_run else None)
     if checkpoints.subsumed:
-        checkpoints = subsumption.released(checkpoints)
+        checkpoints = subsumption.release_checkpoints(checkpoints)
     return state if checkpoints is state.checkpoints else replace(state, checkpoints=checkpoints)
 
 
-def messages(state: JobMasterState, now: Time) -> list[Owed]:
+def outgoing_events(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
     """What is owed to clients, to TaskExecutors and, of checkpoints that begin or are given up, to itself."""
     return [
-        *answers(state),
-        *_given_up(state, now),
-        *notifications.messages(state),
-        *trigger.messages(state, now),
+        *request_answers(state),
+        *_abort_checkpoints(state, now),
+        *notifications.outgoing_events(state),
+        *trigger.outgoing_events(state, now),
     ]
 
 
-def answers(state: JobMasterState) -> list[Owed]:
+def request_answers(state: JobMasterState) -> list[OutgoingEvent]:
     """CheckpointSucceeded and CheckpointFailed, in the order of the requests."""
     owed = []
     for offset, answer in sorted(state.checkpoints.answers.items()):
@@ -248,11 +250,11 @@ def answers(state: JobMasterState) -> list[Owed]:
             if answer.checkpoint is None
             else client.CheckpointSucceeded(job_id=state.job_id, checkpoint=answer.checkpoint)
         )
-        owed.append(Owed(answer.requester, body, offset))
+        owed.append(OutgoingEvent(answer.requester, body, offset))
     return owed
 
 
-def _given_up(state: JobMasterState, now: Time) -> list[Owed]:
+def _abort_checkpoints(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
     """CheckpointAborted, in the order in which they began."""
     owed = []
     for number, pending in sorted(state.checkpoints.pending.items()):
@@ -261,7 +263,7 @@ def _given_up(state: JobMasterState, now: Time) -> list[Owed]:
         elif pending.awaited and now >= pending.triggered + state.options.checkpointing.timeout:
             kind, why, cause = (
                 CheckpointFailureReason.CHECKPOINT_EXPIRED,
-                _late(state, pending),
+                _timed_out(state, pending),
                 pending.cause,
             )
         else:
@@ -269,16 +271,18 @@ def _given_up(state: JobMasterState, now: Time) -> list[Owed]:
         body = job_master.CheckpointAborted(
             job_id=state.job_id, checkpoint_id=number, failure=kind, reason=why
         )
-        owed.append(Owed(address(JOB_MASTER, state.job_id), body, cause))
+        owed.append(OutgoingEvent(address(JOB_MASTER, state.job_id), body, cause))
     return owed
 
 
-def _late(state: JobMasterState, pending: PendingCheckpoint) -> str:
+def _timed_out(state: JobMasterState, pending: PendingCheckpoint) -> str:
     late = sorted(
         (state.executions[each] for each in pending.awaited),
-        key=lambda execution: executions.in_order(state, execution),
+        key=lambda execution: executions.executions_in_order(state, execution),
     )
-    names = ", ".join(f"{executions.name_of(state, each)} on {each.resource_id}" for each in late[:_SHOWN])
+    names = ", ".join(
+        f"{executions.execution_name(state, each)} on {each.resource_id}" for each in late[:_SHOWN]
+    )
     more = f" and {len(late) - _SHOWN} more" if len(late) > _SHOWN else ""
     return f"not acknowledged within {state.options.checkpointing.timeout / 1e6:g} s by {names}{more}"
 
@@ -301,24 +305,24 @@ def instructions(state: JobMasterState) -> list[Instruction]:
     if graph is None or not (checkpoints.owes or checkpoints.restoring is not None):
         return []
     found: list[Instruction] = [
-        WriteMetadata(job_id, graph, pending, pending.cause, _counted(state, pending))
+        WriteMetadata(job_id, graph, pending, pending.cause, _count_failure(state, pending))
         for _, pending in sorted(checkpoints.pending.items())
         if pending.is_acknowledged
     ]
-    kept = subsumption.kept_directories(checkpoints)
+    kept = subsumption.retained_directories(checkpoints)
     for number, each in sorted(checkpoints.discarding.items()):
         found.append(DiscardCheckpoint(job_id, number, each.directory, each.completed, kept, each.cause))
-    if restore.is_wanted(state):
-        allow, cause = state.allow_non_restored_state, restore.wanted_since(state)
+    if restore.should_find_checkpoint(state):
+        allow, cause = state.allow_non_restored_state, restore.restore_cause(state)
         found.append(FindCheckpoint(job_id, graph, restore.candidates(state), allow, cause))
     if checkpoints.removal is not None and not checkpoints.pending and not checkpoints.discarding:
-        keep = subsumption.retained(checkpoints, state.options.checkpointing, state.status)
+        keep = subsumption.retained_checkpoints(checkpoints, state.options.checkpointing, state.status)
         directory = trigger.job_directory(state)
         found.append(RemoveCheckpoints(job_id, directory, keep, checkpoints.removal))
     return found
 
 
-def _counted(state: JobMasterState, pending: PendingCheckpoint) -> Map[VertexKey, Mapping[str, float]]:
+def _count_failure(state: JobMasterState, pending: PendingCheckpoint) -> Map[VertexKey, Mapping[str, float]]:
     known = state.accumulators
     return Map({vertex: known[vertex] for vertex in pending.finished if vertex in known})
 

@@ -11,17 +11,17 @@ from ....schemas import task_executor
 from ....schemas.body import Body
 from ....schemas.event import Record
 from ....schemas.types import RestoredCheckpoint
-from ...core.role import TASK_EXECUTOR, Owed, Step, address, instance_of
+from ...core.role import TASK_EXECUTOR, OutgoingEvent, Step, address, instance_of
 from .. import execution_states
 from ..state import JobMasterState
 from .pending_checkpoint import PendingCheckpoint
-from .state import Notice, NoticeKey, NoticeKind
+from .state import NoticeKey, Notification, NotificationKind
 
 
-def to_tell(
+def notifications_for(
     state: JobMasterState,
     checkpoint_id: int,
-    kind: NoticeKind,
+    kind: NotificationKind,
     attempts: Iterable[str],
     cause: int,
     restore: RestoredCheckpoint | None = None,
@@ -33,7 +33,7 @@ def to_tell(
         if execution is not None and execution.state in execution_states.DEPLOYED:
             by_resource.setdefault(execution.resource_id or "", []).append(attempt)
     found = {
-        (checkpoint_id, kind, resource_id): Notice(tuple(sorted(each)), cause, restore)
+        (checkpoint_id, kind, resource_id): Notification(tuple(sorted(each)), cause, restore)
         for resource_id, each in by_resource.items()
     }
     if not found:
@@ -48,7 +48,7 @@ def participants(pending: PendingCheckpoint) -> list[str]:
     return sorted([*pending.awaited, *done])
 
 
-def begun_with(
+def started_attempts(
     state: JobMasterState, attempt: str, resource_id: str, restore: RestoredCheckpoint | None, cause: int
 ) -> JobMasterState:
     """An Execution was submitted. If a checkpoint was completed meanwhile, its TaskExecutor is to know of it, too:
@@ -57,23 +57,25 @@ def begun_with(
     latest = state.checkpoints.latest
     if latest is None or latest == restore or latest.generation != state.generation:
         return state
-    key = (latest.checkpoint_id, NoticeKind.CONFIRM, resource_id)
-    notice = state.checkpoints.notices.get(key) or Notice((), cause, latest)
+    key = (latest.checkpoint_id, NotificationKind.CONFIRM, resource_id)
+    notice = state.checkpoints.notices.get(key) or Notification((), cause, latest)
     told = replace(notice, attempts=tuple(sorted({*notice.attempts, attempt})))
     notices = state.checkpoints.notices.set(key, told)
     return replace(state, checkpoints=replace(state.checkpoints, notices=notices))
 
 
-def taken_back(notices: Map[NoticeKey, Notice], checkpoint_id: int) -> Map[NoticeKey, Notice]:
+def withdraw_notifications(
+    notices: Map[NoticeKey, Notification], checkpoint_id: int
+) -> Map[NoticeKey, Notification]:
     """Nobody is to begin a checkpoint that is over."""
     left = notices
     for key in notices:
-        if key[0] == checkpoint_id and key[1] is NoticeKind.TRIGGER:
+        if key[0] == checkpoint_id and key[1] is NotificationKind.TRIGGER:
             left = left.delete(key)
     return left
 
 
-def messages(state: JobMasterState) -> list[Owed]:
+def outgoing_events(state: JobMasterState) -> list[OutgoingEvent]:
     """TriggerCheckpoint, ConfirmCheckpoint and AbortCheckpoint, in the order of what led to them."""
     owed = []
     for key in sorted(state.checkpoints.notices, key=lambda key: (state.checkpoints.notices[key].cause, key)):
@@ -81,7 +83,7 @@ def messages(state: JobMasterState) -> list[Owed]:
         notice = state.checkpoints.notices[key]
         body: Body
         match kind:
-            case NoticeKind.TRIGGER:
+            case NotificationKind.TRIGGER:
                 pending = state.checkpoints.pending[checkpoint_id]
                 body = task_executor.TriggerCheckpoint(
                     job_id=state.job_id,
@@ -90,24 +92,24 @@ def messages(state: JobMasterState) -> list[Owed]:
                     timestamp=pending.triggered,
                     options=pending.options,
                 )
-            case NoticeKind.CONFIRM:
+            case NotificationKind.CONFIRM:
                 body = task_executor.ConfirmCheckpoint(
                     job_id=state.job_id,
                     checkpoint_id=checkpoint_id,
                     execution_attempt_ids=notice.attempts,
                     restore=notice.restore,
                 )
-            case NoticeKind.ABORT:
+            case NotificationKind.ABORT:
                 body = task_executor.AbortCheckpoint(
                     job_id=state.job_id,
                     checkpoint_id=checkpoint_id,
                     execution_attempt_ids=notice.attempts,
                 )
-        owed.append(Owed(address(TASK_EXECUTOR, resource_id), body, notice.cause))
+        owed.append(OutgoingEvent(address(TASK_EXECUTOR, resource_id), body, notice.cause))
     return owed
 
 
-def _notification_sent(kind: NoticeKind) -> Step[JobMasterState]:
+def _notification_sent(kind: NotificationKind) -> Step[JobMasterState]:
     def step(
         state: JobMasterState,
         record: Record,
@@ -127,9 +129,9 @@ def _notification_sent(kind: NoticeKind) -> Step[JobMasterState]:
     return step
 
 
-on_trigger_checkpoint = _notification_sent(NoticeKind.TRIGGER)
-on_confirm_checkpoint = _notification_sent(NoticeKind.CONFIRM)
-on_abort_checkpoint = _notification_sent(NoticeKind.ABORT)
+on_trigger_checkpoint = _notification_sent(NotificationKind.TRIGGER)
+on_confirm_checkpoint = _notification_sent(NotificationKind.CONFIRM)
+on_abort_checkpoint = _notification_sent(NotificationKind.ABORT)
 
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {
     task_executor.TriggerCheckpoint: on_trigger_checkpoint,

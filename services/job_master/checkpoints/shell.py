@@ -21,9 +21,9 @@ from ....pipelines.checkpoint.errors import CheckpointError, StorageError
 from ....schemas import job_master
 from ....schemas.body import Body
 from ....schemas.types import CheckpointFailureReason
-from ...core.role import Instruction, Owed, Say
+from ...core.role import Emit, Instruction, OutgoingEvent
 from ..instructions import DiscardCheckpoint, FindCheckpoint, RemoveCheckpoints, WriteMetadata
-from .completed_checkpoint_store import CompletedCheckpointStore, Recovered, Unusable
+from .completed_checkpoint_store import CompletedCheckpointStore, RecoveredCheckpoint, UnusableCheckpoint
 
 _T = TypeVar("_T")
 _log = logger(__name__)
@@ -43,14 +43,14 @@ _SEARCHES: Final = 64
 Demand = WriteMetadata | DiscardCheckpoint | FindCheckpoint | RemoveCheckpoints
 
 
-class _Closed(Exception):
+class _ShellClosed(Exception):
     """The shell was closed, or nobody demands it any more: nothing is said."""
 
 
 class CheckpointShell:
     """One for all JobMasters of a process."""
 
-    def __init__(self, say: Say, is_current: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, say: Emit, is_current: Callable[[], bool] = lambda: True) -> None:
         """`is_current`: whether the process knows that it leads what it led last: it has not just stood still."""
         self._say = say
         self._is_current = is_current
@@ -108,10 +108,10 @@ class CheckpointShell:
     def _answer(self, gone: threading.Event, role_address: str, cause: int, act: Callable[[], Body]) -> None:
         try:
             body = act()
-        except _Closed:
+        except _ShellClosed:
             return
         if not gone.is_set() or self._closed.is_set():
-            self._say(role_address, Owed(role_address, body, cause))
+            self._say(role_address, OutgoingEvent(role_address, body, cause))
 
     # Nobody asks for the outcome of these threads: whatever goes wrong is said, or a job waits for ever.
 
@@ -121,19 +121,19 @@ class CheckpointShell:
             checkpoint = self._retried(
                 _TRIES_TO_WRITE, lambda: self._store.add(job_id, demand.job_graph, pending, demand.counted)
             )
-        except _Closed:
+        except _ShellClosed:
             raise
         except Exception as error:
             return job_master.CheckpointAborted(
                 job_id=job_id,
                 checkpoint_id=pending.checkpoint_id,
                 failure=CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
-                reason=_said(error),
+                reason=_describe(error),
             )
         return job_master.CheckpointCompleted(job_id=job_id, checkpoint=checkpoint)
 
     def _find(self, demand: FindCheckpoint, over: threading.Event) -> Body:
-        def recover() -> Recovered:
+        def recover() -> RecoveredCheckpoint:
             return self._store.recover(
                 demand.job_graph,
                 demand.candidates,
@@ -144,11 +144,11 @@ class CheckpointShell:
             if demand.is_first:
                 found = self._retried(_TRIES_TO_BEGIN, recover)
             else:
-                found = _insisted(demand.job_id, over, recover)
-        except _Closed:
+                found = _retry_write(demand.job_id, over, recover)
+        except _ShellClosed:
             raise
         except Exception as error:
-            return job_master.RestoreFailed(job_id=demand.job_id, reason=_said(error))
+            return job_master.RestoreFailed(job_id=demand.job_id, reason=_describe(error))
         return job_master.CheckpointRestored(
             job_id=demand.job_id,
             checkpoint=found.checkpoint,
@@ -181,10 +181,12 @@ class CheckpointShell:
     def _delete(self, directory: str, job_id: str, act: Callable[[], None]) -> None:
         try:
             self._retried(_TRIES_TO_DELETE, act)
-        except _Closed:
+        except _ShellClosed:
             raise
         except Exception as error:
-            _log.warning("checkpoint is left in storage", job=job_id, directory=directory, error=_said(error))
+            _log.warning(
+                "checkpoint is left in storage", job=job_id, directory=directory, error=_describe(error)
+            )
 
     def _wait_until_current(self, gone: threading.Event) -> None:
         """Before each deletion. A process that was stopped, or has lost its lease, may be deposed and not know it: its
@@ -194,7 +196,7 @@ class CheckpointShell:
                 return
             if self._closed.wait(_LOOK_S):
                 break
-        raise _Closed
+        raise _ShellClosed
 
     def _retried(self, tries: int, act: Callable[[], _T]) -> _T:
         """What `act` gives, tried again while storage can't be reached. Raises _Closed, and what `act` does."""
@@ -203,14 +205,14 @@ class CheckpointShell:
             try:
                 return act()
             except StorageError as error:
-                _log.info("storage of checkpoints fails; tries again", seconds=pause, error=_said(error))
+                _log.info("storage of checkpoints fails; tries again", seconds=pause, error=_describe(error))
             if self._closed.wait(pause):
-                raise _Closed
+                raise _ShellClosed
             pause *= 2
         return act()
 
 
-def _insisted(job_id: str, over: threading.Event, act: Callable[[], _T]) -> _T:
+def _retry_write(job_id: str, over: threading.Event, act: Callable[[], _T]) -> _T:
     """What `act` gives when storage can be reached again. Raises _Closed when it is over, and what `act` does."""
     pause, silent_until = _FIRST_PAUSE_S, -math.inf
     while not over.is_set():
@@ -223,14 +225,14 @@ def _insisted(job_id: str, over: threading.Event, act: Callable[[], _T]) -> _T:
                 _log.warning(
                     "job waits for the storage of its checkpoints; tries again",
                     job=job_id,
-                    error=_said(error),
+                    error=_describe(error),
                 )
         over.wait(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_S)
-    raise _Closed
+    raise _ShellClosed
 
 
-def _said(error: Exception) -> str:
-    if isinstance(error, CheckpointError | Unusable):
+def _describe(error: Exception) -> str:
+    if isinstance(error, CheckpointError | UnusableCheckpoint):
         return str(error)
     return f"{type(error).__name__}: {error}"

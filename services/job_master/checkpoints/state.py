@@ -37,7 +37,7 @@ class Answer(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-class NoticeKind(IntEnum):
+class NotificationKind(IntEnum):
     """What TaskExecutors are told of a checkpoint; sorts in the order in which it may be said."""
 
     TRIGGER = 0
@@ -45,11 +45,11 @@ class NoticeKind(IntEnum):
     ABORT = 2
 
 
-NoticeKey = tuple[int, NoticeKind, str]
+NoticeKey = tuple[int, NotificationKind, str]
 """(checkpoint, kind, ResourceID)."""
 
 
-class Notice(msgspec.Struct, frozen=True):
+class Notification(msgspec.Struct, frozen=True):
     """TriggerCheckpoint, ConfirmCheckpoint or AbortCheckpoint is owed to a TaskExecutor."""
 
     attempts: tuple[str, ...]
@@ -118,7 +118,7 @@ class Checkpoints(msgspec.Struct, frozen=True):
     """Those that wait for their checkpoint to begin, in order."""
     answers: Map[int, Answer] = Map()
     """By the offset of the request."""
-    notices: Map[NoticeKey, Notice] = Map()
+    notices: Map[NoticeKey, Notification] = Map()
     subsumed: tuple[Discard, ...] = ()
     """To be discarded when no Execution can be on its way to begin with it."""
     discarding: Map[int, Discard] = Map()
@@ -146,7 +146,7 @@ class Checkpoints(msgspec.Struct, frozen=True):
 
     def candidates(self) -> tuple[RestoredCheckpoint, ...]:
         """What the job can go back to, newest first."""
-        own = tuple(restored(each) for each in reversed(self.completed))
+        own = tuple(restored_state(each) for each in reversed(self.completed))
         return own if self.origin is None else (*own, self.origin)
 
     def put(self, pending: PendingCheckpoint) -> Checkpoints:
@@ -234,7 +234,7 @@ class Checkpoints(msgspec.Struct, frozen=True):
         return replace(self, savepoints=(*self.savepoints, savepoint)[-_SAVEPOINTS:])
 
 
-def restored(checkpoint: CompletedCheckpoint) -> RestoredCheckpoint:
+def restored_state(checkpoint: CompletedCheckpoint) -> RestoredCheckpoint:
     """A completed checkpoint as what tasks begin with."""
     return RestoredCheckpoint(
         checkpoint_id=checkpoint.checkpoint_id, uri=checkpoint.uri, generation=checkpoint.generation

@@ -13,19 +13,19 @@ from ....pipelines.graph.job_options import ExternalizedCheckpointRetention
 from ....schemas.types import CompletedCheckpoint, JobStatus
 from ...configuration.role_options import CheckpointingOptions
 from ..state import JobMasterState
-from .state import Checkpoints, Discard, NoticeKind, restored
+from .state import Checkpoints, Discard, NotificationKind, restored_state
 
 
-def added(
+def add_completed(
     checkpoints: Checkpoints, checkpoint: CompletedCheckpoint, retained: int, cause: int
 ) -> Checkpoints:
     """One more is complete; the oldest beyond what is retained are subsumed."""
     completed = tuple(sorted((*checkpoints.completed, checkpoint), key=lambda each: each.checkpoint_id))
-    left = replace(checkpoints, completed=completed, latest=restored(completed[-1]))
-    return dropped(left, completed[: max(0, len(completed) - retained)], cause)
+    left = replace(checkpoints, completed=completed, latest=restored_state(completed[-1]))
+    return subsume(left, completed[: max(0, len(completed) - retained)], cause)
 
 
-def dropped(checkpoints: Checkpoints, gone: tuple[CompletedCheckpoint, ...], cause: int) -> Checkpoints:
+def subsume(checkpoints: Checkpoints, gone: tuple[CompletedCheckpoint, ...], cause: int) -> Checkpoints:
     """Nobody goes back to these any more."""
     if not gone:
         return checkpoints
@@ -34,24 +34,24 @@ def dropped(checkpoints: Checkpoints, gone: tuple[CompletedCheckpoint, ...], cau
     return replace(checkpoints, completed=completed, subsumed=(*checkpoints.subsumed, *discards))
 
 
-def released(checkpoints: Checkpoints) -> Checkpoints:
+def release_checkpoints(checkpoints: Checkpoints) -> Checkpoints:
     """What is subsumed is discarded, if no Execution can be on its way to begin with it."""
     if not checkpoints.subsumed or checkpoints.since is None:
         return checkpoints
-    if any(kind is NoticeKind.CONFIRM for _, kind, _ in checkpoints.notices):
+    if any(kind is NotificationKind.CONFIRM for _, kind, _ in checkpoints.notices):
         return checkpoints
     discards = {each.checkpoint_id: each for each in checkpoints.subsumed}
     return replace(checkpoints, subsumed=(), discarding=checkpoints.discarding.update(discards))
 
 
-def kept_directories(checkpoints: Checkpoints) -> tuple[str, ...]:
+def retained_directories(checkpoints: Checkpoints) -> tuple[str, ...]:
     """The directories of all checkpoints that stay, sorted."""
     own = {each.uri for each in (*checkpoints.completed, *checkpoints.savepoints)}
     latest = set() if checkpoints.latest is None else {checkpoints.latest.uri}
     return tuple(sorted(own | latest))
 
 
-def job_ended(state: JobMasterState, cause: int) -> Checkpoints:
+def on_job_end(state: JobMasterState, cause: int) -> Checkpoints:
     """The job is over for good. What it leaves in storage is removed, if it has written there."""
     reason = f"job {state.job_id} is {state.status.value}"
     checkpoints = state.checkpoints.winds_down(reason, cause, suspends=False)
@@ -61,7 +61,7 @@ def job_ended(state: JobMasterState, cause: int) -> Checkpoints:
     return replace(checkpoints, removal=cause)
 
 
-def retained(
+def retained_checkpoints(
     checkpoints: Checkpoints, options: CheckpointingOptions, status: JobStatus
 ) -> tuple[CompletedCheckpoint, ...]:
     """What is kept of a job that has ended."""

@@ -20,13 +20,13 @@ from ....schemas import client, job_master
 from ....schemas.body import Body
 from ....schemas.event import Record
 from ....schemas.types import CheckpointFailureReason, CheckpointOptions, ExecutionState, SnapshotType
-from ...core.role import JOB_MASTER, IllegalEvent, Owed, Step, Time, address, derive_id
+from ...core.role import JOB_MASTER, IllegalEvent, OutgoingEvent, Step, Time, address, derive_id
 from .. import job_status
 from ..state import Execution, JobMasterState
 from ..topology import VertexKey
 from . import notifications
 from .pending_checkpoint import CheckpointRequest, PendingCheckpoint
-from .state import MOST_REQUESTS, Answer, Checkpoints, NoticeKind
+from .state import MOST_REQUESTS, Answer, Checkpoints, NotificationKind
 
 
 def job_directory(state: JobMasterState) -> str:
@@ -62,7 +62,7 @@ def _fault(state: JobMasterState, request: CheckpointRequest) -> str | None:
     checkpoints, options = state.checkpoints, state.options.checkpointing
     if state.status not in job_status.ACTIVE:
         return f"job {state.job_id} is {state.status.value}: only a job that runs has checkpoints taken"
-    if checkpoints.stopping or any(each.stops for each in _underway(checkpoints)):
+    if checkpoints.stopping or any(each.stops for each in _in_progress(checkpoints)):
         return f"job {state.job_id} is being stopped with a savepoint"
     if len(checkpoints.requests) >= MOST_REQUESTS:
         return f"{MOST_REQUESTS} requests wait already (TOO_MANY_CHECKPOINT_REQUESTS): try again later"
@@ -82,14 +82,14 @@ def _savepoints(state: JobMasterState, request: CheckpointRequest) -> str:
     return request.directory or state.options.checkpointing.savepoints_directory
 
 
-def _underway(checkpoints: Checkpoints) -> Iterator[CheckpointRequest | CheckpointOptions]:
+def _in_progress(checkpoints: Checkpoints) -> Iterator[CheckpointRequest | CheckpointOptions]:
     yield from checkpoints.requests
     for each in checkpoints.pending.values():
         if each.failure is None:
             yield each.options
 
 
-def periodic(state: JobMasterState) -> Time | None:
+def periodic_options(state: JobMasterState) -> Time | None:
     """When the next checkpoint is due by the interval; None while none may begin."""
     options, checkpoints = state.options.checkpointing, state.checkpoints
     if options.interval is None or checkpoints.requests or not _has_room(state):
@@ -112,17 +112,17 @@ def _has_room(state: JobMasterState, *, alone: bool = False) -> bool:
     return len(checkpoints.pending) < options.max_concurrent
 
 
-def messages(state: JobMasterState, now: Time) -> list[Owed]:
+def outgoing_events(state: JobMasterState, now: Time) -> list[OutgoingEvent]:
     """CheckpointTriggered, one at a time; CheckpointFailed for requests that have waited for too long."""
     checkpoints = state.checkpoints
     if not checkpoints.requests:
-        due = periodic(state)
-        return [] if due is None or due > now else [_triggered(state, None)]
+        due = periodic_options(state)
+        return [] if due is None or due > now else [_trigger_event(state, None)]
     timeout = state.options.checkpointing.timeout
     first = checkpoints.requests[0]
     savepoint = first.snapshot_type is SnapshotType.SAVEPOINT
-    owed = [_triggered(state, first)] if _has_room(state, alone=savepoint) else []
-    taken = checkpoints.requests[: len(_together(checkpoints)) if owed else 0]
+    owed = [_trigger_event(state, first)] if _has_room(state, alone=savepoint) else []
+    taken = checkpoints.requests[: len(_requests_served_together(checkpoints)) if owed else 0]
     for request in checkpoints.requests:
         if request.time + timeout <= now and request not in taken:
             reason = (
@@ -130,7 +130,7 @@ def messages(state: JobMasterState, now: Time) -> list[Owed]:
                 "were running (TASKS_NOT_RUNNING), or others were under way"
             )
             failed = client.CheckpointFailed(job_id=state.job_id, reason=reason)
-            owed.append(Owed(request.requester, failed, request.offset))
+            owed.append(OutgoingEvent(request.requester, failed, request.offset))
     return owed
 
 
@@ -139,10 +139,10 @@ def deadline(state: JobMasterState) -> Time | None:
     requests = state.checkpoints.requests
     if requests:
         return min(each.time for each in requests) + state.options.checkpointing.timeout
-    return periodic(state)
+    return periodic_options(state)
 
 
-def _together(checkpoints: Checkpoints) -> tuple[CheckpointRequest, ...]:
+def _requests_served_together(checkpoints: Checkpoints) -> tuple[CheckpointRequest, ...]:
     """The requests that the next checkpoint answers: a savepoint belongs to one."""
     first = checkpoints.requests[0]
     if first.snapshot_type is SnapshotType.SAVEPOINT:
@@ -155,10 +155,12 @@ def _together(checkpoints: Checkpoints) -> tuple[CheckpointRequest, ...]:
     return checkpoints.requests[:count]
 
 
-def _triggered(state: JobMasterState, request: CheckpointRequest | None) -> Owed:
+def _trigger_event(state: JobMasterState, request: CheckpointRequest | None) -> OutgoingEvent:
     checkpoints = state.checkpoints
     number = checkpoints.counter + 1
-    requests = () if request is None else tuple(each.offset for each in _together(checkpoints))
+    requests = (
+        () if request is None else tuple(each.offset for each in _requests_served_together(checkpoints))
+    )
     awaited, finished = [], []
     for execution in _in_order(state):
         if execution.state is ExecutionState.FINISHED:
@@ -175,7 +177,7 @@ def _triggered(state: JobMasterState, request: CheckpointRequest | None) -> Owed
         requests=requests,
     )
     cause = state.cause if request is None else request.offset
-    return Owed(address(JOB_MASTER, state.job_id), body, cause)
+    return OutgoingEvent(address(JOB_MASTER, state.job_id), body, cause)
 
 
 def _options(state: JobMasterState, number: int, request: CheckpointRequest | None) -> CheckpointOptions:
@@ -278,7 +280,9 @@ def on_checkpoint_triggered(
     state = replace(state, checkpoints=checkpoints)
     if pending.failure is not None:
         return state
-    return notifications.to_tell(state, body.checkpoint_id, NoticeKind.TRIGGER, body.to_trigger, cause)
+    return notifications.notifications_for(
+        state, body.checkpoint_id, NotificationKind.TRIGGER, body.to_trigger, cause
+    )
 
 
 STEPS: Mapping[type[Body], Step[JobMasterState]] = {

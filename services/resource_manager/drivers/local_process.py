@@ -20,7 +20,7 @@ import psutil
 from ....infra import threads
 from ....infra.interpreter import module_command
 from ....infra.logging_setup import logger
-from ....infra.process_exit_watcher import Exits
+from ....infra.process_exit_watcher import ProcessExitWatcher
 from ....infra.processes import OwnedProcess, ProcessIdentity
 from ...configuration import Configuration
 from .driver import OnExit, WorkerNotStarted
@@ -96,7 +96,7 @@ class LocalProcessDriver:
         self._watched: dict[str, WorkerRecord] = {}
         self._stopping: dict[str, str] = {}
         self._timers: dict[str, threading.Timer] = {}
-        self._exits: Exits[str] = Exits(self._ended)
+        self._exits: ProcessExitWatcher[str] = ProcessExitWatcher(self._ended)
 
     def start(self, resource_id: str, number_of_slots: int) -> str:
         with self._lock:

@@ -46,7 +46,7 @@ from tailrace.pipelines.graph.chain import edge_type
 from tailrace.pipelines.graph.physical_plan import channel_topic
 from tailrace.pipelines.runtime.buffers import BufferCodec
 from tailrace.pipelines.runtime.failures import RecordError, describe
-from tailrace.services.core.failure_repetition import repetition
+from tailrace.services.core.failure_repetition import describe_repetition
 
 from ..memory_cluster import CLUSTER, JOB, MemoryCluster, Message
 
@@ -300,7 +300,7 @@ def test_a_failure_names_the_record_in_its_channel(
             assert count is None or records[int(number) - 1] == (key, BAD)
             assert named == (key if name in KEYED else None)
     if len({each.group(2) for each in found if each}) == 1:  # of a broadcast, each subtask has a copy
-        assert repetition(lines).startswith("fails again at the same position, topic ")
+        assert describe_repetition(lines).startswith("fails again at the same position, topic ")
 
 
 class Timed(KeyedProcessFunction[str, Pair, Pair]):
@@ -366,7 +366,7 @@ def test_a_failure_names_the_timer_or_window(program: Any, place: str, seed: int
 
     lines = failures(cluster_of(build, 2, seed))
     assert all(line.endswith(f", at {place}") for line in lines), lines
-    assert repetition(lines) == f"fails again at the same position, {place}, for the 2nd time"
+    assert describe_repetition(lines) == f"fails again at the same position, {place}, for the 2nd time"
 
 
 def lines_of(numbers: Iterable[int], directory: Path) -> Path:

@@ -16,7 +16,7 @@ from tailrace.services.cli import main
 from tailrace.services.cli.errors import CODES, ExitCode, Failure, explained
 from tailrace.services.cli.local.record import ClusterRecord, ProcessRecord, read_record, write_record
 from tailrace.services.client import JobRejectedError, NoAnswer
-from tailrace.services.host.election_participant import MandateFromAnotherTime
+from tailrace.services.host.election_participant import StaleElectionEpoch
 from tailrace.services.host.host import Deposed
 from tailrace.services.log import LogTruncated, LogUnavailable
 from tailrace.services.snapshots.audit import ReplicaDiverged
@@ -141,7 +141,7 @@ def test_a_pid_that_was_given_to_another_process_is_not_ours() -> None:
         (NoAnswer("x"), ExitCode.UNREACHABLE),
         (JobRejectedError("j", "too big"), ExitCode.JOB),
         (Deposed("x"), ExitCode.DEPOSED),
-        (MandateFromAnotherTime("dispatcher", 3, 4711), ExitCode.USAGE),
+        (StaleElectionEpoch("dispatcher", 3, 4711), ExitCode.USAGE),
         (ReplicaDiverged("x"), ExitCode.ASTRAY),
         (Failure(ExitCode.NOT_FOUND, "x"), ExitCode.NOT_FOUND),
     ],

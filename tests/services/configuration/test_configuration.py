@@ -21,7 +21,7 @@ from tailrace.services.configuration import (
     ConfigurationError,
     Setting,
     document,
-    load,
+    load_configuration,
     options,
 )
 from tailrace.services.configuration.configuration import DEFAULT
@@ -56,7 +56,7 @@ def possible(option: ConfigOption[Any]) -> list[str]:
 
 
 def consistent(values: Values) -> bool:
-    return not list(options.contradictions(values))
+    return not list(options.find_contradictions(values))
 
 
 @st.composite
@@ -76,7 +76,7 @@ def loaded(
 ) -> Configuration:
     home.mkdir(exist_ok=True)
     (home / "tailrace.yaml").write_text(file or "")
-    return load([Setting("home", str(home), "--home")], definitions, environment or {})
+    return load_configuration([Setting("home", str(home), "--home")], definitions, environment or {})
 
 
 def refused(home: Path, *arguments: Any) -> str:
@@ -91,7 +91,7 @@ def test_every_option_has_a_possible_default_and_says_what_it_does(option: Confi
     assert option.read(option.write(option.default)) == option.default
     assert option.scopes
     assert option.doc.endswith(".")
-    assert f"`{option.key}`" in document.text()
+    assert f"`{option.key}`" in document.render_document()
     assert possible(option), "the tests know no value of it"
 
 
@@ -100,21 +100,21 @@ def test_the_defaults_contradict_nothing() -> None:
 
 
 def test_no_two_options_have_one_variable() -> None:
-    assert len({options.variable(key) for key in options.BY_KEY}) == len(options.OPTIONS)
+    assert len({options.environment_variable(key) for key in options.BY_KEY}) == len(options.OPTIONS)
     assert (
-        options.variable("taskmanager.memory.task.off-heap.size")
+        options.environment_variable("taskmanager.memory.task.off-heap.size")
         == "TAILRACE_TASKMANAGER_MEMORY_TASK_OFF_HEAP_SIZE"
     )
 
 
 def test_the_documentation_is_what_the_table_says() -> None:
-    assert document.PATH.read_text("utf-8") == document.text(), "run `make configuration`"
+    assert document.PATH.read_text("utf-8") == document.render_document(), "run `make configuration`"
 
 
 @given(consistent_configurations)
 def test_a_process_that_is_started_has_the_configuration_of_its_starter(values: Values) -> None:
     configuration = Configuration(values)
-    assert load(environment=configuration.environment()) == configuration
+    assert load_configuration(environment=configuration.environment()) == configuration
 
 
 @given(consistent_configurations)
@@ -199,7 +199,10 @@ def test_file_environment_and_command_line_say_the_same_in_their_own_ways(
     wanted = Configuration({**values, "home": str(tmp_path)})
     assert loaded(tmp_path, "\n".join(f"{key}: {text}" for key, text in values.items())) == wanted
     assert loaded(tmp_path, nested(values)) == wanted
-    assert loaded(tmp_path, None, {options.variable(key): text for key, text in values.items()}) == wanted
+    assert (
+        loaded(tmp_path, None, {options.environment_variable(key): text for key, text in values.items()})
+        == wanted
+    )
     assert loaded(tmp_path, None, None, *(f"{key}={text}" for key, text in values.items())) == wanted
 
 
@@ -218,15 +221,15 @@ def test_the_command_line_outranks_the_environment_and_that_the_file(tmp_path: P
 
 def test_the_home_is_named_by_the_command_line_or_the_environment(tmp_path: Path) -> None:
     (tmp_path / "tailrace.yaml").write_text("cluster.id: here\n")
-    assert load(environment={"TAILRACE_HOME": str(tmp_path)}).cluster_id == "here"
-    assert load(definitions=[f"home={tmp_path}"], environment={}).cluster_id == "here"
+    assert load_configuration(environment={"TAILRACE_HOME": str(tmp_path)}).cluster_id == "here"
+    assert load_configuration(definitions=[f"home={tmp_path}"], environment={}).cluster_id == "here"
 
 
 def test_external_resources_have_amounts(tmp_path: Path) -> None:
     file = "external-resources: [gpu, fpga]\nexternal-resource.gpu.amount: 4\n"
     found = loaded(tmp_path, file)
     assert found.external_resources() == {"gpu": 4, "fpga": 1}
-    assert load(environment=found.environment()) == found
+    assert load_configuration(environment=found.environment()) == found
     assert found.as_map(Scope.TASKMANAGER)["external-resource.gpu.amount"] == "4"
     assert "external-resources does not name tpu" in refused(
         tmp_path, None, None, "external-resource.tpu.amount=1"
@@ -264,7 +267,7 @@ def test_a_wrong_file_is_refused_with_the_line(tmp_path: Path, file: str, says: 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tailrace.yaml").write_bytes(b"\xff\xfe\xff")
     with pytest.raises(ConfigurationError, match="can't be read"):
-        load([Setting("home", str(tmp_path), "--home")], (), {})
+        load_configuration([Setting("home", str(tmp_path), "--home")], (), {})
 
 
 def test_an_empty_file_says_nothing(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.services.configuration import Configuration, ConfigurationError, Setting, load
+from tailrace.services.configuration import Configuration, ConfigurationError, Setting, load_configuration
 from tailrace.services.configuration.options.blob import BLOB_SERVER_PORT
 from tailrace.services.configuration.ports import PORTS, Ports
 
@@ -43,4 +43,4 @@ def test_what_it_may_be(text: str, ports: list[int], most: int | None) -> None:
 )
 def test_what_it_may_not_be(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"blob\.server\.port .*50100-50200"):
-        load([Setting("blob.server.port", text, "--test")], ())
+        load_configuration([Setting("blob.server.port", text, "--test")], ())

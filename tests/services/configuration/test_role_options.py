@@ -27,7 +27,7 @@ from tailrace.services.configuration.role_options import (
     job_configuration,
     restart_strategy,
 )
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.task_executor.shell import Runtime as RuntimeProtocol
 from tailrace.services.task_executor.shell import TaskExecutorShell
 
@@ -200,7 +200,7 @@ def test_slots_never_offer_more_than_there_is(slots: int, heap: int, cores: int,
 
 
 def test_a_task_executor_registers_with_what_is_configured() -> None:
-    said: list[Owed] = []
+    said: list[OutgoingEvent] = []
 
     class Runtime(RuntimeProtocol):
         def jvm_heap_bytes(self) -> int:

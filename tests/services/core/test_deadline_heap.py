@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.services.core.deadline_heap import Deadlines
+from tailrace.services.core.deadline_heap import DeadlineHeap
 
 ADDRESS = st.sampled_from("abcde")
 TIME = st.integers(0, 5)
@@ -14,7 +14,7 @@ STEP = st.tuples(ADDRESS, st.none() | TIME) | TIME
 
 @given(st.lists(STEP, max_size=40))
 def test_the_earliest_is_that_of_a_plain_mapping(steps: list[tuple[str, int | None] | int]) -> None:
-    deadlines, plain = Deadlines(), dict[str, int]()
+    deadlines, plain = DeadlineHeap(), dict[str, int]()
     for step in steps:
         if isinstance(step, int):
             due = sorted((time, each) for each, time in plain.items() if time <= step)

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tailrace.services.core.due_index import Agenda, rounded_up
+from tailrace.services.core.due_index import DueIndex, round_up_time
 
 from ..job_master.invariants import check_agenda
 
@@ -17,7 +17,7 @@ TIMES = st.integers(0, 5)
 class Agendas(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.agenda = Agenda()
+        self.agenda = DueIndex()
         self.model: dict[str, tuple[int, int]] = {}
 
     @rule(key=KEYS, time=TIMES, value=st.integers())
@@ -58,5 +58,5 @@ test_agendas = Agendas.TestCase
 
 def test_times_are_rounded_to_later_by_less_than_a_sixteenth_of_a_second() -> None:
     for time in (0, 1, 62_499, 62_500, 62_501, 10**15 + 1):
-        assert 0 <= rounded_up(time) - time < 62_500
-        assert rounded_up(rounded_up(time)) == rounded_up(time)
+        assert 0 <= round_up_time(time) - time < 62_500
+        assert round_up_time(round_up_time(time)) == round_up_time(time)

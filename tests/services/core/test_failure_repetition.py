@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.services.core.failure_repetition import repetition
+from tailrace.services.core.failure_repetition import describe_repetition
 
 AT = "ValueError: no at p.py:3, in operator 'Map', at topic t [0] offset 17"
 
@@ -43,16 +43,22 @@ AT = "ValueError: no at p.py:3, in operator 'Map', at topic t [0] offset 17"
     ],
 )
 def test_the_last_failure_is_counted_with_those_before_it(failures: list[str], said: str) -> None:
-    assert repetition(failures) == said
+    assert describe_repetition(failures) == said
 
 
 def test_of_failures_that_are_not_all_the_count_is_a_lower_bound() -> None:
-    assert repetition(["a"] * 4, are_all=False) == "fails again with the same error for at least the 4th time"
-    assert repetition(["b", *["a"] * 3], are_all=False) == "fails again with the same error for the 3rd time"
+    assert (
+        describe_repetition(["a"] * 4, are_all=False)
+        == "fails again with the same error for at least the 4th time"
+    )
+    assert (
+        describe_repetition(["b", *["a"] * 3], are_all=False)
+        == "fails again with the same error for the 3rd time"
+    )
 
 
 @given(st.lists(st.sampled_from(["a", "b\nc", "b"]), max_size=8))
 def test_only_equal_failures_in_a_row_count(failures: list[str]) -> None:
     lines = [each[0] for each in failures]
     again = len(lines) > 1 and lines[-1] == lines[-2]
-    assert bool(repetition(failures)) == again
+    assert bool(describe_repetition(failures)) == again

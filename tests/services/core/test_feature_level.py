@@ -11,7 +11,7 @@ from tailrace.schemas.everyone import FeatureLevelRaised
 from tailrace.services.core import leadership
 from tailrace.services.core.feature_level import FEATURE_LEVEL, FIRST_LEVEL, UnknownFeatureLevel
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import AnyRole, Owed, Time
+from tailrace.services.core.role import AnyRole, OutgoingEvent, Time
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.dispatcher.role import RaiseFeatureLevel
 from tailrace.services.dispatcher.state import DispatcherState
@@ -32,12 +32,12 @@ class Politer(Dispatcher):
     def __init__(self, level: int) -> None:
         self._level = level
 
-    def decide(self, state: DispatcherState, now: Time) -> list[Owed]:
+    def decide(self, state: DispatcherState, now: Time) -> list[OutgoingEvent]:
         owed = super().decide(state, now)
         if self._level < NEXT:
             return owed
         return [
-            Owed(
+            OutgoingEvent(
                 each.recipient,
                 JobAccepted(job_id=each.body.job_id, name="Dear " + each.body.name),
                 each.cause,

@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 
 from tailrace.schemas import job_master
 from tailrace.schemas.event import Record
-from tailrace.services.core.replica import Warnings
+from tailrace.services.core.replica import IllegalEventReporter
 from tailrace.services.core.role import IllegalEvent
 
 from ..simulation import Cluster, header
@@ -18,7 +18,7 @@ RECORD = Record(
 
 def test_of_many_illegal_events_a_few_a_second_are_told_and_the_others_counted() -> None:
     now = 0.0
-    warnings = Warnings(clock=lambda: now)
+    warnings = IllegalEventReporter(clock=lambda: now)
     with capture_logs() as told:
         for _ in range(1_000):
             warnings(IllegalEvent(RECORD, "RUNNING", "no"), (RECORD,))

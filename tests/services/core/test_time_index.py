@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from operations import operations
 
-from tailrace.services.core.time_index import Timeline
+from tailrace.services.core.time_index import FifoTimeIndex
 
 KEYS = st.sampled_from("abcdef")
 STEPS = st.lists(st.tuples(st.sampled_from(("add", "remove")), KEYS, st.integers(0, 20)))
@@ -14,7 +14,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(("add", "remove")), KEYS, st.integers
 
 @given(STEPS, st.integers(0, 20))
 def test_it_is_a_list_of_keys_that_is_sorted_by_time(steps: list[tuple[str, str, int]], until: int) -> None:
-    line, model = Timeline(), list[tuple[str, int]]()
+    line, model = FifoTimeIndex(), list[tuple[str, int]]()
     for step, key, time in steps:
         if step == "remove":
             line, model = line.remove(key), [each for each in model if each[0] != key]
@@ -35,7 +35,7 @@ def test_it_is_a_list_of_keys_that_is_sorted_by_time(steps: list[tuple[str, str,
 
 @given(STEPS)
 def test_from_now_on_all_keys_have_one_time(steps: list[tuple[str, str, int]]) -> None:
-    line = Timeline()
+    line = FifoTimeIndex()
     for step, key, time in steps:
         line = line.add(key, time) if step == "add" else line.remove(key)
     again = line.again(5)
@@ -44,18 +44,18 @@ def test_from_now_on_all_keys_have_one_time(steps: list[tuple[str, str, int]]) -
 
 
 def test_the_last_key_takes_all_traces_with_it() -> None:
-    assert Timeline().add("a", 3).add("b", 4).remove("a").remove("b") == Timeline()
+    assert FifoTimeIndex().add("a", 3).add("b", 4).remove("a").remove("b") == FifoTimeIndex()
 
 
 def test_a_clock_that_is_ahead_matters_to_its_own_keys_alone() -> None:
-    ahead = Timeline().add("first", 10).add("of a clock that is ahead", 10**12)
+    ahead = FifoTimeIndex().add("first", 10).add("of a clock that is ahead", 10**12)
     for line in (ahead, ahead.remove("of a clock that is ahead")):
         assert list(line.add("second", 20).until(20)) == ["first", "second"]
 
 
 def test_a_key_costs_the_same_however_many_there_are() -> None:
     def cost(count: int) -> int:
-        line = Timeline()
+        line = FifoTimeIndex()
         for number in range(count):
             line = line.add(f"k{number}", number)
         for number in range(0, count - 1, 2):

@@ -10,7 +10,7 @@ from tailrace.schemas import client, dispatcher, everyone, job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, JobGraph, JobStatus
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.dispatcher.state import DispatcherState, Phase
 
@@ -40,7 +40,7 @@ class Talk:
         """Another leader."""
         self.hear(everyone.LeaderElected(role=OWN, epoch=self.offset + 2, address="a", session="s"), OWN, "*")
 
-    def owed(self) -> list[Owed]:
+    def owed(self) -> list[OutgoingEvent]:
         return self.role.decide(self.state, 0)
 
     def settle(self) -> list[Body]:
@@ -53,7 +53,7 @@ class Talk:
             assert len(said) < 1_000, "it talks without end"
         return said
 
-    def say(self, owed: Owed) -> None:
+    def say(self, owed: OutgoingEvent) -> None:
         self.hear(owed.body, OWN, owed.recipient, owed.cause)
 
     def submit(self, job_id: str = "j", job_graph: JobGraph | None = None) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tailrace.schemas import client, dispatcher, job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import EntryPoint, JobStatus, SnapshotType
-from tailrace.services.core.role import IllegalEvent, Owed
+from tailrace.services.core.role import IllegalEvent, OutgoingEvent
 from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
 from tailrace.services.dispatcher.state import Phase
 
@@ -63,7 +63,7 @@ def test_a_request_is_passed_on_to_the_job_master_once_with_the_request_as_its_c
 ) -> None:
     talk = in_phase(Phase.RUNNING)
     offset = talk.hear(request_)
-    assert talk.owed() == [Owed("job_master/j", passed_on, offset)]
+    assert talk.owed() == [OutgoingEvent("job_master/j", passed_on, offset)]
     talk.lead()
     assert talk.settle() == [passed_on]
     assert talk.settle() == []
@@ -80,7 +80,7 @@ def test_a_job_that_does_not_run_is_told_of_with_the_reason(phase: Phase, asked:
         assert names([each.body for each in said]) == ["TriggerCheckpoint"]
         return
     reason = f"job j {REFUSED_IN[phase]}"
-    assert said == [Owed(CLIENT, client.CheckpointFailed(job_id="j", reason=reason), offset)]
+    assert said == [OutgoingEvent(CLIENT, client.CheckpointFailed(job_id="j", reason=reason), offset)]
     talk.settle()
     assert offset not in talk.state.refusals
 
@@ -119,7 +119,7 @@ def test_who_asks_while_the_job_ends_is_answered_though_the_job_master_never_hea
     talk.reach(JobStatus.FINISHED)
     said = talk.owed()
     failed = client.CheckpointFailed(job_id="j", reason="job j has ended already: FINISHED")
-    assert Owed("client/other", failed, asked) in said
+    assert OutgoingEvent("client/other", failed, asked) in said
     assert "TriggerCheckpoint" not in names([each.body for each in said])
     talk.settle()
     assert talk.settle() == []
@@ -186,7 +186,7 @@ def test_a_savepoint_is_deleted_by_the_shell_of_whoever_leads_and_the_client_is_
     disposed(talk, asked, failure)
     assert talk.role.instructions(talk.state) == []
     answer = client.SavepointDisposed(path="file:///s", failure=failure, left=("x",))
-    assert talk.owed() == [Owed(CLIENT, answer, asked)]
+    assert talk.owed() == [OutgoingEvent(CLIENT, answer, asked)]
     with pytest.raises(IllegalEvent):
         disposed(talk, asked)
     talk.settle()

@@ -7,7 +7,7 @@ from operations import operations
 
 from tailrace.schemas import client, dispatcher
 from tailrace.schemas.types import EntryPoint
-from tailrace.services.core.instruction_tracker import Begun
+from tailrace.services.core.instruction_tracker import InstructionTracker
 from tailrace.services.dispatcher import checkpoints, jobs
 from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
 from tailrace.services.dispatcher.role import BuildJobGraph
@@ -56,7 +56,7 @@ def test_programs_are_built_in_order_a_few_at_a_time() -> None:
     cluster = waiting(20)
     left = [f"j{number}" for number in range(20)]
     while left:
-        assert asked_for(cluster) == left[: jobs.BUILDS_AT_ONCE]
+        assert asked_for(cluster) == left[: jobs.MAX_INSTRUCTED_BUILDS]
         built(cluster, left.pop(0))
     assert asked_for(cluster) == []
 
@@ -64,7 +64,7 @@ def test_programs_are_built_in_order_a_few_at_a_time() -> None:
 def test_an_event_costs_the_same_however_many_wait() -> None:
     def cost(count: int) -> int:
         cluster = waiting(count)
-        begun, role = Begun(), cluster.replica.role("dispatcher")
+        begun, role = InstructionTracker(), cluster.replica.role("dispatcher")
         begun.new("dispatcher", role.instructions(state_of(cluster)))
 
         def turn() -> None:
@@ -119,7 +119,7 @@ def test_what_was_built_before_the_rejection_was_said_is_a_job() -> None:
 
 
 def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "MOST_WAITING", 20)
+    monkeypatch.setattr(jobs, "MAX_WAITING_BUILDS", 20)
     cluster = waiting(21)
     (owed,) = cluster.owed("dispatcher")
     assert owed.body == client.JobRejected(
@@ -131,7 +131,7 @@ def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_few_savepoints_wait_to_be_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "MOST_DISPOSALS", 3)
+    monkeypatch.setattr(checkpoints, "MAX_DISPOSALS", 3)
     cluster = waiting(0)
     for number in range(4):
         cluster.say("client/c", "dispatcher", dispatcher.DisposeSavepoint(path=f"/savepoint-{number}"))

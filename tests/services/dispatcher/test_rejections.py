@@ -36,7 +36,7 @@ def dispatcher_of(replica: Replica) -> DispatcherState:
 
 def leader_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "validate", lambda _: ["no longer possible"])
-    monkeypatch.setattr(jobs, "_fault_of_program", lambda _: "no longer possible")
+    monkeypatch.setattr(jobs, "_find_program_error", lambda _: "no longer possible")
 
 
 def conversation(

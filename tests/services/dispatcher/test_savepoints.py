@@ -10,9 +10,9 @@ import pytest
 
 from tailrace.schemas import dispatcher
 from tailrace.schemas.types import SnapshotType
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
-from tailrace.services.dispatcher.savepoints import Disposed, dispose
+from tailrace.services.dispatcher.savepoints import DisposalResult, dispose_savepoint
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.dispatcher.state import DispatcherState
 
@@ -24,7 +24,7 @@ from .test_shell import Submissions
 def test_a_savepoint_goes_with_its_directory(tmp_path: Path, as_uri: bool) -> None:
     directory = tmp_path / "savepoint-clicks-1"
     save(str(directory))
-    assert dispose(f"file://{directory}" if as_uri else str(directory)) == Disposed()
+    assert dispose_savepoint(f"file://{directory}" if as_uri else str(directory)) == DisposalResult()
     assert not directory.exists()
     assert tmp_path.exists()
 
@@ -36,16 +36,16 @@ def test_what_else_lies_in_its_directory_stays_and_is_named(tmp_path: Path) -> N
     (directory / "photos").mkdir()
     for number in range(20):
         (directory / "photos" / f"{number}.jpg").touch()
-    assert dispose(str(directory)) == Disposed(left=("thesis.txt", "photos/"))
+    assert dispose_savepoint(str(directory)) == DisposalResult(left=("thesis.txt", "photos/"))
     assert sorted(each.name for each in directory.iterdir()) == ["photos", "thesis.txt"]
     assert len(list((directory / "photos").iterdir())) == 20
-    failure = dispose(str(directory)).failure
+    failure = dispose_savepoint(str(directory)).failure
     assert failure is not None
     assert "it has no _metadata" in failure
     for number in range(20):
         (directory / f"{number}").touch()
     save(str(directory))
-    assert len(dispose(str(directory)).left) == 10
+    assert len(dispose_savepoint(str(directory)).left) == 10
 
 
 def test_what_is_no_savepoint_stays(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_is_no_savepoint_stays(tmp_path: Path) -> None:
         "torn": "is torn",
         "job/chk-3": "is a checkpoint of job clicks-1a2b3c, no savepoint",
     }.items():
-        failure = dispose(str(tmp_path / name)).failure
+        failure = dispose_savepoint(str(tmp_path / name)).failure
         assert failure is not None
         assert why in failure
         assert str(tmp_path / name) in failure
@@ -78,14 +78,14 @@ def test_one_that_died_on_the_way_left_a_savepoint_which_can_be_deleted_again(tm
     directory = tmp_path / "s"
     save(str(directory))
     (directory / "count-0").unlink()
-    assert dispose(str(directory)) == Disposed()
+    assert dispose_savepoint(str(directory)) == DisposalResult()
     assert not directory.exists()
 
 
 def test_the_shell_says_what_came_of_each_request_once(tmp_path: Path) -> None:
     save(str(tmp_path / "s"))
     (tmp_path / "s" / "note").touch()
-    heard: queue.Queue[tuple[str, Owed]] = queue.Queue()
+    heard: queue.Queue[tuple[str, OutgoingEvent]] = queue.Queue()
     submissions: Any = Submissions()
     shell = DispatcherShell(lambda who, owed: heard.put((who, owed)), submissions)
     demands = [DisposeSavepoint(f"file://{tmp_path}/s", 7), DisposeSavepoint(f"file://{tmp_path}/x", 8)]
@@ -107,7 +107,7 @@ def test_the_shell_says_what_came_of_each_request_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("elected", [6, 8])
 def test_one_that_an_earlier_leader_has_deleted_is_disposed_of(tmp_path: Path, elected: int) -> None:
     """It died between the deletion and the word for it; a request of this term names what never was."""
-    heard: queue.Queue[Owed] = queue.Queue()
+    heard: queue.Queue[OutgoingEvent] = queue.Queue()
     submissions: Any = Submissions()
     shell = DispatcherShell(lambda _, owed: heard.put(owed), submissions, elected=elected)
     try:
@@ -121,4 +121,4 @@ def test_one_that_an_earlier_leader_has_deleted_is_disposed_of(tmp_path: Path, e
 
 def test_what_is_no_savepoint_is_refused_also_when_it_may_be_gone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
-    assert "it has no _metadata" in (dispose(str(tmp_path), may_be_gone=True).failure or "")
+    assert "it has no _metadata" in (dispose_savepoint(str(tmp_path), may_be_gone=True).failure or "")

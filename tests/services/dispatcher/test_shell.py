@@ -11,11 +11,11 @@ from immutables import Map
 from tailrace.schemas.client import FeatureLevelRejected
 from tailrace.schemas.everyone import ConfigurationChanged, FeatureLevelRaised
 from tailrace.services.core.feature_level import FEATURE_LEVEL
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher.role import RaiseFeatureLevel
 from tailrace.services.dispatcher.shell import DispatcherShell
 from tailrace.services.dispatcher.state import DispatcherState
-from tailrace.services.dispatcher.submissions_topic import Admitted
+from tailrace.services.dispatcher.submissions_topic import AdmittedPositions
 
 OURS = {"slot.idle.timeout": "7 s"}
 
@@ -24,13 +24,13 @@ class Submissions:
     """Notes what it was told."""
 
     def __init__(self) -> None:
-        self.followed: list[Admitted] = []
+        self.followed: list[AdmittedPositions] = []
 
-    def start(self, admitted: Admitted) -> None:
+    def start(self, admitted: AdmittedPositions) -> None:
         assert self.followed == [], "it is started once"
         self.followed.append(admitted)
 
-    def follow(self, admitted: Admitted) -> None:
+    def follow(self, admitted: AdmittedPositions) -> None:
         assert self.followed, "it is started first"
         self.followed.append(admitted)
 
@@ -51,7 +51,7 @@ class Submissions:
 def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_the_log_has_it(
     logged: Mapping[str, str] | None, ours: Mapping[str, str] | None, said: list[Mapping[str, str]]
 ) -> None:
-    heard: list[Owed] = []
+    heard: list[OutgoingEvent] = []
     submissions: Any = Submissions()
     shell = DispatcherShell(lambda _, owed: heard.append(owed), submissions, ours, elected=3)
     try:
@@ -71,7 +71,7 @@ def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_t
         *(ConfigurationChanged(configuration=each) for each in said),
     ]
     assert {(each.recipient, each.cause) for each in heard} == ({("*", 3)} if said else set())
-    assert submissions.followed[-1] == Admitted("t", Map({0: 7}))
+    assert submissions.followed[-1] == AdmittedPositions("t", Map({0: 7}))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_t
     ],
 )
 def test_a_level_that_the_next_release_can_not_know_is_refused(level: int, said: type | None) -> None:
-    heard: list[Owed] = []
+    heard: list[OutgoingEvent] = []
     shell = DispatcherShell(lambda _, owed: heard.append(owed), Submissions())  # type: ignore[arg-type]
     try:
         shell.obey("dispatcher", [RaiseFeatureLevel(level, 7, "client/c")], DispatcherState())

@@ -13,7 +13,7 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import Header, Origin
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.dispatcher.state import DispatcherState
-from tailrace.services.dispatcher.submissions_topic import Admitted, SubmissionsTopic, change
+from tailrace.services.dispatcher.submissions_topic import AdmittedPositions, SubmissionsTopic, detect_change
 
 ROLE = Dispatcher()
 
@@ -25,24 +25,24 @@ def topic(topic_id: str | None, *offsets: tuple[int, int]) -> SubmissionsTopic:
 @pytest.mark.parametrize(
     ("admitted", "found", "positions"),
     [
-        (Admitted("a", {0: 3}), topic("a", (0, 3)), None),
-        (Admitted("a", {0: 3}), topic("a", (0, 9), (0, 2)), None),
-        (Admitted("a", {}), topic("a", (0, 9)), None),
-        (Admitted("a", {0: 3}), topic("b", (0, 9)), ()),
-        (Admitted("a", {0: 3}), topic("a", (0, 1)), (1,)),
-        (Admitted("a", {0: 3, 1: 4}), topic("a", (0, 3)), (3,)),
-        (Admitted(None, {}), topic("a", (0, 9), (2, 4)), (9, 4)),
-        (Admitted(None, {}), topic("a", (0, 0)), (0,)),
-        (Admitted(None, {0: 3}), topic("a", (0, 9)), (3,)),
-        (Admitted(None, {0: 3}), topic("a", (0, 1)), ()),
-        (Admitted(None, {}), topic(None, (0, 9)), None),
-        (Admitted(None, {0: 3}), topic(None, (0, 1)), None),
+        (AdmittedPositions("a", {0: 3}), topic("a", (0, 3)), None),
+        (AdmittedPositions("a", {0: 3}), topic("a", (0, 9), (0, 2)), None),
+        (AdmittedPositions("a", {}), topic("a", (0, 9)), None),
+        (AdmittedPositions("a", {0: 3}), topic("b", (0, 9)), ()),
+        (AdmittedPositions("a", {0: 3}), topic("a", (0, 1)), (1,)),
+        (AdmittedPositions("a", {0: 3, 1: 4}), topic("a", (0, 3)), (3,)),
+        (AdmittedPositions(None, {}), topic("a", (0, 9), (2, 4)), (9, 4)),
+        (AdmittedPositions(None, {}), topic("a", (0, 0)), (0,)),
+        (AdmittedPositions(None, {0: 3}), topic("a", (0, 9)), (3,)),
+        (AdmittedPositions(None, {0: 3}), topic("a", (0, 1)), ()),
+        (AdmittedPositions(None, {}), topic(None, (0, 9)), None),
+        (AdmittedPositions(None, {0: 3}), topic(None, (0, 1)), None),
     ],
 )
 def test_what_the_log_has_to_say_of_the_topic(
-    admitted: Admitted, found: SubmissionsTopic, positions: tuple[int, ...] | None
+    admitted: AdmittedPositions, found: SubmissionsTopic, positions: tuple[int, ...] | None
 ) -> None:
-    changed = change("c.submissions", admitted, found)
+    changed = detect_change("c.submissions", admitted, found)
     assert (changed and changed.positions) == positions
     if changed is not None:
         assert changed.topic_id == found.topic_id
@@ -107,10 +107,10 @@ class Cluster:
     def read(self, admits: int) -> None:
         """A leader that admits so many submissions at most, or what it looked at lately once more."""
         found = SubmissionsTopic(str(self.generation), [(0, len(each)) for each in self.partitions])
-        changed = change("c.submissions", self.known, found)
+        changed = detect_change("c.submissions", self.known, found)
         if changed is not None:
             self.say(changed)
-            assert change("c.submissions", self.known, found) is None
+            assert detect_change("c.submissions", self.known, found) is None
         for number, records in enumerate(self.partitions):
             position = self.state.positions.get(number, 0)
             for offset in range(position, min(len(records), position + admits)):
@@ -119,9 +119,9 @@ class Cluster:
                     self.say(dispatcher.CancelJob(job_id=str(records[offset])), origin)
 
     @property
-    def known(self) -> Admitted:
+    def known(self) -> AdmittedPositions:
         assert isinstance(self.state, DispatcherState)
-        return Admitted(self.state.submissions_topic_id, self.state.positions)
+        return AdmittedPositions(self.state.submissions_topic_id, self.state.positions)
 
 
 STEPS = st.one_of(
@@ -151,7 +151,7 @@ def test_each_submission_of_the_present_topic_and_log_is_admitted_once(steps: li
 
 def test_a_log_of_an_earlier_release_is_read_on() -> None:
     state = DispatcherState(positions=Map({0: 3}))
-    changed = change("c.submissions", Admitted(None, state.positions), topic("a", (0, 9)))
+    changed = detect_change("c.submissions", AdmittedPositions(None, state.positions), topic("a", (0, 9)))
     assert changed is not None
     header = Header(event_id="e", time=1, sender="dispatcher", sender_epoch=1, recipient="dispatcher")
     after = ROLE.evolve(state, Record(7, header, changed))

@@ -23,7 +23,7 @@ from waiting import PATIENCE_S, eventually
 from tailrace.services.election.leader_information import LeaderInformation
 from tailrace.services.election.lease import uptime
 from tailrace.services.election.settings import ZooKeeperSettings
-from tailrace.services.election.zookeeper_leader_election import ZooKeeperMandates
+from tailrace.services.election.zookeeper_leader_election import ZooKeeperLeaderElection
 
 ROLE = "dispatcher"
 
@@ -34,7 +34,7 @@ def logged(capsys: pytest.CaptureFixture[str]) -> str:
     return captured.out + captured.err
 
 
-class Master(ZooKeeperMandates):
+class Master(ZooKeeperLeaderElection):
     """The mandates of one process among others in this one; `address` names it."""
 
     def __init__(self, settings: ZooKeeperSettings, address: str) -> None:

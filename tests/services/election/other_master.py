@@ -13,7 +13,7 @@ import structlog
 from tailrace.services.election.leader_information import LeaderInformation
 from tailrace.services.election.lease import uptime
 from tailrace.services.election.settings import ZooKeeperSettings
-from tailrace.services.election.zookeeper_leader_election import ZooKeeperMandates
+from tailrace.services.election.zookeeper_leader_election import ZooKeeperLeaderElection
 
 ROLE = "dispatcher"
 
@@ -27,7 +27,7 @@ def main() -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     address = sys.argv[1]
     settings = msgspec.json.decode(sys.stdin.readline(), type=ZooKeeperSettings)
-    mandates = ZooKeeperMandates(settings, LeaderInformation(address, f"session of {address}"))
+    mandates = ZooKeeperLeaderElection(settings, LeaderInformation(address, f"session of {address}"))
     mandates.contend(ROLE)
     ended = threading.Event()
     threading.Thread(target=wait_for_the_end, args=(ended,), daemon=True).start()

@@ -15,8 +15,8 @@ from waiting import PATIENCE_S
 from services.simulation import header
 from tailrace.schemas.event import EVERYONE, Event
 from tailrace.schemas.everyone import LeaderElected
-from tailrace.services.election.kafka_liveness_guard import WhileKafkaAnswers
-from tailrace.services.election.log_liveness import HeardLog, Silence
+from tailrace.services.election.kafka_liveness_guard import KafkaLivenessGuard
+from tailrace.services.election.log_liveness import LivenessTrackingLog, UnansweredTimer
 from tailrace.services.log import LogUnavailable
 from tailrace.services.log.memory import MemoryEventLog
 
@@ -69,11 +69,13 @@ class Leader:
     def __init__(self) -> None:
         self.now = 0.0
         self.log = FarLog()
-        self.heard = HeardLog(self.log)
+        self.heard = LivenessTrackingLog(self.log)
         self.tail = self.heard.tail(0)
         self.reads = True
         self.given = GivenMandates()
-        self.mandates = WhileKafkaAnswers(self.given, self.heard, timeout_s=TIMEOUT_S, clock=lambda: self.now)
+        self.mandates = KafkaLivenessGuard(
+            self.given, self.heard, timeout_s=TIMEOUT_S, clock=lambda: self.now
+        )
         self.mandates.contend("dispatcher")
         self.given.give("dispatcher", epoch=1)
         self.looks(2)
@@ -164,7 +166,7 @@ def test_who_has_never_begun_to_read_gives_them_back() -> None:
     now, log = 0.0, FarLog()
     log.append([WORD])
     given = GivenMandates()
-    mandates = WhileKafkaAnswers(given, HeardLog(log), timeout_s=TIMEOUT_S, clock=lambda: now)
+    mandates = KafkaLivenessGuard(given, LivenessTrackingLog(log), timeout_s=TIMEOUT_S, clock=lambda: now)
     mandates.contend("dispatcher")
     for _ in range(20):
         now += LOOK_S
@@ -243,7 +245,7 @@ def test_what_is_wanted_meanwhile_is_stood_for_afterwards(leader: Leader) -> Non
 def test_silence_is_never_longer_than_the_time_since_the_last_answer(
     looks: list[tuple[float, bool, bool]],
 ) -> None:
-    silence, now, answers, since = Silence(0.0, 2.0), 0.0, 0, 0.0
+    silence, now, answers, since = UnansweredTimer(0.0, 2.0), 0.0, 0, 0.0
     for step, waiting, answered in looks:
         now += step
         answers += answered

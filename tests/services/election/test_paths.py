@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.services.core.role import JOB_MASTER, address
-from tailrace.services.election.paths import Paths, contender, guid_of, in_order, role_of
+from tailrace.services.election.paths import Paths, candidate, guid_of, in_order, role_of
 from tailrace.services.election.settings import ZooKeeperSettings
 
 PATHS = Paths.of(ZooKeeperSettings(quorum="h:1", cluster_path="/tailrace/c"))
@@ -42,7 +42,7 @@ def test_a_node_names_its_role(role: str) -> None:
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), unique=True))
 def test_contenders_are_in_the_order_of_their_numbers_not_of_their_names(numbers: list[int]) -> None:
-    names = [f"{contender(f'{abs(hash(number)):032x}')}{number:010d}" for number in numbers]
+    names = [f"{candidate(f'{abs(hash(number)):032x}')}{number:010d}" for number in numbers]
     assert in_order(names) == [name for _, name in sorted(zip(numbers, names, strict=True))]
 
 
@@ -52,4 +52,4 @@ def test_what_is_no_contender_does_not_contend(stranger: str) -> None:
 
 
 def test_a_contender_knows_its_own() -> None:
-    assert guid_of(contender("ab12") + "0000000003") == "ab12"
+    assert guid_of(candidate("ab12") + "0000000003") == "ab12"

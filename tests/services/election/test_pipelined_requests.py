@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.services.election.pipelined_requests import AT_ONCE, Steps, conduct
+from tailrace.services.election.pipelined_requests import MAX_IN_FLIGHT, RequestSteps, run_pipelined
 
 REFUSED = -1
 
@@ -16,14 +16,14 @@ class Refused(Exception):
     """A request is not answered."""
 
 
-@given(st.lists(st.lists(st.integers(REFUSED, 3), max_size=5), max_size=3 * AT_ONCE))
+@given(st.lists(st.lists(st.integers(REFUSED, 3), max_size=5), max_size=3 * MAX_IN_FLIGHT))
 def test_each_gets_its_own_answers_and_errors(plans: list[list[int]]) -> None:
     outstanding: list[tuple[int, int, int]] = []
     most = 0
     outcomes: dict[int, Exception | None] = {}
     heard: dict[int, list[tuple[int, int, int]]] = {key: [] for key in range(len(plans))}
 
-    def work(key: int) -> Steps[None]:
+    def work(key: int) -> RequestSteps[None]:
         nonlocal most
         for step, what in enumerate(plans[key]):
             request = (key, step, what)
@@ -37,14 +37,14 @@ def test_each_gets_its_own_answers_and_errors(plans: list[list[int]]) -> None:
             raise Refused
         return request
 
-    def begin() -> Iterator[tuple[int, Steps[None]]]:
+    def begin() -> Iterator[tuple[int, RequestSteps[None]]]:
         for key in range(len(plans)):
             yield key, work(key)
 
     remaining = begin()
-    conduct(lambda: next(remaining, None), settle, outcomes.__setitem__)
+    run_pipelined(lambda: next(remaining, None), settle, outcomes.__setitem__)
     assert set(outcomes) == set(heard)
-    assert most == min(AT_ONCE, sum(map(bool, plans)))
+    assert most == min(MAX_IN_FLIGHT, sum(map(bool, plans)))
     for key, plan in enumerate(plans):
         failed = REFUSED in plan
         answered = plan[: plan.index(REFUSED)] if failed else plan
@@ -56,13 +56,13 @@ def test_what_is_begun_because_of_another_is_done_too() -> None:
     waiting = ["first"]
     done: list[str] = []
 
-    def work(name: str) -> Steps[None]:
+    def work(name: str) -> RequestSteps[None]:
         yield name
         if name == "first":
             waiting.append("second")
 
-    def next_one() -> tuple[str, Steps[None]] | None:
+    def next_one() -> tuple[str, RequestSteps[None]] | None:
         return (name := waiting.pop(), work(name)) if waiting else None
 
-    conduct(next_one, lambda asked: asked, lambda name, _: done.append(name))
+    run_pipelined(next_one, lambda asked: asked, lambda name, _: done.append(name))
     assert done == ["first", "second"]

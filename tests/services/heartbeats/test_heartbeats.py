@@ -26,15 +26,15 @@ from tailrace.schemas.types import (
     ResourceProfile,
 )
 from tailrace.services.configuration.role_options import TaskExecutorOptions
-from tailrace.services.core.role import RESOURCE_MANAGER, Owed, seal
-from tailrace.services.core.time_index import Timeline
+from tailrace.services.core.role import RESOURCE_MANAGER, OutgoingEvent, with_headers
+from tailrace.services.core.time_index import FifoTimeIndex
 from tailrace.services.heartbeats.job_masters import JobMasterHeartbeats
-from tailrace.services.heartbeats.manager import Heartbeats, Monitor, Target
+from tailrace.services.heartbeats.manager import HeartbeatManager, Monitor, Target
 from tailrace.services.heartbeats.memory import MemoryHeartbeats
-from tailrace.services.heartbeats.resource_manager import ResourceManagerHeartbeats, returning
+from tailrace.services.heartbeats.resource_manager import ResourceManagerHeartbeats, workers_in_grace
 from tailrace.services.heartbeats.task_executor import TaskExecutorHeartbeats
 from tailrace.services.heartbeats.topic import MASTERS, TASK_EXECUTORS
-from tailrace.services.job_master.state import Connection, JobMasterState, Progress
+from tailrace.services.job_master.state import Connection, Handshake, JobMasterState
 from tailrace.services.resource_manager.state import ResourceManagerState, WorkerRegistration
 from tailrace.services.resource_manager.worker_pool import Worker as PoolWorker
 from tailrace.services.resource_manager.worker_pool import WorkerPool, WorkerState
@@ -55,7 +55,7 @@ class Bench:
         self.position = 7
         self.participant = participant
         self.topic = topic.end_of(reads, lambda recipient: recipient in (own, "*"))
-        self.heartbeats = Heartbeats(
+        self.heartbeats = HeartbeatManager(
             lambda: self.topic,
             [participant],
             interval=INTERVAL,
@@ -81,8 +81,8 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tailrace.services.heartbeats.manager._LONGEST_WAIT_S", 0.0)
 
 
-def sealed(sender: str, owed: Sequence[Owed]) -> list[Event]:
-    return seal(owed, cluster="c", sender=sender, epoch=1, decided_at=7, now=0, count=0)
+def sealed(sender: str, owed: Sequence[OutgoingEvent]) -> list[Event]:
+    return with_headers(owed, cluster="c", sender=sender, epoch=1, decided_at=7, now=0, count=0)
 
 
 def worker(name: str, instance: str = "1") -> WorkerRegistration:
@@ -99,7 +99,7 @@ def beat(name: str, instance: str = "1", sender: str | None = None) -> Event:
     body = resource_manager.HeartbeatFromTaskManager(
         resource_id=name, instance_id=f"{name}-{instance}", position=9, slots=()
     )
-    return sealed(sender or f"task_executor/{name}", [Owed(RESOURCE_MANAGER, body, None)])[0]
+    return sealed(sender or f"task_executor/{name}", [OutgoingEvent(RESOURCE_MANAGER, body, None)])[0]
 
 
 class Master:
@@ -148,7 +148,7 @@ def at(name: str, position: int) -> Event:
     body = resource_manager.HeartbeatFromTaskManager(
         resource_id=name, instance_id=f"{name}-1", position=position, slots=()
     )
-    return sealed(f"task_executor/{name}", [Owed(RESOURCE_MANAGER, body, None)])[0]
+    return sealed(f"task_executor/{name}", [OutgoingEvent(RESOURCE_MANAGER, body, None)])[0]
 
 
 def test_who_sends_and_does_not_read_is_lost_within_the_timeout() -> None:
@@ -303,7 +303,7 @@ REGISTRATION = Registration(
     instance_id="te-1",
 )  # fmt: skip
 CONNECTED = JobConnection("j", 4, greeted=True, answered=True, graph=GRAPH)
-CONNECTION = Connection("te", Progress.DONE, 4)
+CONNECTION = Connection("te", Handshake.DONE, 4)
 
 
 class Job:
@@ -339,7 +339,7 @@ class Job:
         self.te.follow(self.state)
         self.heard: list[Record] = []
 
-    def say(self, sender: str, owed: Owed) -> None:
+    def say(self, sender: str, owed: OutgoingEvent) -> None:
         assert owed.recipient == sender
         self.said.append((sender, owed.body))
 
@@ -390,7 +390,7 @@ def test_a_job_master_sends_each_task_executor_the_slots_that_it_holds_there() -
     assert body.allocated_slot_report.allocated_slot_infos[0].allocation_id == "slot"
 
 
-def beats_of(bench: Bench) -> list[tuple[str, Sequence[Owed]]]:
+def beats_of(bench: Bench) -> list[tuple[str, Sequence[OutgoingEvent]]]:
     bench.round()
     return list(bench.participant.beats(bench.position))
 
@@ -434,10 +434,10 @@ def test_a_task_executor_that_may_come_back_is_not_missed_and_has_a_fresh_timeou
 def test_the_resource_manager_says_whom_it_waits_for() -> None:
     gone = PoolWorker("te", WorkerState.LOST, cause=5, since=7, exited=True)
     silent = replace(gone, resource_id="silent", exited=False)
-    pool = WorkerPool(workers=Map({"te": gone, "silent": silent}), exited=Timeline().add("te", 7))
+    pool = WorkerPool(workers=Map({"te": gone, "silent": silent}), exited=FifoTimeIndex().add("te", 7))
     master, state = Master(), replace(known(worker("te"), worker("silent")), pool=pool)
-    assert returning(None) == frozenset()
-    assert returning(state) == {"te"}
+    assert workers_in_grace(None) == frozenset()
+    assert workers_in_grace(state) == {"te"}
     master.heartbeats.follow(state)
     master.bench.round()
     master.bench.passes(120)
@@ -472,7 +472,7 @@ def test_who_has_not_answered_yet_is_not_missed(changed: dict[str, Any]) -> None
 
 def test_a_connection_that_is_being_ended_is_not_waited_for() -> None:
     job = Job()
-    parting = replace(CONNECTION, farewell=Progress.SAID)
+    parting = replace(CONNECTION, farewell=Handshake.SAID)
     job.passes(20)
     job.job.follow("job_master/j", JobMasterState(job_id="j", connections=Map({"te": parting})))
     job.passes(120, worker=False)
@@ -488,8 +488,10 @@ def test_a_heartbeat_of_a_deposed_master_is_none() -> None:
     beat_of_master = task_executor.HeartbeatFromResourceManager()
 
     def of_epoch(epoch: int) -> list[Event]:
-        owed = [Owed("*", beat_of_master, None)]
-        return seal(owed, cluster="c", sender="resource_manager", epoch=epoch, decided_at=0, now=0, count=0)
+        owed = [OutgoingEvent("*", beat_of_master, None)]
+        return with_headers(
+            owed, cluster="c", sender="resource_manager", epoch=epoch, decided_at=0, now=0, count=0
+        )
 
     job.master.topic.send(of_epoch(2))
     for _ in range(6):
@@ -501,8 +503,8 @@ def test_a_heartbeat_of_a_deposed_master_is_none() -> None:
 def test_each_master_has_epochs_of_its_own() -> None:
     job = Job()
     body = task_executor.HeartbeatFromResourceManager()
-    owed = [Owed("*", body, None)]
-    later = seal(owed, cluster="c", sender="resource_manager", epoch=9, decided_at=0, now=0, count=0)
+    owed = [OutgoingEvent("*", body, None)]
+    later = with_headers(owed, cluster="c", sender="resource_manager", epoch=9, decided_at=0, now=0, count=0)
     job.master.topic.send(later)
     # The JobMaster speaks under epoch 1 all the while.
     job.passes(120)
@@ -566,9 +568,9 @@ class Silent:
         if "peer" not in monitor:
             monitor.watch("peer", now)
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[Owed]]]:
+    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         self.asked.set()
-        return [("task_executor/te", [Owed("resource_manager", beat("te").body, None)])]
+        return [("task_executor/te", [OutgoingEvent("resource_manager", beat("te").body, None)])]
 
     def hear(self, record: Record) -> Target | None:
         self.heard.append(record)
@@ -582,7 +584,7 @@ class Silent:
 
 def test_a_process_that_does_not_lead_yet_neither_sends_nor_listens() -> None:
     kafka, participant, leads = MemoryHeartbeats(), Silent(), threading.Event()
-    heartbeats = Heartbeats(
+    heartbeats = HeartbeatManager(
         lambda: kafka.end_of(TASK_EXECUTORS, lambda _: True),
         [participant],
         interval=INTERVAL,
@@ -612,7 +614,7 @@ def test_a_process_that_leads_no_more_stops_and_begins_afresh_when_it_leads_agai
         return opened[-1]
 
     leads.set()
-    heartbeats = Heartbeats(
+    heartbeats = HeartbeatManager(
         connect,
         [participant],
         interval=1,
@@ -648,7 +650,7 @@ def test_whatever_goes_wrong_in_one_round_the_next_ones_go_on(monkeypatch: pytes
             raise failures.pop()
         return MemoryHeartbeats().end_of(TASK_EXECUTORS, lambda _: True)
 
-    heartbeats = Heartbeats(
+    heartbeats = HeartbeatManager(
         connect, [participant], interval=INTERVAL, timeout=TIMEOUT, seal=sealed, position=lambda: 0
     )
     heartbeats.start()

@@ -14,7 +14,7 @@ from waiting import PATIENCE_S
 from tailrace.schemas import resource_manager
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import HardwareDescription
-from tailrace.services.core.role import RESOURCE_MANAGER, Instruction, Owed
+from tailrace.services.core.role import RESOURCE_MANAGER, Instruction, OutgoingEvent
 from tailrace.services.resource_manager.drivers import WorkerNotStarted
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.shell import ResourceManagerShell
@@ -78,7 +78,7 @@ class Bench:
         self.state = ResourceManagerState()
         self.shell = ResourceManagerShell(self._say, self._driver, self._watch)
 
-    def _say(self, sender: str, owed: Owed) -> None:
+    def _say(self, sender: str, owed: OutgoingEvent) -> None:
         assert (sender, owed.recipient) == (RESOURCE_MANAGER, RESOURCE_MANAGER)
         self.causes.append(owed.cause)
         self.said.put(owed.body)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tailrace.schemas.event import Event
-from tailrace.services.core.leadership import Leadership
+from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
@@ -27,7 +27,7 @@ class Live(msgspec.Struct, frozen=True):
 
     offset: int
     states: Mapping[str, Any]
-    leadership: Leadership
+    leadership: LeadershipState
     awake: frozenset[str]
     state_hash: str
     time: int

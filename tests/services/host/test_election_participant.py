@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 
 from tailrace.schemas import dispatcher
-from tailrace.services.host.election_participant import Candidacy
+from tailrace.services.host.election_participant import ElectionParticipant
 
 from ..scripted_election import GivenMandates
 from ..simulation import SECOND, Cluster
@@ -24,7 +24,7 @@ class Election:
         self.leaders: dict[str, str] = {}
         self.mandates = {name: GivenMandates() for name in STANDBYS}
         self.masters = {
-            name: Candidacy(
+            name: ElectionParticipant(
                 mandates,
                 cluster.replica,
                 ("dispatcher",),
@@ -84,7 +84,7 @@ def test_who_has_begun_many_jobs_at_once_stands_for_one_after_the_other() -> Non
     leader = cluster.replica.leadership.leader("dispatcher")
     assert leader is not None
     now, mandates = 0, GivenMandates()
-    master = Candidacy(
+    master = ElectionParticipant(
         mandates,
         cluster.replica,
         ("dispatcher",),

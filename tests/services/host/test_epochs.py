@@ -21,10 +21,10 @@ from tailrace.services.cli import main
 from tailrace.services.cli.errors import ExitCode
 from tailrace.services.configuration import Configuration
 from tailrace.services.core import leadership
-from tailrace.services.core.leadership import LARGEST_EPOCH, LARGEST_STEP, Leadership
+from tailrace.services.core.leadership import LARGEST_EPOCH, LARGEST_STEP, LeadershipState
 from tailrace.services.core.replica import Replica
-from tailrace.services.election.leader_election import Unopposed
-from tailrace.services.host.election_participant import Candidacy, EpochOutOfReach
+from tailrace.services.election.leader_election import StandaloneLeaderElection
+from tailrace.services.host.election_participant import ElectionParticipant, EpochOutOfReach
 from tailrace.services.host.host import Host
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
@@ -52,14 +52,14 @@ def claim(role: str, epoch: int, count: int = 0) -> Event:
 @pytest.mark.parametrize("last", [0, 1, 2**40, LARGEST - LARGEST_STEP])
 @pytest.mark.parametrize("step", [-1, 0, 1, LARGEST_STEP, LARGEST_STEP + 1])
 def test_a_claim_counts_where_its_epoch_is_above_the_last_and_not_far(last: int, step: int) -> None:
-    leaders = Leadership().leaders.set("dispatcher", leadership.Leader(last, "a", "s", 0))
-    known = Leadership(leaders=leaders)
+    leaders = LeadershipState().leaders.set("dispatcher", leadership.Leader(last, "a", "s", 0))
+    known = LeadershipState(leaders=leaders)
     said = claim("dispatcher", last + step)
     record = Record(1, *_parts(said))
     counts = 0 < step <= LARGEST_STEP
     assert known.admits(record) is counts
     assert (known.evolve(record).epoch("dispatcher") == last + step) is (counts or step == 0)
-    assert leadership.is_out_of_reach(known, record) is (step > LARGEST_STEP)
+    assert leadership.is_epoch_out_of_reach(known, record) is (step > LARGEST_STEP)
 
 
 def _parts(event: Event) -> tuple[Header, LeaderElected]:
@@ -90,7 +90,7 @@ def test_masters_lead_a_log_in_which_the_largest_epoch_was_claimed() -> None:
             host.close()
 
 
-class Elected(Unopposed):
+class Elected(StandaloneLeaderElection):
     """Whoever is asked for is granted."""
 
     elected_by = "zookeeper"
@@ -98,7 +98,9 @@ class Elected(Unopposed):
 
 def test_an_epoch_that_readers_would_ignore_is_not_claimed() -> None:
     replica = Replica([ResourceManager()])
-    candidacy = Candidacy(Elected(), replica, ("dispatcher",), session="s", opposed=True, clock=lambda: 0)
+    candidacy = ElectionParticipant(
+        Elected(), replica, ("dispatcher",), session="s", opposed=True, clock=lambda: 0
+    )
     candidacy.begin()
     assert candidacy.is_valid("dispatcher", LARGEST_STEP)
     with pytest.raises(EpochOutOfReach, match=r"lower high-availability\.zookeeper\.base-epoch"):
@@ -144,7 +146,7 @@ def test_the_way_back_is_shown_first_and_taken_when_told_to(
     snapshot(store, log, bounded=False)
     log.append([claim("dispatcher", LARGEST)])
     snapshot(store, log, bounded=False)
-    monkeypatch.setattr("tailrace.services.log.factory.event_log", lambda *_, **__: log)
+    monkeypatch.setattr("tailrace.services.log.factory.open_event_log", lambda *_, **__: log)
     monkeypatch.setattr(
         "tailrace.services.cli.recovery.find_cluster",
         lambda *_: Configuration({"home": str(tmp_path), "cluster.id": "c"}),
@@ -184,7 +186,7 @@ def test_epochs_that_are_used_up_are_said_to_be(
     )
 )
 def test_the_checker_takes_the_same_claims(claims: list[tuple[str, int]]) -> None:
-    known, checker = Leadership(), Fencing()
+    known, checker = LeadershipState(), Fencing()
     for offset, (role, epoch) in enumerate(claims):
         record = Record(offset, *_parts(claim(role, epoch)))
         header = msgspec.structs.asdict(record.header)

@@ -16,10 +16,10 @@ from tailrace.schemas import client, job_master, resource_manager, task_executor
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import JobGraph, JobStatus
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import AnyRole, Instruction, Owed, Time, seal
+from tailrace.services.core.role import AnyRole, Instruction, OutgoingEvent, Time, with_headers
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.history.replay.check import DecisionCheck
-from tailrace.services.host.event_appender import MOST_BYTES, Appender
+from tailrace.services.host.event_appender import MAX_APPEND_BYTES, EventAppender
 from tailrace.services.host.host import Host
 from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.state import JobMasterState
@@ -47,13 +47,13 @@ class Faulty(JobMaster):
         is_bad = state.job_id == "bad" and state.known
         return is_bad and fault == self._fault and (self._always or state.status is JobStatus.RUNNING)
 
-    def decide(self, state: JobMasterState, now: Time) -> list[Owed]:
+    def decide(self, state: JobMasterState, now: Time) -> list[OutgoingEvent]:
         owed = super().decide(state, now)
         if self._strikes(state, "decide"):
             raise KeyError("v1")
         if self._strikes(state, "too large"):
-            return [*owed, Owed(BAD, TOO_LARGE, None)]
-        return [*owed, Owed(BAD, UNFIT, None)] if self._strikes(state, "unfit") else owed
+            return [*owed, OutgoingEvent(BAD, TOO_LARGE, None)]
+        return [*owed, OutgoingEvent(BAD, UNFIT, None)] if self._strikes(state, "unfit") else owed
 
     def deadline(self, state: JobMasterState) -> Time | None:
         if self._strikes(state, "deadline"):
@@ -158,7 +158,7 @@ def test_a_fault_in_one_job_fails_that_job(fault: str, always: bool) -> None:
 def check_others_go_on(log: MemoryEventLog, host: Host) -> None:
     """The other job is cancelled, and its JobMaster says what it has to."""
     assert host.leading.wait(PATIENCE_S)
-    host.say("dispatcher", Owed(GOOD, job_master.CancelJob(job_id="good"), None))
+    host.say("dispatcher", OutgoingEvent(GOOD, job_master.CancelJob(job_id="good"), None))
     eventually(
         lambda: said(
             log,
@@ -175,7 +175,7 @@ def test_what_a_shell_says_of_a_job_and_does_not_fit_fails_that_job() -> None:
     log = two_jobs()
     with leading(log, JobMaster(), "a") as host:
         assert host.leading.wait(PATIENCE_S)
-        host.say(BAD, Owed(BAD, TOO_LARGE, None))
+        host.say(BAD, OutgoingEvent(BAD, TOO_LARGE, None))
         eventually(
             lambda: said(log, lambda each: isinstance(each.body, client.JobFinished)), "the client is told"
         )
@@ -186,7 +186,7 @@ def test_a_large_graph_goes_to_many_task_executors_in_several_turns() -> None:
     """And the audit of decisions takes a turn that was cut for what it is."""
     many = 4
     head = operator("s", OperatorKind.GENERATOR)
-    large = replace(head, code=b"x" * (MOST_BYTES // 3))
+    large = replace(head, code=b"x" * (MAX_APPEND_BYTES // 3))
     job_graph = JobGraph(
         name="g",
         vertices=(
@@ -227,14 +227,14 @@ def is_welcome(body: object) -> bool:
 
 
 def events_of(sender: str, *bodies: job_master.SuspendJob) -> list[Event]:
-    owed = [Owed(sender, body, None) for body in bodies]
-    return seal(owed, cluster="c", sender=sender, epoch=1, decided_at=0, now=0, count=0)
+    owed = [OutgoingEvent(sender, body, None) for body in bodies]
+    return with_headers(owed, cluster="c", sender=sender, epoch=1, decided_at=0, now=0, count=0)
 
 
 def test_one_turn_says_a_few_mib_and_leaves_the_rest() -> None:
     log = MemoryEventLog()
-    appender = Appender(log, lambda role, owed: events_of(role))
-    body = job_master.SuspendJob(job_id="x" * (MOST_BYTES // 4), reason="")
+    appender = EventAppender(log, lambda role, owed: events_of(role))
+    body = job_master.SuspendJob(job_id="x" * (MAX_APPEND_BYTES // 4), reason="")
     events = events_of(GOOD, *[body] * 5) + events_of(BAD, body)
     offsets, left = appender.append_some(events)
     assert len(offsets) == len(everything(log)) == 3
@@ -245,7 +245,7 @@ def test_one_turn_says_a_few_mib_and_leaves_the_rest() -> None:
 
 def test_who_is_no_job_master_fails_with_its_process() -> None:
     log = MemoryEventLog()
-    appender = Appender(log, lambda role, owed: [])
+    appender = EventAppender(log, lambda role, owed: [])
     body = job_master.SuspendJob(job_id="x" * LARGEST_EVENT, reason="")
     with pytest.raises(EventRefused, match=r"SuspendJob has 16,"):
         appender.append_some([*events_of(GOOD, body), *events_of("dispatcher", body)])

@@ -10,7 +10,7 @@ from waiting import PATIENCE_S
 from services.simulation import HARDWARE, PROFILE, header
 from tailrace.schemas.event import Event
 from tailrace.schemas.resource_manager import RegisterTaskExecutor
-from tailrace.services.host.event_emitter import Voice
+from tailrace.services.host.event_emitter import EventEmitter
 from tailrace.services.log import LogUnavailable
 
 
@@ -36,7 +36,7 @@ def test_all_is_appended_in_order_while_the_log_is_slow() -> None:
         appended.extend(events)
         batches.append(len(events))
 
-    voice = Voice(append, lambda error: None)
+    voice = EventEmitter(append, lambda error: None)
     said = [event(number) for number in range(100)]
     for each in said:
         voice.say(each)
@@ -55,7 +55,7 @@ def test_a_failure_is_told_once_and_nothing_is_said_behind_it() -> None:
         attempts.append(len(events))
         raise LogUnavailable("gone")
 
-    voice = Voice(append, failures.append)
+    voice = EventEmitter(append, failures.append)
     voice.say(event(1))
     voice.close()
     voice.say(event(2))

@@ -14,9 +14,9 @@ from tailrace.schemas import client, resource_manager, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected, StateHash
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import Owed
-from tailrace.services.election.leader_election import Unopposed
-from tailrace.services.host.election_participant import LedByElection
+from tailrace.services.core.role import OutgoingEvent
+from tailrace.services.election.leader_election import StandaloneLeaderElection
+from tailrace.services.host.election_participant import ElectedLeaderExists
 from tailrace.services.host.host import Deposed, Host
 from tailrace.services.log import EventLog, LogUnavailable, Tail
 from tailrace.services.log.event_log import Concerns, OnUnreadable, read_to_end
@@ -207,7 +207,7 @@ def test_whom_nobody_elects_does_not_take_the_lead_from_the_elected(
     log.append(elected(7))
     refused = start(new_log(), "a")
     (error,) = refused.join()
-    assert isinstance(error, LedByElection)
+    assert isinstance(error, ElectedLeaderExists)
     assert "there, elected by zookeeper, was the last to lead dispatcher" in str(error)
     assert "\n" not in str(error)
     assert claims(log) == [(7, "e")]
@@ -361,7 +361,7 @@ def test_what_a_shell_cannot_say_ends_it(start: Callable[..., Running]) -> None:
     running = start(log, "a")
     assert running.host.leading.wait(PATIENCE_S)
     log.close()
-    running.host.say("resource_manager", Owed("resource_manager", REGISTRATION, None))
+    running.host.say("resource_manager", OutgoingEvent("resource_manager", REGISTRATION, None))
     (error,) = running.join()
     assert isinstance(error, LogUnavailable)
 
@@ -370,7 +370,7 @@ def test_what_a_shell_says_is_said_under_the_epoch_of_its_role(start: Callable[.
     log = MemoryEventLog()
     running = start(log, WORKER, (WORKER,), concerns=(WORKER,))
     assert running.host.leading.wait(PATIENCE_S)
-    running.host.say(WORKER, Owed("resource_manager", REGISTRATION, None))
+    running.host.say(WORKER, OutgoingEvent("resource_manager", REGISTRATION, None))
     (said,) = wait_for(log, lambda record: record.body == REGISTRATION)
     assert (said.header.sender, said.header.sender_epoch) == (WORKER, 1)
 
@@ -445,7 +445,7 @@ class HeldTail:
         pass
 
 
-class NotElected(Unopposed):
+class NotElected(StandaloneLeaderElection):
     """Mandates of a process that is never elected."""
 
     elected_by = "zookeeper"
@@ -465,7 +465,7 @@ def test_a_standby_tells_what_its_states_come_to_and_leads_nothing_by_it(
     standby = start(log, "b", mandates=NotElected())
     assert eventually(lambda: standby.host.position >= 0, "it has read the log")
     body = StateHash(offset=0, hashes={"dispatcher": "1"}, code_fingerprint="2")
-    standby.host.say_as_standby(Owed(EVERYONE, body, None))
+    standby.host.say_as_standby(OutgoingEvent(EVERYONE, body, None))
     (said,) = wait_for(log, lambda record: record.body == body)
     assert (said.header.sender, said.header.sender_epoch) == ("standby/b", 0)
     assert not standby.host.leads_any()
@@ -485,7 +485,7 @@ def test_a_standby_tells_what_its_states_come_to_and_leads_nothing_by_it(
     assert [each.body for each in told] == [body]
 
 
-class Lease(Unopposed):
+class Lease(StandaloneLeaderElection):
     """Mandates that a test suspends."""
 
     suspended = False

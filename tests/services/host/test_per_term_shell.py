@@ -9,16 +9,16 @@ import pytest
 from waiting import PATIENCE_S
 
 from tailrace.schemas.client import JobAccepted
-from tailrace.services.core.role import Instruction, Owed, Say
-from tailrace.services.host.per_term_shell import Afresh, OneTerm
+from tailrace.services.core.role import Emit, Instruction, OutgoingEvent
+from tailrace.services.host.per_term_shell import PerTermShell, TermShell
 
-OWED = Owed("client", JobAccepted(job_id="j", name="j"), None)
+OWED = OutgoingEvent("client", JobAccepted(job_id="j", name="j"), None)
 
 
 class Slow:
     """A shell that does not end before it may."""
 
-    def __init__(self, say: Say, settled: Callable[[], None]) -> None:
+    def __init__(self, say: Emit, settled: Callable[[], None]) -> None:
         self.say, self.settled = say, settled
         self.obeyed: list[object] = []
         self.may_end = threading.Event()
@@ -41,17 +41,17 @@ def shells() -> Iterator[list[Slow]]:
 
 
 @pytest.fixture
-def said() -> list[Owed]:
+def said() -> list[OutgoingEvent]:
     return []
 
 
 @pytest.fixture
-def afresh(shells: list[Slow], said: list[Owed]) -> Iterator[Afresh]:
-    def new(say: Say, settled: Callable[[], None]) -> OneTerm:
+def afresh(shells: list[Slow], said: list[OutgoingEvent]) -> Iterator[PerTermShell]:
+    def new(say: Emit, settled: Callable[[], None]) -> TermShell:
         shells.append(Slow(say, settled))
         return shells[-1]
 
-    shell = Afresh(lambda _, owed: said.append(owed), new, lambda: said.append(OWED))
+    shell = PerTermShell(lambda _, owed: said.append(owed), new, lambda: said.append(OWED))
     yield shell
     for each in shells:
         each.may_end.set()
@@ -59,7 +59,7 @@ def afresh(shells: list[Slow], said: list[Owed]) -> Iterator[Afresh]:
     assert all(each.ended.is_set() for each in shells)
 
 
-def test_nothing_is_begun_before_there_is_something_to_obey(afresh: Afresh, shells: list[Slow]) -> None:
+def test_nothing_is_begun_before_there_is_something_to_obey(afresh: PerTermShell, shells: list[Slow]) -> None:
     afresh.retire("dispatcher")
     assert shells == []
     afresh.obey("dispatcher", [], 1)
@@ -68,7 +68,7 @@ def test_nothing_is_begun_before_there_is_something_to_obey(afresh: Afresh, shel
 
 
 def test_a_new_term_has_a_new_shell_at_once_and_the_old_one_says_nothing(
-    afresh: Afresh, shells: list[Slow], said: list[Owed]
+    afresh: PerTermShell, shells: list[Slow], said: list[OutgoingEvent]
 ) -> None:
     afresh.obey("dispatcher", [], 1)
     shells[0].say("dispatcher", OWED)
@@ -86,7 +86,7 @@ def test_a_new_term_has_a_new_shell_at_once_and_the_old_one_says_nothing(
     assert len(said) == 3
 
 
-def test_a_shell_can_wait_for_the_end_of_those_before_it(afresh: Afresh, shells: list[Slow]) -> None:
+def test_a_shell_can_wait_for_the_end_of_those_before_it(afresh: PerTermShell, shells: list[Slow]) -> None:
     afresh.obey("dispatcher", [], 1)
     afresh.retire("dispatcher")
     afresh.obey("dispatcher", [], 2)

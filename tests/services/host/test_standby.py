@@ -14,10 +14,10 @@ from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
 from tailrace.schemas.job_master import StartJob
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import Instruction, Owed, kind_of
+from tailrace.services.core.role import Instruction, OutgoingEvent, kind_of
 from tailrace.services.dispatcher import Dispatcher
-from tailrace.services.heartbeats.resource_manager import returning
-from tailrace.services.host.election_participant import MandateFromAnotherTime
+from tailrace.services.heartbeats.resource_manager import workers_in_grace
+from tailrace.services.host.election_participant import StaleElectionEpoch
 from tailrace.services.host.host import Host
 from tailrace.services.job_master import JobMaster
 from tailrace.services.log.memory import MemoryEventLog
@@ -89,7 +89,7 @@ class Master:
         return self.finished(replica)
 
     def leads(self, role: str) -> bool:
-        return bool(self.host.sealed(role, [Owed(EVERYONE, WORD, None)]))
+        return bool(self.host.sealed(role, [OutgoingEvent(EVERYONE, WORD, None)]))
 
 
 @pytest.fixture
@@ -180,8 +180,8 @@ def test_who_loses_a_mandate_says_nothing_more_of_that_role_and_may_be_given_it_
     first.mandates.take("resource_manager")
     eventually(lambda: ("retire", "resource_manager") in first.shells.told)
     assert first.leads("dispatcher")
-    first.host.say("resource_manager", Owed(EVERYONE, WORD, None))
-    assert first.host.sealed("resource_manager", [Owed(EVERYONE, WORD, None)]) == []
+    first.host.say("resource_manager", OutgoingEvent(EVERYONE, WORD, None))
+    assert first.host.sealed("resource_manager", [OutgoingEvent(EVERYONE, WORD, None)]) == []
     second.mandates.give("resource_manager", epoch=5)
     registers(log)
     answers = wait_for(log, is_answer, 2)
@@ -247,7 +247,7 @@ def test_a_mandate_below_what_the_log_had_when_it_was_stood_for_is_of_another_ti
     after.mandates.give(*ROLES, epoch=3)
     after.thread.join(PATIENCE_S)
     (error,) = after.errors
-    assert isinstance(error, MandateFromAnotherTime)
+    assert isinstance(error, StaleElectionEpoch)
     assert "high-availability.zookeeper.base-epoch to 4711 or more" in str(error)
     assert "\n" not in str(error)
 
@@ -266,7 +266,7 @@ def test_while_mandates_are_suspended_nothing_is_decided_and_everything_kept(
     assert master.leads("dispatcher")
     assert ("retire", "resource_manager") not in master.shells.told
     # What befell the world is said all the same.
-    master.host.say("resource_manager", Owed("client/x", WORD, None))
+    master.host.say("resource_manager", OutgoingEvent("client/x", WORD, None))
     wait_for(log, lambda record: record.body == WORD)
     master.mandates.suspended = False
     (answer,) = wait_for(log, is_answer)
@@ -287,7 +287,7 @@ def test_who_leads_jobs_alone_knows_for_whom_the_resource_manager_waits(
     ended = resource_manager.WorkerLost(
         resource_id="te-1", instance_id=answer.body.instance_id, exited=True, reason="killed"
     )
-    first.host.say("resource_manager", Owed("resource_manager", ended, None))
+    first.host.say("resource_manager", OutgoingEvent("resource_manager", ended, None))
     eventually(lambda: [waited_for(each) for each in (first, second)] == [{"te-1"}] * 2)
     registers(log)
     wait_for(log, is_answer, 2)
@@ -295,7 +295,7 @@ def test_who_leads_jobs_alone_knows_for_whom_the_resource_manager_waits(
 
 
 def waited_for(master: Master) -> frozenset[str]:
-    return returning(master.host.state("resource_manager"))
+    return workers_in_grace(master.host.state("resource_manager"))
 
 
 def test_a_job_is_led_by_whoever_leads_the_dispatcher_until_it_is_claimed(
@@ -372,7 +372,7 @@ def test_what_a_deposed_leader_still_says_is_ignored_by_all(
     first = start("a")
     first.mandates.give(*ROLES, epoch=1)
     assert first.host.leading.wait(PATIENCE_S)
-    (late,) = first.host.sealed("resource_manager", [Owed(EVERYONE, WORD, None)])
+    (late,) = first.host.sealed("resource_manager", [OutgoingEvent(EVERYONE, WORD, None)])
     second = start("b")
     second.mandates.give(*ROLES, epoch=2)
     assert second.host.leading.wait(PATIENCE_S)
@@ -404,9 +404,9 @@ def said_by(sender: str, epoch: int) -> Callable[[Record], bool]:
 def ends(log: MemoryEventLog, master: Master) -> None:
     """Job j1 is cancelled, and comes to rest."""
     log.append([Event(header("client/x", "dispatcher"), dispatcher.CancelJob(job_id="j1"))])
-    master.host.say(JOB, Owed(JOB, job_master.ChannelsCreated(job_id="j1"), None))
+    master.host.say(JOB, OutgoingEvent(JOB, job_master.ChannelsCreated(job_id="j1"), None))
     wait_for(log, lambda record: isinstance(record.body, dispatcher.JobReachedTerminalState))
-    master.host.say(JOB, Owed(JOB, job_master.ChannelsDeleted(job_id="j1"), None))
+    master.host.say(JOB, OutgoingEvent(JOB, job_master.ChannelsDeleted(job_id="j1"), None))
     eventually(lambda: not master.replica.is_awake(JOB))
 
 

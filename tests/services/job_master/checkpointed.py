@@ -16,7 +16,7 @@ from tailrace.schemas.types import (
     SnapshotType,
     SubtaskState,
 )
-from tailrace.services.core.role import Instruction, Owed
+from tailrace.services.core.role import Instruction, OutgoingEvent
 from tailrace.services.job_master.checkpoints.pending_checkpoint import PendingCheckpoint
 from tailrace.services.job_master.checkpoints.state import Checkpoints
 from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint, WriteMetadata
@@ -94,7 +94,7 @@ class Checkpointed(Job):
             if execution.execution_attempt_id in self.pending.awaited:
                 self.acknowledge(execution)
 
-    def written(self) -> list[Owed]:
+    def written(self) -> list[OutgoingEvent]:
         """The shell has written the metadata; returns what follows."""
         self.write()
         return self.say()
@@ -115,7 +115,7 @@ class Checkpointed(Job):
         )
         return self.tell(JOB, job_master.CheckpointCompleted(job_id="j", checkpoint=checkpoint))
 
-    def not_written(self, reason: str = "disk full") -> list[Owed]:
+    def not_written(self, reason: str = "disk full") -> list[OutgoingEvent]:
         """The shell could not."""
         pending = self.demanded(WriteMetadata).pending
         body = job_master.CheckpointAborted(
@@ -144,7 +144,9 @@ class Checkpointed(Job):
         for number in sorted(self.checkpoints.discarding):
             self.tell(JOB, job_master.CheckpointDiscarded(job_id="j", checkpoint_id=number))
 
-    def ends(self, *executions: Execution, state: ExecutionState = ExecutionState.CANCELED) -> list[Owed]:
+    def ends(
+        self, *executions: Execution, state: ExecutionState = ExecutionState.CANCELED
+    ) -> list[OutgoingEvent]:
         """Tasks have ended; all that were told to, if none are named."""
         for each in executions or self.executions():
             if each.state is ExecutionState.CANCELING or executions:
@@ -156,7 +158,7 @@ class Checkpointed(Job):
         checkpoint: RestoredCheckpoint | None,
         passed_over: Mapping[str, str] | None = None,
         finished: Mapping[str, tuple[int, ...]] | None = None,
-    ) -> list[Owed]:
+    ) -> list[OutgoingEvent]:
         """The shell has found a checkpoint; returns what follows."""
         body = job_master.CheckpointRestored(
             job_id="j", checkpoint=checkpoint, passed_over=passed_over or {}, finished=finished or {}

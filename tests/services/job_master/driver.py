@@ -9,7 +9,7 @@ from tailrace.schemas import everyone, job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, Header, JobGraph, ResourceProfile, SlotOffer
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.state import Execution, JobMasterState
 
@@ -67,13 +67,13 @@ class Job:
         check_job_master(self.state)
         return record.offset
 
-    def owed(self) -> list[Owed]:
+    def owed(self) -> list[OutgoingEvent]:
         """What the JobMaster would say now."""
         return self.role.decide(self.state, self.now)
 
-    def say(self, owed: list[Owed] | None = None) -> list[Owed]:
+    def say(self, owed: list[OutgoingEvent] | None = None) -> list[OutgoingEvent]:
         """Says what it owes, or owed before, and what follows, until it owes nothing; returns all that was said."""
-        said: list[Owed] = []
+        said: list[OutgoingEvent] = []
         now = self.owed() if owed is None else owed
         while now or owed is not None:
             for each in now:
@@ -83,12 +83,12 @@ class Job:
             assert len(said) < 10_000, "it talks without end"
         return said
 
-    def tick(self, seconds: float) -> list[Owed]:
+    def tick(self, seconds: float) -> list[OutgoingEvent]:
         """Time passes."""
         self.now += round(seconds * SECOND)
         return self.say()
 
-    def assemble(self, resource_ids: tuple[str, ...] = ("te-1",)) -> list[Owed]:
+    def assemble(self, resource_ids: tuple[str, ...] = ("te-1",)) -> list[OutgoingEvent]:
         """Registration, channels, and slots for all requests, spread over TaskExecutors; returns the last words."""
         self.tell(JOB, job_master.ChannelsCreated(job_id="j"))
         self.say()
@@ -96,7 +96,7 @@ class Job:
         self.say()
         return self.give(*resource_ids)
 
-    def give(self, *resource_ids: str, profile: ResourceProfile = PROFILE) -> list[Owed]:
+    def give(self, *resource_ids: str, profile: ResourceProfile = PROFILE) -> list[OutgoingEvent]:
         """Slots for all requests that are out, an offer from each TaskExecutor; returns what is said to that."""
         waiting = sorted(self.state.slots.requests.values(), key=lambda each: each.slot)
         for place, resource_id in enumerate(resource_ids):
@@ -161,7 +161,7 @@ class Job:
         return self.tell("resource_manager", body, recipient="*")
 
 
-def bodies(said: list[Owed], kind: type[B]) -> list[B]:
+def bodies(said: list[OutgoingEvent], kind: type[B]) -> list[B]:
     """Those of one kind."""
     return [each.body for each in said if isinstance(each.body, kind)]
 

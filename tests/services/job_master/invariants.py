@@ -6,13 +6,13 @@ from collections import Counter
 
 from tailrace.schemas.states import JOB_ENDS
 from tailrace.schemas.types import ExecutionState
-from tailrace.services.core.due_index import Agenda
-from tailrace.services.job_master.checkpoints.state import NoticeKind
+from tailrace.services.core.due_index import DueIndex
+from tailrace.services.job_master.checkpoints.state import NotificationKind
 from tailrace.services.job_master.execution_states import DEPLOYED
 from tailrace.services.job_master.job_status import ACTIVE
 from tailrace.services.job_master.slot_pool import SlotPool, SlotStep
 from tailrace.services.job_master.slot_sharing import MultiTaskSlot, SingleTaskSlot, leaves
-from tailrace.services.job_master.state import Execution, JobMasterState, Progress
+from tailrace.services.job_master.state import Execution, Handshake, JobMasterState
 
 
 def check_job_master(state: JobMasterState) -> None:
@@ -26,12 +26,12 @@ def check_job_master(state: JobMasterState) -> None:
     owing = {
         each.resource_id
         for each in state.connections.values()
-        if Progress.OWED in (each.registration, each.farewell)
+        if Handshake.OWED in (each.registration, each.farewell)
     }
     assert set(state.connections_owing) == owing
 
 
-def check_agenda(agenda: Agenda) -> None:
+def check_agenda(agenda: DueIndex) -> None:
     """Each key is at its time, no time is empty, and the earliest is the first."""
     placed = {key: time for time, keys in agenda.by_time.items() for key in keys}
     assert placed == dict(agenda.times)
@@ -154,7 +154,7 @@ def check_checkpoints(state: JobMasterState) -> None:
         )
     for checkpoint_id, kind, resource_id in checkpoints.notices:
         assert resource_id in state.slots.of_resource or state.connections
-        assert kind is not NoticeKind.TRIGGER or checkpoint_id in checkpoints.pending
+        assert kind is not NotificationKind.TRIGGER or checkpoint_id in checkpoints.pending
 
 
 def check_submissions(state: JobMasterState) -> None:

@@ -30,12 +30,12 @@ from tailrace.schemas.types import (
     SnapshotType,
     SubtaskState,
 )
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.job_master.checkpoints import completed_checkpoint_store as stores
 from tailrace.services.job_master.checkpoints import shell as module
 from tailrace.services.job_master.checkpoints.completed_checkpoint_store import (
     CompletedCheckpointStore,
-    Unusable,
+    UnusableCheckpoint,
 )
 from tailrace.services.job_master.checkpoints.pending_checkpoint import Acknowledgement, PendingCheckpoint
 from tailrace.services.job_master.checkpoints.shell import CheckpointShell, Demand
@@ -180,9 +180,9 @@ def test_what_is_missing_or_torn_is_passed_over_and_said(store: CompletedCheckpo
     ):
         assert says in why
     storage.delete_tree("")
-    with pytest.raises(Unusable, match=r"no checkpoint can be restored: .*chk-6.*chk-1"):
+    with pytest.raises(UnusableCheckpoint, match=r"no checkpoint can be restored: .*chk-6.*chk-1"):
         store.recover(GRAPH, to_go_back_to(*completed))
-    with pytest.raises(Unusable, match="there is no completed checkpoint to go back to"):
+    with pytest.raises(UnusableCheckpoint, match="there is no completed checkpoint to go back to"):
         store.recover(GRAPH, ())
 
 
@@ -219,7 +219,7 @@ def test_one_that_a_person_named_has_to_fit(store: CompletedCheckpointStore, job
     found = store.recover(pipeline(4, 2), [given])
     assert found.checkpoint == RestoredCheckpoint(checkpoint_id=3, uri=completed.uri, generation=-1)
     assert found.finished == {"source": (0, 1, 2, 3)}
-    with pytest.raises(Unusable, match="128 key groups"):
+    with pytest.raises(UnusableCheckpoint, match="128 key groups"):
         store.recover(pipeline(1, 1, max_parallelism=64), [given])
 
 
@@ -272,26 +272,26 @@ def test_what_was_added_since_a_discard_was_demanded_keeps_its_files(
 
 
 @pytest.fixture
-def said() -> queue.Queue[Owed]:
+def said() -> queue.Queue[OutgoingEvent]:
     return queue.Queue()
 
 
 @pytest.fixture
-def shell(said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch) -> Iterator[CheckpointShell]:
+def shell(said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch) -> Iterator[CheckpointShell]:
     monkeypatch.setattr(module, "_FIRST_PAUSE_S", 0.001)
     shell = CheckpointShell(lambda _, owed: said.put(owed))
     yield shell
     shell.close()
 
 
-def answer(shell: CheckpointShell, said: queue.Queue[Owed], demand: Demand) -> Any:
+def answer(shell: CheckpointShell, said: queue.Queue[OutgoingEvent], demand: Demand) -> Any:
     shell.obey("job_master/job", demand)
     owed = said.get(timeout=PATIENCE_S)
     assert (owed.recipient, owed.cause) == ("job_master/job", 7)
     return owed.body
 
 
-def test_every_demand_is_answered(shell: CheckpointShell, said: queue.Queue[Owed], job: str) -> None:
+def test_every_demand_is_answered(shell: CheckpointShell, said: queue.Queue[OutgoingEvent], job: str) -> None:
     done = [
         answer(shell, said, WriteMetadata("job", GRAPH, acknowledged(job, number, "a"), 7))
         for number in (1, 2)
@@ -319,7 +319,7 @@ def test_every_demand_is_answered(shell: CheckpointShell, said: queue.Queue[Owed
 
 
 def test_who_leads_a_job_no_more_deletes_nothing_more_of_it_and_says_nothing(
-    shell: CheckpointShell, said: queue.Queue[Owed], job: str, monkeypatch: pytest.MonkeyPatch
+    shell: CheckpointShell, said: queue.Queue[OutgoingEvent], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever leads it now may have completed a checkpoint that refers to the files."""
     for number, names in ((1, "abc"), (2, "d")):
@@ -343,7 +343,7 @@ def test_who_leads_a_job_no_more_deletes_nothing_more_of_it_and_says_nothing(
 
 @pytest.mark.parametrize("is_deposed", [True, False])
 def test_who_has_stood_still_deletes_nothing_before_it_knows_that_it_leads(
-    said: queue.Queue[Owed], job: str, monkeypatch: pytest.MonkeyPatch, is_deposed: bool
+    said: queue.Queue[OutgoingEvent], job: str, monkeypatch: pytest.MonkeyPatch, is_deposed: bool
 ) -> None:
     gone, asked, current = threading.Event(), threading.Event(), [True]
     deleted = local_files.LocalFiles.delete
@@ -381,7 +381,7 @@ def test_who_has_stood_still_deletes_nothing_before_it_knows_that_it_leads(
 
 
 def test_what_can_not_be_written_aborts_the_checkpoint(
-    shell: CheckpointShell, said: queue.Queue[Owed], job: str
+    shell: CheckpointShell, said: queue.Queue[OutgoingEvent], job: str
 ) -> None:
     pending = acknowledged(job, 1, "a")
     Storage.open(job).delete("shared/a")
@@ -393,7 +393,7 @@ def test_what_can_not_be_written_aborts_the_checkpoint(
 @pytest.mark.parametrize("error", [OSError(5, "Input/output error"), RuntimeError("unheard of")])
 def test_whatever_goes_wrong_is_said(
     shell: CheckpointShell,
-    said: queue.Queue[Owed],
+    said: queue.Queue[OutgoingEvent],
     job: str,
     error: Exception,
     monkeypatch: pytest.MonkeyPatch,
@@ -416,7 +416,7 @@ def test_whatever_goes_wrong_is_said(
 
 
 def test_a_job_goes_back_when_its_storage_can_be_reached_again_however_long_that_takes(
-    shell: CheckpointShell, said: queue.Queue[Owed], job: str, monkeypatch: pytest.MonkeyPatch
+    shell: CheckpointShell, said: queue.Queue[OutgoingEvent], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     completed = answer(shell, said, WriteMetadata("job", GRAPH, acknowledged(job, 1), 7)).checkpoint
     failures = [StorageError("it can't be reached")] * 20
@@ -440,7 +440,7 @@ def unreachable(*_: object, **__: object) -> Any:
 
 @pytest.mark.parametrize("how", ["not demanded any more", "another is", "closed"])
 def test_a_search_ends_with_its_demand_and_nothing_is_said(
-    shell: CheckpointShell, said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch, how: str
+    shell: CheckpointShell, said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     asked = threading.Event()
 
@@ -472,7 +472,7 @@ def test_a_search_ends_with_its_demand_and_nothing_is_said(
 
 
 def test_a_job_that_has_not_begun_is_told_that_its_savepoint_can_not_be_reached(
-    shell: CheckpointShell, said: queue.Queue[Owed], monkeypatch: pytest.MonkeyPatch
+    shell: CheckpointShell, said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(CompletedCheckpointStore, "recover", unreachable)
     given = RestoredCheckpoint(checkpoint_id=0, uri="s3://nowhere/savepoint", generation=-1)
@@ -481,7 +481,7 @@ def test_a_job_that_has_not_begun_is_told_that_its_savepoint_can_not_be_reached(
 
 
 def test_a_shell_that_is_closed_leaves_the_rest_to_its_successor(
-    shell: CheckpointShell, said: queue.Queue[Owed], job: str, monkeypatch: pytest.MonkeyPatch
+    shell: CheckpointShell, said: queue.Queue[OutgoingEvent], job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_FIRST_PAUSE_S", PATIENCE_S)
     monkeypatch.setattr(CompletedCheckpointStore, "discard", unreachable)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailrace.schemas import job_master
 from tailrace.schemas.types import ExecutionState, JobStatus
-from tailrace.services.job_master.exception_history import MOST
+from tailrace.services.job_master.exception_history import MAX_EXCEPTIONS
 
 from .checkpointed import ON_REQUEST, running
 from .driver import JOB
@@ -33,13 +33,13 @@ def test_a_task_executor_that_is_lost_is_one_failure_of_all_that_ran_there() -> 
 
 def test_only_so_many_are_kept_and_long_stacks_are_cut_in_their_middle() -> None:
     job = running({**ON_REQUEST, "restart-strategy.fixed-delay.attempts": "99"})
-    for number in range(MOST + 3):
+    for number in range(MAX_EXCEPTIONS + 3):
         job.report(job.execution("sink"), FAILED, f"{number}: {'x' * 100_000} the end")
         job.tick(2)
         job.runs()
-    assert len(job.state.exceptions) == MOST
+    assert len(job.state.exceptions) == MAX_EXCEPTIONS
     last = job.state.exceptions[-1].text
-    assert last.startswith(f"{MOST + 2}: ")
+    assert last.startswith(f"{MAX_EXCEPTIONS + 2}: ")
     assert last.endswith("the end")
     assert len(last) < 9_000
 

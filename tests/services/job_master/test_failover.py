@@ -11,7 +11,7 @@ from tailrace.schemas import client, job_master, resource_manager, task_executor
 from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.job_master.slot_pool import SlotStep
-from tailrace.services.job_master.state import Progress
+from tailrace.services.job_master.state import Handshake
 
 from ...graphs import edge, job_graph, source, vertex
 from .driver import JOB, Job, bodies, running
@@ -369,4 +369,4 @@ def test_lazily_a_vertex_that_shares_slots_goes_into_those_of_its_producers() ->
         each.allocation_id for each in job.executions() if each.vertex_id == "source"
     }
     assert job.state.had_all_slots
-    assert job.state.channels is Progress.DONE
+    assert job.state.channels is Handshake.DONE

@@ -18,7 +18,7 @@ from tailrace.schemas.states import EXECUTION_ENDS, JOB_ENDS
 from tailrace.schemas.types import ExecutionState, SlotOffer
 from tailrace.services.core.role import IllegalEvent
 from tailrace.services.job_master.execution_states import DEPLOYED
-from tailrace.services.job_master.state import Progress
+from tailrace.services.job_master.state import Handshake
 
 from ..simulation import PROFILE
 from .driver import JOB, Job
@@ -80,7 +80,7 @@ def comes_to_its_end(job: Job) -> None:
     job.say()
     state = job.state
     assert state.status in JOB_ENDS
-    assert state.terminal is Progress.SAID
+    assert state.terminal is Handshake.SAID
     assert (state.unfinished, state.announcements) == (0, ())
     assert all(each.state in EXECUTION_ENDS for each in job.executions())
     assert not state.slots.slots

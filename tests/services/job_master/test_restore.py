@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tailrace.schemas import client, job_master, task_executor
 from tailrace.schemas.types import ExecutionState, JobStatus, RestoredCheckpoint, SnapshotType
-from tailrace.services.job_master.checkpoints.state import restored
+from tailrace.services.job_master.checkpoints.state import restored_state
 from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint, WriteMetadata
 
 from .checkpointed import GRAPH, PERIODIC, Checkpointed, running
@@ -41,7 +41,7 @@ def test_a_task_that_starts_again_begins_with_the_last_completed_checkpoint_in_t
         checkpoint = job.checkpoint()
     job.report(job.execution("sink"), FAILED, "broken")
     (second,) = submitted(job.tick(2))
-    assert (second.generation, second.restore) == (0, restored(checkpoint))
+    assert (second.generation, second.restore) == (0, restored_state(checkpoint))
     assert job.state.status is JobStatus.RUNNING
 
 
@@ -54,7 +54,7 @@ def test_who_was_submitted_while_a_checkpoint_was_completed_is_told_of_it() -> N
     job.say()
     job.now += 2_000_000
     on_its_way = job.owed()
-    assert [each.restore for each in submitted(on_its_way)] == [restored(first)]
+    assert [each.restore for each in submitted(on_its_way)] == [restored_state(first)]
     job.write()
     said = job.say(on_its_way)
     (confirmed,) = [
@@ -84,13 +84,13 @@ def test_a_job_whose_progress_is_lost_goes_back_with_all_its_tasks() -> None:
     assert job.demands(FindCheckpoint) == [], "three still run"
     assert job.ends() == []
     instruction = job.demanded(FindCheckpoint)
-    assert instruction.candidates == (restored(checkpoint),)
+    assert instruction.candidates == (restored_state(checkpoint),)
     assert job.tick(3600) == [], "nothing is submitted before it is found"
-    said = job.restored(restored(checkpoint))
+    said = job.restored(restored_state(checkpoint))
     tasks = submitted(said)
     assert len(tasks) == 4
     assert {(each.generation, each.restore, each.attempt_number) for each in tasks} == {
-        (1, restored(checkpoint), 1)
+        (1, restored_state(checkpoint), 1)
     }
     assert {each.deployment_size for each in tasks} == {1}, "one of each vertex on each TaskExecutor"
     assert set(job.state.slots.slots) == slots, "slots are kept"
@@ -107,7 +107,7 @@ def test_tasks_of_a_vertex_are_deployed_together_again() -> None:
     loses_progress(job)
     job.say()
     job.ends()
-    tasks = submitted(job.restored(restored(checkpoint))) or submitted(job.tick(2))
+    tasks = submitted(job.restored(restored_state(checkpoint))) or submitted(job.tick(2))
     assert {each.deployment_size for each in tasks} == {2}
     assert len({each.deployment_id for each in tasks}) == 2
 
@@ -118,7 +118,7 @@ def test_the_restart_strategy_says_when_or_that_the_job_fails() -> None:
     loses_progress(job)
     job.say()
     job.ends()
-    assert submitted(job.restored(restored(checkpoint))) == []
+    assert submitted(job.restored(restored_state(checkpoint))) == []
     assert job.role.deadline(job.state) == job.now + 2_000_000
     assert len(submitted(job.tick(2))) == 4
     job = running({**PERIODIC, "restart-strategy.type": "none"})
@@ -169,10 +169,12 @@ def test_an_older_one_is_used_where_newer_ones_are_torn_and_those_go() -> None:
     loses_progress(job)
     job.say()
     job.ends()
-    assert job.demanded(FindCheckpoint).candidates == tuple(restored(each) for each in (three, two, one))
-    job.restored(restored(one), {three.uri: "torn", two.uri: "no _metadata"})
+    assert job.demanded(FindCheckpoint).candidates == tuple(
+        restored_state(each) for each in (three, two, one)
+    )
+    job.restored(restored_state(one), {three.uri: "torn", two.uri: "no _metadata"})
     assert job.checkpoints.completed == (one,)
-    assert job.checkpoints.latest == restored(one)
+    assert job.checkpoints.latest == restored_state(one)
     assert dict(job.checkpoints.passed_over) == {three.uri: "torn", two.uri: "no _metadata"}
     job.tick(2)
     job.runs()
@@ -198,7 +200,7 @@ def test_what_had_finished_runs_again_and_what_had_finished_in_the_checkpoint_on
     loses_progress(job)
     job.say()
     job.ends()
-    said = job.restored(restored(checkpoint), finished={"source": (0,)})
+    said = job.restored(restored_state(checkpoint), finished={"source": (0,)})
     tasks = {
         (each.vertex_id, each.subtask_index): each for each in [*submitted(said), *submitted(job.tick(2))]
     }
@@ -224,7 +226,7 @@ def test_what_had_finished_long_ago_and_lost_its_slot_gets_another_one() -> None
     loses_progress(job)
     job.say()
     job.ends()
-    job.restored(restored(job.checkpoints.completed[-1] if job.checkpoints.completed else checkpoint))
+    job.restored(restored_state(job.checkpoints.completed[-1] if job.checkpoints.completed else checkpoint))
     job.tick(2)
     job.give("te-2")
     job.tick(2)
@@ -251,7 +253,7 @@ def test_what_is_lost_on_the_way_is_no_further_failure(how: str) -> None:
     job.ends()
     assert job.state.failures.counted == 1
     job.give("te-3")
-    job.restored(restored(checkpoint))
+    job.restored(restored_state(checkpoint))
     job.tick(2)
     job.give("te-3")
     job.runs()
@@ -272,7 +274,7 @@ def test_a_task_that_was_on_its_way_is_cancelled_and_waited_for() -> None:
     assert len(bodies(said, task_executor.CancelTask)) == 3
     job.ends()
     assert job.demands(FindCheckpoint)
-    job.restored(restored(checkpoint))
+    job.restored(restored_state(checkpoint))
     assert len(submitted(job.tick(2))) == 4
 
 
@@ -292,7 +294,7 @@ def test_a_rollback_outlasts_a_suspension() -> None:
     job.tell("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j"))
     job.say()
     assert submitted(job.give("te-2")) == []
-    said = job.restored(restored(checkpoint))
+    said = job.restored(restored_state(checkpoint))
     tasks = submitted(said) or submitted(job.tick(5))
     assert {each.generation for each in tasks} == {1}
     assert len(tasks) == 4
@@ -331,7 +333,7 @@ def test_a_job_that_is_resumed_goes_on_in_its_generation_from_its_last_checkpoin
     job.tell("dispatcher", job_master.ResumeJob(job_id="j"))
     job.say()
     tasks = submitted(job.assemble(("te-2",)))
-    assert {(each.generation, each.restore) for each in tasks} == {(0, restored(checkpoint))}
+    assert {(each.generation, each.restore) for each in tasks} == {(0, restored_state(checkpoint))}
     assert len(tasks) == 4
 
 
@@ -342,7 +344,7 @@ def test_a_second_rollback_is_another_generation() -> None:
         loses_progress(job)
         job.say()
         job.ends()
-        job.restored(restored(checkpoint))
+        job.restored(restored_state(checkpoint))
         job.tick(2)
         job.runs()
         job.say()
@@ -353,7 +355,7 @@ def test_a_checkpoint_that_nobody_looks_for_changes_nothing() -> None:
     job = running()
     checkpoint = job.checkpoint()
     before = job.state
-    job.restored(restored(checkpoint))
+    job.restored(restored_state(checkpoint))
     job.answer_search(job_master.RestoreFailed(job_id="j", reason="torn"))
     assert job.state is before
 
@@ -367,7 +369,7 @@ def test_what_is_said_of_another_search_changes_nothing() -> None:
     asked = job.demanded(FindCheckpoint)
     before = job.state
     stale = job_master.RestoreFailed(job_id="j", reason="it could not be reached")
-    found = job_master.CheckpointRestored(job_id="j", checkpoint=restored(checkpoint))
+    found = job_master.CheckpointRestored(job_id="j", checkpoint=restored_state(checkpoint))
     for cause in (None, 0, asked.cause - 1):
         job.tell(JOB, stale, cause=cause)
         job.tell(JOB, found, cause=cause)
@@ -380,7 +382,7 @@ def test_what_is_said_of_another_search_changes_nothing() -> None:
     job.tell(JOB, stale, cause=asked.cause)
     assert job.state is before, "it was suspended meanwhile, and looks anew"
     assert job.demanded(FindCheckpoint).key != asked.key
-    job.restored(restored(checkpoint))
+    job.restored(restored_state(checkpoint))
     assert job.state.generation == 1
 
 
@@ -394,7 +396,7 @@ def test_channels_are_demanded_anew_in_each_generation() -> None:
     loses_progress(job)
     job.say()
     job.ends()
-    found = job_master.CheckpointRestored(job_id="j", checkpoint=restored(checkpoint))
+    found = job_master.CheckpointRestored(job_id="j", checkpoint=restored_state(checkpoint))
     job.answer_search(found)
     again = job.demanded(CreateChannels)
     assert (first.generation, again.generation) == (0, 1)

@@ -22,9 +22,9 @@ from .driver import Job, running
 MACHINES: dict[
     str, tuple[type[Any], Mapping[Any, frozenset[Any]], Callable[[Any, Any], Any], frozenset[Any]]
 ] = {
-    "Execution": (ExecutionState, execution_states.NEXT, execution_states.check, EXECUTION_ENDS),
-    "job": (JobStatus, job_status.NEXT, job_status.check, JOB_ENDS),
-    "slot": (SlotStep, slot_pool.NEXT, slot_pool.check, frozenset({SlotStep.GONE})),
+    "Execution": (ExecutionState, execution_states.NEXT, execution_states.check_transition, EXECUTION_ENDS),
+    "job": (JobStatus, job_status.NEXT, job_status.check_transition, JOB_ENDS),
+    "slot": (SlotStep, slot_pool.NEXT, slot_pool.check_transition, frozenset({SlotStep.GONE})),
 }
 PAIRS = [
     (name, before, after)

@@ -10,10 +10,10 @@ from tailrace.schemas import client, dispatcher, job_master, resource_manager, t
 from tailrace.schemas.body import Body
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot, ExecutionState, JobStatus
-from tailrace.services.core.role import IllegalEvent, Owed
+from tailrace.services.core.role import IllegalEvent, OutgoingEvent
 from tailrace.services.job_master.heartbeat_reports import allocated_slot_report, missing_tasks
 from tailrace.services.job_master.instructions import CreateChannels, DeleteChannels
-from tailrace.services.job_master.state import Progress
+from tailrace.services.job_master.state import Handshake
 
 from . import states
 from .driver import JOB, Job, bodies, running
@@ -24,12 +24,12 @@ SUSPEND = job_master.SuspendJob(job_id="j", reason="maintenance")
 RESUME = job_master.ResumeJob(job_id="j")
 
 
-def names(said: list[Owed]) -> list[str]:
+def names(said: list[OutgoingEvent]) -> list[str]:
     """What is said, without the fields."""
     return [each.body.AVRO_NAME.partition(".")[2] for each in said]
 
 
-def confirm(job: Job) -> list[Owed]:
+def confirm(job: Job) -> list[OutgoingEvent]:
     """Every task that is being cancelled is."""
     for execution in job.executions():
         if execution.state is ExecutionState.CANCELING:
@@ -90,7 +90,7 @@ def test_a_job_can_be_cancelled_at_any_time_and_leaves_nothing_behind(moment: Ca
     job.say()
     confirm(job)
     assert job.state.status is JobStatus.CANCELED
-    assert (job.state.terminal, job.state.unfinished) == (Progress.SAID, 0)
+    assert (job.state.terminal, job.state.unfinished) == (Handshake.SAID, 0)
     assert not job.state.slots.slots
     assert not job.state.slots.returning
     ends = (ExecutionState.CANCELED, ExecutionState.FAILED, ExecutionState.FINISHED)
@@ -251,7 +251,7 @@ def test_a_late_answer_about_channels_that_an_earlier_start_demanded_changes_not
             assert job.state == before
         causes.append(before.started)
     job.tell(JOB, job_master.ChannelsCreated(job_id="j"))
-    assert job.state.channels is Progress.DONE
+    assert job.state.channels is Handshake.DONE
     before = job.state
     job.tell(JOB, answer)
     assert job.state == before, "it was answered before"

@@ -9,7 +9,7 @@ from tailrace.schemas import everyone, resource_manager, task_executor
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import EVERYONE, Record
 from tailrace.schemas.types import Header, ResourceProfile, SlotID, SlotStatus
-from tailrace.services.core.role import Instruction, Owed
+from tailrace.services.core.role import Instruction, OutgoingEvent
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.resource_manager.task_manager_slot import SlotState
@@ -56,7 +56,7 @@ class Manager:
         check_resource_manager(self.state)
         return record.offset
 
-    def owed(self) -> list[Owed]:
+    def owed(self) -> list[OutgoingEvent]:
         """What is owed now."""
         return self.role.decide(self.state, self.now)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from tailrace.schemas.types import ResourceProfile
 from tailrace.services.core.resource_profile import ProfileKey, matches, profile_key
-from tailrace.services.resource_manager.placement import Placed, Placement, place
+from tailrace.services.resource_manager.placement import PlacedRequest, Placement, place
 from tailrace.services.resource_manager.registered_slots import RegisteredSlots
 from tailrace.services.resource_manager.slot_requests import SlotRequest
 from tailrace.services.resource_manager.task_manager_slot import SlotState, TaskManagerSlot
@@ -41,7 +41,9 @@ def slots(layout: dict[str, list[tuple[ResourceProfile, bool]]]) -> RegisteredSl
     return registered
 
 
-def placed(registered: RegisteredSlots, requests: list[SlotRequest], placement: Placement) -> list[Placed]:
+def placed(
+    registered: RegisteredSlots, requests: list[SlotRequest], placement: Placement
+) -> list[PlacedRequest]:
     queues: dict[ProfileKey, list[SlotRequest]] = {}
     for each in requests:
         queues.setdefault(each.key, []).append(each)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tailrace.schemas import everyone, job_master, resource_manager, task_executor
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import SlotStatus
-from tailrace.services.resource_manager.slot_reports import contradicts
+from tailrace.services.resource_manager.slot_reports import is_contradiction
 from tailrace.services.resource_manager.task_manager_slot import SlotState
 from tailrace.services.resource_manager.worker_pool import WorkerState
 
@@ -214,16 +214,16 @@ def test_a_report_contradicts_where_it_differs_but_for_slots_that_are_pending(
     slots: list[SlotStatus], verdict: bool
 ) -> None:
     manager, _ = cluster()
-    assert contradicts(manager.state, heartbeat(manager, slots)) is verdict
+    assert is_contradiction(manager.state, heartbeat(manager, slots)) is verdict
 
 
 def test_a_report_contradicts_only_what_its_sender_had_folded() -> None:
     manager, _ = cluster()
     changed = manager.state.slot_manager.slots.workers["te-1"].changed
     wrong = [status("te-1", 0), *AGREEING[1:]]
-    assert not contradicts(manager.state, heartbeat(manager, wrong, changed - 1))
-    assert contradicts(manager.state, heartbeat(manager, wrong, changed))
-    assert not contradicts(manager.state, heartbeat(manager, wrong, instance_id="another"))
+    assert not is_contradiction(manager.state, heartbeat(manager, wrong, changed - 1))
+    assert is_contradiction(manager.state, heartbeat(manager, wrong, changed))
+    assert not is_contradiction(manager.state, heartbeat(manager, wrong, instance_id="another"))
 
 
 @given(st.lists(st.sampled_from((None, "a", "b", "x")), max_size=4))
@@ -231,7 +231,7 @@ def test_after_a_correction_the_report_does_not_contradict_any_more(held: list[s
     manager, _ = cluster()
     slots = [status("te-1", number, allocation_id) for number, allocation_id in enumerate(held)]
     contradict(manager, slots)
-    assert not contradicts(manager.state, heartbeat(manager, slots))
+    assert not is_contradiction(manager.state, heartbeat(manager, slots))
 
 
 def test_an_allocation_that_the_task_executor_lacks_is_lost_for_its_job() -> None:

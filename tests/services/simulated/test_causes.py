@@ -13,7 +13,7 @@ from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import ExecutionState, Header
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import CLIENT, TASK_EXECUTOR, Owed, instance_of, kind_of
+from tailrace.services.core.role import CLIENT, TASK_EXECUTOR, OutgoingEvent, instance_of, kind_of
 from tailrace.services.simulation.hosted import TasksThatRun
 from tailrace.services.task_executor.shell import TaskExecutorShell
 
@@ -54,7 +54,7 @@ class RealShells:
 
     def __init__(self) -> None:
         self._shells: dict[str, TaskExecutorShell] = {}
-        self.said: list[Owed] = []
+        self.said: list[OutgoingEvent] = []
 
     def begin(self, role_address: str) -> None:
         shell = TaskExecutorShell(lambda _, owed: self.said.append(owed), role_address, "studio")
@@ -69,7 +69,7 @@ class RealShells:
                 role_address, replica.role(role_address).instructions(state), state
             )
 
-    def say(self, record: Record) -> Owed:
+    def say(self, record: Record) -> OutgoingEvent:
         shell, body = self._shells[record.header.sender], record.body
         match body:
             case job_master.UpdateTaskExecutionState():
@@ -94,7 +94,7 @@ def checked(records: Sequence[Record]) -> int:
     for record in records:
         body = record.body
         if isinstance(body, OF_TASKS) and not record.header.decided:
-            assert shells.say(record) == Owed(record.header.recipient, body, record.header.cause)
+            assert shells.say(record) == OutgoingEvent(record.header.recipient, body, record.header.cause)
             count += 1
         changed = replica.apply(record)
         if isinstance(body, LeaderElected) and kind_of(body.role) == TASK_EXECUTOR:
@@ -154,7 +154,11 @@ def test_a_savepoint_is_disposed_of_because_somebody_asked() -> None:
 def test_hosted_tasks_name_the_same_causes() -> None:
     """What a history had its TaskExecutors do, done by the shell that real hosts run beside a real one."""
     records = any_history(1).records
-    replica, shells, said = new_replica(on_illegal=lambda *_: None), RealShells(), list[tuple[str, Owed]]()
+    replica, shells, said = (
+        new_replica(on_illegal=lambda *_: None),
+        RealShells(),
+        list[tuple[str, OutgoingEvent]](),
+    )
     hosted = TasksThatRun(lambda address, owed: said.append((address, owed)))
     compared = 0
     for record in records:

@@ -16,7 +16,7 @@ from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import ExecutionState, Header
-from tailrace.services.configuration import load
+from tailrace.services.configuration import load_configuration
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import (
     DISPATCHER,
@@ -75,7 +75,7 @@ def test_a_fork_goes_by_the_options_that_the_log_has(tmp_path: Path) -> None:
     settings = settings_of(history().replica(), "trial", 90_000_000, {"bootstrap.servers": "kafka:9092"})
     path = write_settings(tmp_path, settings)
     assert yaml.safe_load(path.read_text())["cluster.id"] == "trial"
-    found = load([], [], environment={"TAILRACE_HOME": str(tmp_path)})
+    found = load_configuration([], [], environment={"TAILRACE_HOME": str(tmp_path)})
     said = {each.key: each.text for each in found.settings()}
     assert said["simulation.enabled"] == "true"
     assert said["simulation.clock-behind"] == "90 s"

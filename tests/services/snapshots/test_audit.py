@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected, StateHash
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import AnyRole, Owed, seal
+from tailrace.services.core.role import AnyRole, OutgoingEvent, with_headers
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.job_master import JobMaster
@@ -50,7 +50,7 @@ class Process:
     ) -> None:
         roles: list[AnyRole] = [dispatcher or Dispatcher(), ResourceManager(), JobMaster()]
         self.replica = Replica(roles, on_illegal=lambda *_: None)
-        self.said: list[Owed] = []
+        self.said: list[OutgoingEvent] = []
         self.kept: list[Knowledge] = []
         self.interval = interval
         self.session = session
@@ -83,7 +83,7 @@ class Process:
 def with_hashes(leader: Process, log: Sequence[Record]) -> list[Record]:
     """The log, and in it, a few events behind each mark, what the leader says of itself. Offsets are new."""
     whole: list[Record] = []
-    waiting: list[tuple[int, Owed]] = []
+    waiting: list[tuple[int, OutgoingEvent]] = []
     for record in log:
         offset = len(whole)
         whole.append(Record(offset, record.header, record.body))
@@ -92,7 +92,7 @@ def with_hashes(leader: Process, log: Sequence[Record]) -> list[Record]:
         leader.said.clear()
         while waiting and waiting[0][0] <= len(whole):
             _, owed = waiting.pop(0)
-            event = seal(
+            event = with_headers(
                 [owed],
                 cluster="c",
                 sender="dispatcher",
@@ -238,7 +238,7 @@ def meet(
             each.said.clear()
         if told:
             said = [
-                seal(
+                with_headers(
                     [owed],
                     cluster="c",
                     sender="dispatcher" if number == leader else f"standby/m{number}",

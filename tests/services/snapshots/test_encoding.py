@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from immutables import Map
 
-from tailrace.services.core.leadership import Leader, Leadership
+from tailrace.services.core.leadership import Leader, LeadershipState
 from tailrace.services.core.role import kind_of
 from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.snapshots.encoding import LEADERSHIP, decode, encode
@@ -41,7 +41,7 @@ def test_what_is_written_is_read_as_the_same_and_goes_on_as_the_same(name: str |
 
 def test_the_order_in_which_a_map_was_filled_does_not_count() -> None:
     leaders = [(f"job_master/{number}", Leader(number, "a", "s", 7)) for number in range(100)]
-    assert encode(Leadership(Map(leaders))) == encode(Leadership(Map(reversed(leaders))))
+    assert encode(LeadershipState(Map(leaders))) == encode(LeadershipState(Map(reversed(leaders))))
 
 
 def test_what_is_as_at_first_takes_no_space_however_it_was_made() -> None:
@@ -54,7 +54,7 @@ def test_what_is_no_data_is_refused() -> None:
 
 
 def test_bytes_that_hold_no_state_are_refused() -> None:
-    for data in (b"", b"\x01", encode(Leadership(Map({"x": Leader(1, "a", "s", 0)})))[:-1]):
+    for data in (b"", b"\x01", encode(LeadershipState(Map({"x": Leader(1, "a", "s", 0)})))[:-1]):
         with pytest.raises(msgspec.MsgspecError):
             decode(LEADERSHIP, data)
 

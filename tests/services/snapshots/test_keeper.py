@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from tailrace.schemas.event import EVERYONE, Record
 from tailrace.schemas.everyone import SnapshotTaken
 from tailrace.schemas.types import Header
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.snapshots.keeper import Progress, SnapshotFailed, SnapshotKeeper
 from tailrace.services.snapshots.taking import Taken
 
@@ -25,7 +25,7 @@ class Master:
         self.leads = True
         self.fails = False
         self.ends: list[int] = []
-        self.said: list[Owed] = []
+        self.said: list[OutgoingEvent] = []
         self.keeper = SnapshotKeeper(
             self._take,
             max_bytes=max_bytes,

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas.event import Event
-from tailrace.services.core.leadership import Leadership
+from tailrace.services.core.leadership import LeadershipState
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import DISPATCHER
 from tailrace.services.dispatcher.state import DispatcherState
@@ -245,7 +245,7 @@ def test_a_log_without_events_has_no_snapshot(snapshots: SnapshotStore) -> None:
 def test_who_leads_is_known_from_a_snapshot_and_what_follows(
     log: MemoryEventLog, snapshots: SnapshotStore
 ) -> None:
-    assert known_leadership(log, snapshots) == (Leadership(), 0)
+    assert known_leadership(log, snapshots) == (LeadershipState(), 0)
     take(log, snapshots, LAST - 5)
     replica = quiet()
     for record in history(LONG)[: LAST - 5]:
@@ -257,7 +257,7 @@ def test_who_leads_is_known_from_a_snapshot_and_what_follows(
     assert known_to_clients(log, snapshots) == (replica.leadership, dispatcher.configuration, LAST - 5)
     path(snapshots, LAST - 6).write_bytes(b"x")
     with capture_logs() as said:
-        assert known_leadership(log, snapshots) == (Leadership(), 0)
+        assert known_leadership(log, snapshots) == (LeadershipState(), 0)
     assert said == [], "clients print what they were asked for, and nothing else"
 
 

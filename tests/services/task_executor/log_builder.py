@@ -14,7 +14,7 @@ from tailrace.schemas.types import (
     JobGraph,
     SlotID,
 )
-from tailrace.services.core.role import JOB_MASTER, RESOURCE_MANAGER, Instruction, Owed, address
+from tailrace.services.core.role import JOB_MASTER, RESOURCE_MANAGER, Instruction, OutgoingEvent, address
 from tailrace.services.task_executor import TaskExecutor
 from tailrace.services.task_executor.instructions import RunTasks, StopTask
 from tailrace.services.task_executor.state import TaskExecutorState
@@ -70,9 +70,9 @@ class Talk:
         self.hear(task_executor.TaskExecutorRegistrationSuccess(instance_id=f"instance {self.offset}"))
         self.settle()
 
-    def settle(self) -> list[Owed]:
+    def settle(self) -> list[OutgoingEvent]:
         """All that is owed is said, until nothing is; returns it."""
-        said: list[Owed] = []
+        said: list[OutgoingEvent] = []
         while owed := self.role.decide(self.state, self.now):
             for each in owed:
                 self.hear(each.body, OWN, each.recipient, each.cause)
@@ -173,7 +173,7 @@ class Talk:
         return runs, stops
 
 
-def names(owed: list[Owed]) -> list[str]:
+def names(owed: list[OutgoingEvent]) -> list[str]:
     """RegisterTaskManager, OfferSlots, ..."""
     return [each.body.AVRO_NAME.rpartition(".")[2] for each in owed]
 

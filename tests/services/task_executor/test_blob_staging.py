@@ -19,7 +19,7 @@ from tailrace.services.blobs.keys import BlobKey, digest_of
 from tailrace.services.blobs.library_cache import BlobLibraryCacheManager
 from tailrace.services.blobs.store import VoidBlobStore
 from tailrace.services.configuration import Configuration
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.task_executor.instructions import RunTasks, StopTask
 from tailrace.services.task_executor.shell import TaskExecutorShell
 from tailrace.services.task_executor.state import Task, TaskExecutorState
@@ -60,7 +60,7 @@ class Around:
     """A shell with a runtime that notes, and a library cache over a store."""
 
     def __init__(self, directory: Path, store: Store) -> None:
-        self.said: list[Owed] = []
+        self.said: list[OutgoingEvent] = []
         self.manager = BlobLibraryCacheManager(BlobCache(directory, lambda: None, store, retries=0), 60.0)
         self.shell = TaskExecutorShell(
             lambda _, owed: self.said.append(owed), ADDRESS, "cluster", blobs=self.manager

@@ -19,13 +19,13 @@ from tailrace.schemas.types import (
     OperatorState,
     SubtaskState,
 )
-from tailrace.services.core.reason_limits import LONGEST
-from tailrace.services.heartbeats.task_executor import bounded_snapshots
-from tailrace.services.host.event_appender import Appender
+from tailrace.services.core.reason_limits import LONGEST_REASON_CHARACTERS
+from tailrace.services.heartbeats.task_executor import limit_snapshots
+from tailrace.services.host.event_appender import EventAppender
 from tailrace.services.log import Codec
 from tailrace.services.log.event_log import LARGEST_EVENT, EventRefused, read_to_end
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.resource_manager.message_limits import fault_of
+from tailrace.services.resource_manager.message_limits import find_error
 
 from ...schemas.strategies import instances
 from ..simulation import Cluster, graph, header
@@ -70,7 +70,7 @@ def check(cluster: Cluster, sender: str, recipient: str, bodies: list[Body]) -> 
         for _ in range(30):
             cluster.step()
         for record in cluster.log[before:]:
-            most = SAID + 4 * LONGEST + (given_bytes if sender.startswith("client") else 0)
+            most = SAID + 4 * LONGEST_REASON_CHARACTERS + (given_bytes if sender.startswith("client") else 0)
             assert size_of(record) < most, f"{type(record.body).__name__} because of {type(body).__name__}"
 
 
@@ -127,7 +127,7 @@ def test_what_is_said_because_of_clients_fits(data: st.DataObject) -> None:
 @settings(max_examples=100, deadline=None)
 @given(body=st.sampled_from(FROM_TASK_EXECUTORS).flatmap(instances))
 def test_what_a_task_executor_says_of_itself_is_taken(body: Body) -> None:
-    assert fault_of(body) is None
+    assert find_error(body) is None
 
 
 def test_a_text_that_is_too_long_is_named() -> None:
@@ -135,7 +135,7 @@ def test_a_text_that_is_too_long_is_named() -> None:
         texts = [each.name for each in fields(kind) if each.type is str and each.name != "reason"]
         for name in texts:
             body = example(kind, **{name: HUGE})
-            assert f"its {name} has a text of 300,000 characters" in (fault_of(body) or "")
+            assert f"its {name} has a text of 300,000 characters" in (find_error(body) or "")
 
 
 def example(kind: type[Body], **values: Any) -> Body:
@@ -152,7 +152,7 @@ def example(kind: type[Body], **values: Any) -> Body:
 
 def test_a_task_whose_words_do_not_fit_fails_and_its_task_executor_goes_on() -> None:
     log = MemoryEventLog()
-    appender = Appender(log, lambda role, owed: [])
+    appender = EventAppender(log, lambda role, owed: [])
     ids = {"job_id": "j", "execution_attempt_id": "a"}
     unfit = {"x" * LARGEST_EVENT: 1.0}
     ended = job_master.UpdateTaskExecutionState(
@@ -185,7 +185,7 @@ def test_a_heartbeat_of_many_counts_names_all_executions() -> None:
         AccumulatorSnapshot(job_id="j", execution_attempt_id=f"{number}", user_accumulators=counts)
         for number in range(1_000)
     ]
-    found = bounded_snapshots(snapshots)
+    found = limit_snapshots(snapshots)
     assert [each.execution_attempt_id for each in found] == [each.execution_attempt_id for each in snapshots]
     assert found[0] == snapshots[0]
     assert sum(len(each.user_accumulators) for each in found) <= 20_000

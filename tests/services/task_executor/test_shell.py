@@ -24,7 +24,7 @@ from tailrace.schemas.types import (
 )
 from tailrace.services.configuration import Configuration
 from tailrace.services.configuration.role_options import TaskExecutorOptions
-from tailrace.services.core.role import Owed
+from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.task_executor.instructions import (
     AbortTasks,
     ConfirmTasks,
@@ -76,9 +76,11 @@ class RuntimeThatNotes:
     def close(self) -> None: ...
 
 
-def shell_of(values: dict[str, str] | None = None) -> tuple[TaskExecutorShell, RuntimeThatNotes, list[Owed]]:
+def shell_of(
+    values: dict[str, str] | None = None,
+) -> tuple[TaskExecutorShell, RuntimeThatNotes, list[OutgoingEvent]]:
     """A shell whose runtime is up, and what it has said."""
-    said: list[Owed] = []
+    said: list[OutgoingEvent] = []
     shell, runtime = (
         TaskExecutorShell(lambda _, owed: said.append(owed), ADDRESS, "cluster"),
         RuntimeThatNotes(),
@@ -158,7 +160,7 @@ def test_a_report_says_what_the_task_was_begun_or_stopped_because_of() -> None:
 
 
 def test_a_registration_is_said_because_of_the_claim_that_the_process_made() -> None:
-    said: list[Owed] = []
+    said: list[OutgoingEvent] = []
     shell = TaskExecutorShell(lambda _, owed: said.append(owed), ADDRESS, "cluster")
     shell.register(RuntimeThatNotes(), Configuration({}), resource_id="te", process_address="here", cause=3)
     assert [each.cause for each in said] == [3]

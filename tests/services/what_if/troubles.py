@@ -12,7 +12,7 @@ from tailrace.services.core.role import (
     RESOURCE_MANAGER,
     TASK_EXECUTOR,
     Instruction,
-    Owed,
+    OutgoingEvent,
     Time,
     address,
 )
@@ -229,4 +229,4 @@ def _job(studio: Studio, job_id: str) -> JobMasterState | None:
 def _say(studio: Studio, role_address: str, body: Body) -> None:
     """A shell says it of its own role, if that is there."""
     if role_address in studio.replica.states:
-        studio.world.say(role_address, Owed(role_address, body, None))
+        studio.world.say(role_address, OutgoingEvent(role_address, body, None))

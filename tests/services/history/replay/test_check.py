@@ -14,7 +14,7 @@ from tailrace.schemas.event import EVERYONE, Record
 from tailrace.schemas.everyone import LeaderElected, StateHash
 from tailrace.schemas.types import Header
 from tailrace.services.core.replica import Replica
-from tailrace.services.core.role import Owed, Time
+from tailrace.services.core.role import OutgoingEvent, Time
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.history.replay import DecisionCheck, Difference, Kind
 from tailrace.services.job_master import JobMaster
@@ -104,10 +104,10 @@ class Undecided(ResourceManager):
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)
 
-    def decide(self, state: ResourceManagerState, now: Time) -> list[Owed]:
+    def decide(self, state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
         owed = super().decide(state, now)
         if owed and self._draw.random() < 0.3:
-            return [Owed(each.recipient, each.body, None) for each in owed[1:]]
+            return [OutgoingEvent(each.recipient, each.body, None) for each in owed[1:]]
         return owed
 
 
