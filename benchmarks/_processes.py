@@ -156,16 +156,16 @@ def master(bootstrap_servers: str, cluster: str, *, heartbeats: bool) -> None:
     )
     stop = threading.Event()
     beating = None
-    files = CheckpointShell(host.say)
-    shells: dict[str, Shell] = {JOB_MASTER: JobMastersWithoutTopics(host.say, files=files)}
+    files = CheckpointShell(host.emit)
+    shells: dict[str, Shell] = {JOB_MASTER: JobMastersWithoutTopics(host.emit, files=files)}
     if heartbeats:
         beating, workers, jobs = liveness.of_masters(_configuration(bootstrap_servers, cluster), host)
         shells = {
             RESOURCE_MANAGER: Follower(lambda _, state: workers.follow(state)),
-            JOB_MASTER: JobMastersWithoutTopics(host.say, jobs.follow, files=files),
+            JOB_MASTER: JobMastersWithoutTopics(host.emit, jobs.follow, files=files),
         }
 
-    def obey() -> None:
+    def perform() -> None:
         host.leading.wait(PATIENCE_S)
         say(leading=True)
         try:
@@ -182,7 +182,7 @@ def master(bootstrap_servers: str, cluster: str, *, heartbeats: bool) -> None:
         finally:
             stop.set()
 
-    threading.Thread(target=obey, daemon=True).start()
+    threading.Thread(target=perform, daemon=True).start()
     _run_host(host, shells, stop, beating)
 
 
@@ -220,16 +220,16 @@ def task_executors(bootstrap_servers: str, cluster: str, count: int, slots: int,
     )
     stop = threading.Event()
     beating = None
-    shell = TasksThatRun(host.say)
+    shell = TasksThatRun(host.emit)
     if heartbeats:
         hearts = Hearts(host, own, running)
         beating = beating_of(_configuration(bootstrap_servers, cluster), host, hearts)
-        shell = TasksThatRun(host.say, hearts.follow)
+        shell = TasksThatRun(host.emit, hearts.follow)
 
     def register() -> None:
         host.leading.wait(PATIENCE_S)
         for each in own:
-            host.say(each, registration(instance_of(each), slots, hardware=HARDWARE))
+            host.emit(each, registration(instance_of(each), slots, hardware=HARDWARE))
         say(leading=True)
         try:
             sys.stdin.read()

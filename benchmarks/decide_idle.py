@@ -92,7 +92,7 @@ class InMemory:
             shell = self._shells.get(kind_of(each))
             if shell is not None:
                 state = self.replica.states[each]
-                shell.obey(each, role.instructions(state), state)
+                shell.perform(each, role.instructions(state), state)
 
     def _append(self, events: Sequence[Event]) -> None:
         for event in events:

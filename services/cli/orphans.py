@@ -91,7 +91,9 @@ def remove(configuration: Configuration, unwanted: Sequence[Orphan], *, timeout_
     blobs, snapshots = store_of(configuration), SnapshotStore.of(configuration)
     if nodes := [zookeeper_nodes.Orphan(each.path, each.reason) for each in unwanted if each.kind == "node"]:
         try:
-            zookeeper_nodes.remove(ZooKeeperSettings.of(configuration), nodes, timeout_s=timeout_s)
+            zookeeper_nodes.remove(
+                ZooKeeperSettings.from_configuration(configuration), nodes, timeout_s=timeout_s
+            )
         except ZooKeeperUnreachable as error:
             faults.append(str(error))
     for each in unwanted:
@@ -110,7 +112,9 @@ def _nodes(configuration: Configuration, timeout_s: float) -> tuple[RoleNodes, .
     if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
         return None
     try:
-        return zookeeper_nodes.inventory(ZooKeeperSettings.of(configuration), timeout_s=timeout_s)
+        return zookeeper_nodes.inventory(
+            ZooKeeperSettings.from_configuration(configuration), timeout_s=timeout_s
+        )
     except ZooKeeperUnreachable as error:
         tell(f"what is in ZooKeeper, and who stands by, is not known: {error}")
         return None

@@ -109,10 +109,10 @@ def _ended(replica: Replica, address: str) -> str | None:
     """A job that has ended, in one line; None for all else."""
     from ..job_master.state import JobMasterState
 
-    if replica.is_awake(address):
+    if replica.is_active(address):
         return None
     state = replica.states[address]
-    if not isinstance(state, JobMasterState) or state.ended is None:
+    if not isinstance(state, JobMasterState) or state.terminated is None:
         return None
     reason = f": {' '.join(state.reason.split())}" if state.reason else ""
-    return escape_control_characters(f"{address}: {state.ended.name}, {state.status.value}{reason}")
+    return escape_control_characters(f"{address}: {state.terminated.name}, {state.status.value}{reason}")

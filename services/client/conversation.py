@@ -89,7 +89,7 @@ class Conversation:
         return self._configuration
 
     def _evolve(self, record: Record) -> None:
-        if isinstance(record.body, ConfigurationChanged) and self._leadership.admits(record):
+        if isinstance(record.body, ConfigurationChanged) and self._leadership.accepts(record):
             self._configuration = record.body.configuration
         self._leadership = self._leadership.evolve(record)
 
@@ -100,7 +100,7 @@ class Conversation:
             return unread
         said = []
         for record in self._connect().poll(timeout):
-            if self._leadership.admits(record):
+            if self._leadership.accepts(record):
                 self._evolve(record)
                 said.append(record)
         return said

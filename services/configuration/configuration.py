@@ -45,7 +45,7 @@ class Configuration:
         self._take(Setting(key, text) for key, text in (values or {}).items())
 
     @classmethod
-    def of(cls, settings: Iterable[Setting]) -> Configuration:
+    def from_settings(cls, settings: Iterable[Setting]) -> Configuration:
         """Of settings in the order of their precedence, the lowest first."""
         made = cls.__new__(cls)
         made._take(settings)
@@ -139,7 +139,7 @@ class Configuration:
     def replace(self, values: Mapping[str, str], origin: str = "") -> Configuration:
         """The same with other values. Raises ConfigurationError."""
         others = (Setting(key, text, origin) for key, text in values.items())
-        return Configuration.of([*self.settings(), *others])
+        return Configuration.from_settings([*self.settings(), *others])
 
     def as_map(self, *scopes: Scope) -> dict[str, str]:
         """Every option that is read in these scopes -> canonical text, defaults too, so that a log which holds it

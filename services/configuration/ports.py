@@ -29,7 +29,7 @@ class Ports(msgspec.Struct, frozen=True):
         return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in self.ranges)
 
     @property
-    def most(self) -> int | None:
+    def max_count(self) -> int | None:
         """How many servers of one address they are enough for; None: there is no limit."""
         return None if self.ranges == ((0, 0),) else len(set(self))
 

@@ -53,7 +53,7 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     evenly_spread_out: bool = EVENLY_SPREAD_OUT.default
 
     @classmethod
-    def of(cls, configuration: Mapping[str, str]) -> ResourceManagerOptions:
+    def from_configuration(cls, configuration: Mapping[str, str]) -> ResourceManagerOptions:
         """Never fails."""
         return cls(
             slot_request_timeout=SLOT_REQUEST_TIMEOUT.of(configuration),
@@ -77,7 +77,7 @@ class TaskExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
     slot_timeout: int = SLOT_TIMEOUT.default
 
     @classmethod
-    def of(cls, configuration: Mapping[str, str]) -> TaskExecutorOptions:
+    def from_configuration(cls, configuration: Mapping[str, str]) -> TaskExecutorOptions:
         """Never fails."""
         return cls(
             slot_timeout=SLOT_TIMEOUT.of(configuration),
@@ -169,7 +169,7 @@ class CheckpointingOptions(msgspec.Struct, frozen=True, kw_only=True):
     savepoints_directory: str = ""
 
     @classmethod
-    def of(cls, configuration: Mapping[str, str]) -> CheckpointingOptions:
+    def from_configuration(cls, configuration: Mapping[str, str]) -> CheckpointingOptions:
         """Never fails."""
         interval = job_options.CHECKPOINT_INTERVAL
         return cls(
@@ -194,13 +194,13 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     checkpointing: CheckpointingOptions = CheckpointingOptions()
 
     @classmethod
-    def of(cls, configuration: Mapping[str, str]) -> JobOptions:
+    def from_configuration(cls, configuration: Mapping[str, str]) -> JobOptions:
         """Never fails."""
         return cls(
             restart_strategy=restart_strategy(configuration),
             schedule_mode=job_options.SCHEDULE_MODE.of(configuration),
             slot_idle_timeout=SLOT_IDLE_TIMEOUT.of(configuration),
-            checkpointing=CheckpointingOptions.of(configuration),
+            checkpointing=CheckpointingOptions.from_configuration(configuration),
         )
 
 

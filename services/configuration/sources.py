@@ -53,7 +53,7 @@ def load_configuration(
     )
     settings = [*_from_file(Path(home) / FILE, faults), *settings]
     try:
-        configuration = Configuration.of(settings)
+        configuration = Configuration.from_settings(settings)
     except ConfigurationError as error:
         raise ConfigurationError([*faults, *error.faults]) from None
     if faults:

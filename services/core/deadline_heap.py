@@ -18,7 +18,7 @@ class DeadlineHeap:
         self._of: dict[str, Time] = {}
         self._heap: list[tuple[Time, str]] = []
 
-    def put(self, role_address: str, deadline: Time | None) -> None:
+    def set(self, role_address: str, deadline: Time | None) -> None:
         """The address's deadline in place of the one that it had; None: it has none."""
         if deadline is None:
             self._of.pop(role_address, None)
@@ -26,7 +26,7 @@ class DeadlineHeap:
             self._of[role_address] = deadline
             heapq.heappush(self._heap, (deadline, role_address))
 
-    def of(self, role_address: str) -> Time | None:
+    def get(self, role_address: str) -> Time | None:
         """That of one address."""
         return self._of.get(role_address)
 
@@ -40,7 +40,7 @@ class DeadlineHeap:
             heapq.heappop(heap)
         return None
 
-    def passed(self, now: Time) -> list[str]:
+    def pop_expired(self, now: Time) -> list[str]:
         """Takes out all that are not later than `now`; returns their addresses, the earliest first."""
         found = []
         while (earliest := self.earliest()) is not None and earliest <= now:

@@ -15,14 +15,14 @@ from .role import AnyRole, Instruction, OutgoingEvent, Time
 class Decision(NamedTuple):
     """`error`: the first that came up; then nothing is owed, and there is no deadline."""
 
-    owed: Sequence[OutgoingEvent]
+    events: Sequence[OutgoingEvent]
     deadline: Time | None
     instructions: Sequence[Instruction]
     error: Exception | None = None
 
 
 def decide_role(role: AnyRole, state: Any, now: Time) -> Decision:
-    """What is owed, when to look again, and what the shell is to obey. Raises nothing."""
+    """What is owed, when to look again, and what the shell is to perform. Raises nothing."""
     owed: Sequence[OutgoingEvent] = ()
     deadline, error = None, None
     instructions: Sequence[Instruction] = ()

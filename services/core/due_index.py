@@ -39,7 +39,7 @@ class DueIndex(msgspec.Struct, frozen=True):
 
     def put(self, key: str, time: Time, value: int) -> DueIndex:
         """With the key at this time, wherever it was before."""
-        agenda = self.drop(key) if key in self.times else self
+        agenda = self.remove(key) if key in self.times else self
         earliest = agenda.earliest
         return DueIndex(
             agenda.by_time.set(time, agenda.by_time.get(time, _NOTHING).set(key, value)),
@@ -58,7 +58,7 @@ class DueIndex(msgspec.Struct, frozen=True):
             time if earliest is None or time < earliest else earliest,
         )
 
-    def drop(self, key: str) -> DueIndex:
+    def remove(self, key: str) -> DueIndex:
         """Without the key, if it is there."""
         time = self.times.get(key)
         if time is None:

@@ -17,7 +17,7 @@ class InstructionTracker:
     def __init__(self) -> None:
         self._keys: dict[str, frozenset[str]] = {}
 
-    def new(self, role_address: str, instructions: Sequence[Instruction]) -> list[Instruction]:
+    def take_new(self, role_address: str, instructions: Sequence[Instruction]) -> list[Instruction]:
         """Of all that the address demands now, what was not begun before; counts as begun from here on."""
         before = self._keys.pop(role_address, frozenset())
         demanded: dict[str, Instruction] = {}
@@ -27,6 +27,6 @@ class InstructionTracker:
             self._keys[role_address] = frozenset(demanded)
         return [instruction for key, instruction in demanded.items() if key not in before]
 
-    def forget(self, role_address: str) -> None:
+    def reset(self, role_address: str) -> None:
         """Whatever the address demands next was not begun."""
         self._keys.pop(role_address, None)

@@ -57,10 +57,10 @@ class LeadershipState(msgspec.Struct, frozen=True):
     def evolve(self, record: Record) -> LeadershipState:
         """The leadership after the event; unchanged by claims that come too late. Raises UnknownFeatureLevel."""
         body = record.body
-        if not self.admits(record):
+        if not self.accepts(record):
             return self
         if isinstance(body, FeatureLevelRaised):
-            return self._raised(record, body.level)
+            return self._raise_level(record, body.level)
         if not isinstance(body, LeaderElected):
             return self
         leader = Leader(
@@ -68,14 +68,14 @@ class LeadershipState(msgspec.Struct, frozen=True):
         )
         return replace(self, leaders=self.leaders.set(body.role, leader))
 
-    def _raised(self, record: Record, level: int) -> LeadershipState:
+    def _raise_level(self, record: Record, level: int) -> LeadershipState:
         if record.header.sender != DISPATCHER or level <= self.feature_level:
             return self
         if level > FEATURE_LEVEL:
             raise UnknownFeatureLevel(record.offset, level)
         return replace(self, feature_level=level)
 
-    def admits(self, record: Record) -> bool:
+    def accepts(self, record: Record) -> bool:
         """Whether readers take notice of the event."""
         header, body = record.header, record.body
         sender = header.sender

@@ -34,11 +34,11 @@ _ABOUT_STATES = (SnapshotTaken, StateHash)
 class ReplicaListener(Protocol):
     """Looks at a replica while it folds, on its thread."""
 
-    def reached(self, offset: int) -> int:
+    def on_position(self, offset: int) -> int:
         """Called before the first event at or behind a mark is folded, with its offset; returns the next mark."""
         ...
 
-    def told(self, record: Record) -> None:
+    def on_event(self, record: Record) -> None:
         """Called with each SnapshotTaken and StateHash that is not ignored."""
         ...
 
@@ -49,13 +49,13 @@ class _RoleSlot:
     __slots__ = ("at_rest", "evolve", "initial", "story")
 
     def __init__(self, role: AnyRole) -> None:
-        self.go_by(role)
+        self.use_level(role)
         self.story: deque[Record] = deque(maxlen=_STORY)
 
-    def go_by(self, role: AnyRole) -> None:
+    def use_level(self, role: AnyRole) -> None:
         self.evolve = role.evolve
         self.initial = role.initial
-        self.at_rest = role.at_rest
+        self.at_rest = role.is_quiescent
 
 
 class Replica:
@@ -72,7 +72,7 @@ class Replica:
         same = None if callable(roles) else tuple(roles)
         self._roles_at: RolesAt = roles if callable(roles) else lambda _: same or ()
         self._at_levels: dict[int, Mapping[str, AnyRole]] = {}
-        self._roles = self._of_level(FIRST_LEVEL)
+        self._roles = self._roles_at_level(FIRST_LEVEL)
         self._only = only
         self._on_illegal = on_illegal or IllegalEventReporter()
         self._serving: dict[str, _RoleSlot] = {}
@@ -91,17 +91,17 @@ class Replica:
         """The offset of the last event that was folded, fenced ones included."""
 
     @property
-    def awake(self) -> list[str]:
+    def active_addresses(self) -> list[str]:
         """The addresses whose states are not at rest: an event to EVERYONE concerns them, and no others."""
         return list(self._awake)
 
-    def is_awake(self, role_address: str) -> bool:
+    def is_active(self, role_address: str) -> bool:
         """Whether the address has a state, and one that is not at rest."""
         return role_address in self._awake
 
     def role(self, role_address: str, level: int | None = None) -> AnyRole:
         """The role that serves an address, now or at a feature level."""
-        roles = self._roles if level is None else self._of_level(level)
+        roles = self._roles if level is None else self._roles_at_level(level)
         return roles[kind_of(role_address)]
 
     def serves(self, role_address: str) -> bool:
@@ -116,7 +116,7 @@ class Replica:
         """Continues where another replica was behind the event at `offset`; nothing was folded here yet."""
         self.states, self.leadership, self.offset = dict(states), leadership, offset
         self._admitted = {}
-        self._go_by(leadership.feature_level)
+        self._use_level(leadership.feature_level)
         for role_address, state in self.states.items():
             served = self._serve(role_address)
             if served is None or served.at_rest(state):
@@ -130,30 +130,30 @@ class Replica:
         """As `restore`, with the mapping itself as states, of which none is looked at: `awake` are not at rest."""
         self.states, self.leadership, self.offset = states, leadership, offset
         self._admitted = {}
-        self._go_by(leadership.feature_level)
+        self._use_level(leadership.feature_level)
         for role_address in awake:
             if self._serve(role_address) is not None:
                 self._awake[role_address] = None
 
-    def admits(self, record: Record) -> bool:
+    def accepts(self, record: Record) -> bool:
         """Whether the event, which comes next, is not fenced."""
         header = record.header
         if self._admitted.get(header.sender) != header.sender_epoch:
-            return self._admits(record)
-        return type(record.body) is not LeaderElected or self.leadership.admits(record)
+            return self._accepts(record)
+        return type(record.body) is not LeaderElected or self.leadership.accepts(record)
 
     def apply(self, record: Record) -> list[str]:
         """Folds one event; returns the addresses whose state has changed."""
         offset, header, body = record.offset, record.header, record.body
         if offset >= self._mark and self._watcher is not None:
-            self._mark = self._watcher.reached(offset)
+            self._mark = self._watcher.on_position(offset)
         self.offset = offset
         sender, recipient = header.sender, header.recipient
         # As `admits`, without the price of a call for every event.
-        if self._admitted.get(sender) != header.sender_epoch and not self._admits(record):
+        if self._admitted.get(sender) != header.sender_epoch and not self._accepts(record):
             return []
         if type(body) is LeaderElected:
-            if not self.leadership.admits(record):
+            if not self.leadership.accepts(record):
                 return []
             self.leadership = self.leadership.evolve(record)
             self._admitted = {}
@@ -165,40 +165,40 @@ class Replica:
         if recipient == EVERYONE:
             if type(body) is FeatureLevelRaised:
                 self.leadership = self.leadership.evolve(record)
-                self._go_by(self.leadership.feature_level)
+                self._use_level(self.leadership.feature_level)
                 # Whoever asked for it does so no more.
                 return [sender] if self._fold(sender, record) else []
             if type(body) in _ABOUT_STATES:
                 if self._watcher is not None:
-                    self._watcher.told(record)
+                    self._watcher.on_event(record)
                 return []
-            return [each for each in self.awake if self._fold(each, record)]
+            return [each for each in self.active_addresses if self._fold(each, record)]
         foreign = self._foreign
         changed = [sender] if sender not in foreign and self._fold(sender, record) else []
         if recipient != sender and recipient not in foreign and self._fold(recipient, record):
             changed.append(recipient)
         return changed
 
-    def story(self, role_address: str) -> tuple[Record, ...]:
+    def recent_events(self, role_address: str) -> tuple[Record, ...]:
         """The last events that an address folded, oldest first; none of what is at rest."""
         served = self._serving.get(role_address)
         return () if served is None else tuple(served.story)
 
-    def _of_level(self, level: int) -> Mapping[str, AnyRole]:
+    def _roles_at_level(self, level: int) -> Mapping[str, AnyRole]:
         if level not in self._at_levels:
             self._at_levels[level] = {role.kind: role for role in self._roles_at(level)}
         return self._at_levels[level]
 
-    def _go_by(self, level: int) -> None:
-        roles = self._of_level(level)
+    def _use_level(self, level: int) -> None:
+        roles = self._roles_at_level(level)
         if roles is not self._roles:
             self._roles = roles
             for role_address, served in self._serving.items():
-                served.go_by(roles[kind_of(role_address)])
+                served.use_level(roles[kind_of(role_address)])
 
-    def _admits(self, record: Record) -> bool:
+    def _accepts(self, record: Record) -> bool:
         """As the Leadership does, which is asked once for each sender and epoch: it changes seldom."""
-        if not self.leadership.admits(record):
+        if not self.leadership.accepts(record):
             return False
         header = record.header
         # Clients, which come and go without end, are heard under any epoch.
@@ -231,7 +231,7 @@ class Replica:
             after = served.evolve(served.initial(role_address) if before is None else before, record)
         except IllegalEvent as error:
             if self.telling:
-                self._on_illegal(error, self.story(role_address))
+                self._on_illegal(error, self.recent_events(role_address))
             if before is not None and role_address not in self._awake:
                 self._forget(role_address)
             return False

@@ -80,7 +80,7 @@ class Steps(Generic[S]):
     def __init__(self, table: Mapping[type[Body], Step[S]]) -> None:
         self._table = dict(table)
 
-    def take(self, state: S, record: Record) -> S:
+    def apply(self, state: S, record: Record) -> S:
         """The state after the event. Raises IllegalEvent, also for an event that is not in the table."""
         step = self._table.get(type(record.body))
         if step is None:
@@ -138,7 +138,7 @@ class Role(Protocol[S]):
         """What the outside world is asked for, in order."""
         ...
 
-    def at_rest(self, state: S) -> bool:
+    def is_quiescent(self, state: S) -> bool:
         """Whether nothing but an event to this very address will ever change the state, or make it owe anything."""
         ...
 
@@ -151,13 +151,13 @@ Emit = Callable[[str, OutgoingEvent], None]
 class Shell(Protocol):
     """The part of a role that touches the world: it obeys, and says what happened."""
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         """Begins what it has not begun yet; returns at once. Called by the leader's host only, on its thread."""
         ...
 
     def retire(self, role_address: str) -> None:
         """The process does not lead this address any more: begins nothing more of it, and says nothing more of what it
-        has begun, which may come to its end. Returns at once; on the host's thread. `obey` may follow, and begins
+        has begun, which may come to its end. Returns at once; on the host's thread. `perform` may follow, and begins
         afresh."""
         ...
 

@@ -87,7 +87,7 @@ class FifoTimeIndex(msgspec.Struct, frozen=True):
             entries.pop(place, None)
         return FifoTimeIndex(entries.finish(), places.finish(), self.head, tail, self.latest)
 
-    def again(self, time: int) -> FifoTimeIndex:
+    def move_to_end(self, time: int) -> FifoTimeIndex:
         """The same keys in the same order, all with this time."""
         line = _EMPTY
         for key in self:

@@ -146,7 +146,7 @@ class SubmissionsReader:
                     looked = time.monotonic()
                     if self._describe(admin) not in (None, described):
                         return
-                    transactions.look(described.partitions)
+                    transactions.check(described.partitions)
         except (_TopicChanged, LogUnavailable) as error:
             self._warn("submissions wait", reason=str(error))
             self._stop.wait(_LOOK_S)
@@ -243,7 +243,7 @@ class SubmissionsReader:
             if event is None:
                 return
             check_allowed(event)
-            body = self._inline.admitted(event.body)
+            body = self._inline.apply_to_submission(event.body)
         except (Undecodable, GraphTooLarge) as reason:
             self._refuse(message, origin, str(reason))
             return

@@ -38,14 +38,14 @@ class InlineLimit:
         self._minsize = minsize
         self._most = most
 
-    def admitted(self, request: Body) -> Body:
+    def apply_to_submission(self, request: Body) -> Body:
         """The request as it comes into the log. Raises GraphTooLarge."""
         if not isinstance(request, dispatcher.SubmitJob) or request.job_graph is None:
             return request
-        graph = self.shrunk(request.job_graph, request.job_id)
+        graph = self.move_to_blobs(request.job_graph, request.job_id)
         return request if graph is request.job_graph else replace(request, job_graph=graph)
 
-    def shrunk(self, graph: JobGraph, job_id: str) -> JobGraph:
+    def move_to_blobs(self, graph: JobGraph, job_id: str) -> JobGraph:
         """The graph as events have it. Raises GraphTooLarge."""
         why = ""
         if self._blobs is not None and is_id(job_id):

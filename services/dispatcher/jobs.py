@@ -132,7 +132,9 @@ def on_job_graph_built(
     state = _admit_built_job(state, record, body.job_id)
     job, graph = _job(state, record, body.job_id, Phase.BUILDING), body.job_graph
     fault = offloading.fault(graph, body.job_id) or _join_some(validate(graph))
-    admitted = job.moved(Phase.ADMITTED, cause=record.offset, name=graph.name, graph=graph, withdrawn=False)
+    admitted = job.transition(
+        Phase.ADMITTED, cause=record.offset, name=graph.name, graph=graph, withdrawn=False
+    )
     if fault:
         return _reject(state, record, job, fault, admitted)
     return state.put(replace(admitted, cancellers=()))
@@ -208,12 +210,12 @@ def _rejection_sent(
 
 def on_job_accepted(state: DispatcherState, record: Record, body: client.JobAccepted) -> DispatcherState:
     state = _restore_job(state, record, body.job_id)
-    return state.put(_job(state, record, body.job_id, Phase.ADMITTED).moved(Phase.ACCEPTED))
+    return state.put(_job(state, record, body.job_id, Phase.ADMITTED).transition(Phase.ACCEPTED))
 
 
 def on_start_job(state: DispatcherState, record: Record, body: job_master.StartJob) -> DispatcherState:
     job = _job(state, record, body.job_id, Phase.ACCEPTED)
-    started = job.moved(
+    started = job.transition(
         _next_phase(job),
         cause=record.offset,
         graph=None,
@@ -272,7 +274,7 @@ def request_cancel(state: DispatcherState, job: Job, cause: int) -> DispatcherSt
     if job.cancel:
         return state
     if job.phase in (Phase.RUNNING, Phase.SUSPEND_REQUESTED, Phase.SUSPENDED):
-        return state.put(job.moved(Phase.CANCEL_REQUESTED, cancel=True, cause=cause))
+        return state.put(job.transition(Phase.CANCEL_REQUESTED, cancel=True, cause=cause))
     job = replace(job, cancel=True)
     return _withdraw(state, job) if job.phase is Phase.BUILDING else state.put(job)
 
@@ -282,13 +284,13 @@ def request_suspend(state: DispatcherState, job: Job, cause: int) -> DispatcherS
     if job.cancel or job.suspend:
         return state
     if job.phase is Phase.RUNNING:
-        return state.put(job.moved(Phase.SUSPEND_REQUESTED, suspend=True, cause=cause))
+        return state.put(job.transition(Phase.SUSPEND_REQUESTED, suspend=True, cause=cause))
     return state.put(replace(job, suspend=True))
 
 
 def request_resume(state: DispatcherState, job: Job, cause: int) -> DispatcherState:
     """A job that is suspended is to go on."""
-    return state.put(job.moved(Phase.RESUME_REQUESTED, cause=cause))
+    return state.put(job.transition(Phase.RESUME_REQUESTED, cause=cause))
 
 
 def _command_sent(phase: Phase) -> Step[DispatcherState]:
@@ -304,9 +306,11 @@ def _command_sent(phase: Phase) -> Step[DispatcherState]:
             # The job ended, or is to be cancelled instead, since that was decided.
             return state
         if phase is Phase.RESUME_REQUESTED:
-            resumed = job.moved(_next_phase(job), cause=record.offset, status=JobStatus.RUNNING, reason=None)
+            resumed = job.transition(
+                _next_phase(job), cause=record.offset, status=JobStatus.RUNNING, reason=None
+            )
             return state.put(resumed)
-        return state.put(job.moved(Phase.RUNNING))
+        return state.put(job.transition(Phase.RUNNING))
 
     return step
 
@@ -323,7 +327,7 @@ def on_job_reached_terminal_state(
     to = Phase.SUSPENDED if status is JobStatus.SUSPENDED else Phase.TERMINATED
     if to not in TRANSITIONS[job.phase]:
         raise IllegalEvent(record, job.phase.value, f"job {body.job_id} can't reach {status.value}")
-    reached = job.moved(
+    reached = job.transition(
         to,
         cause=record.offset,
         status=status,
@@ -336,7 +340,7 @@ def on_job_reached_terminal_state(
 
 def on_job_finished(state: DispatcherState, record: Record, body: client.JobFinished) -> DispatcherState:
     job = _job(state, record, body.job_id, Phase.TERMINATED)
-    return state.put(job.moved(Phase.ENDED, ended_at=record.header.time))
+    return state.put(job.transition(Phase.ENDED, ended_at=record.header.time))
 
 
 def rejection_events(state: DispatcherState) -> list[tuple[tuple[int, str], OutgoingEvent]]:

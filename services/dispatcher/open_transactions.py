@@ -32,7 +32,7 @@ class OpenTransactions:
         """Partition -> the offset behind which a transaction is open, and since when that is so."""
         self._told: dict[int, float] = {}
 
-    def look(self, partitions: int) -> list[tuple[int, int]]:
+    def check(self, partitions: int) -> list[tuple[int, int]]:
         """(partition, offset) of transactions that have been open for long; tells people now and then. Nothing where
         Kafka does not answer."""
         try:
@@ -52,7 +52,7 @@ class OpenTransactions:
             self._since[partition] = offset, since
             if now - since >= _OPEN_S:
                 found.append((partition, offset))
-                self._tell(partition, offset, ends[partition], now - since)
+                self._warn(partition, offset, ends[partition], now - since)
         return found
 
     def _ends(self, partitions: int, isolation: IsolationLevel) -> Mapping[int, int]:
@@ -61,7 +61,7 @@ class OpenTransactions:
         answers = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=_TIMEOUT_S)
         return {each.partition: answer.result(_TIMEOUT_S).offset for each, answer in answers.items()}
 
-    def _tell(self, partition: int, offset: int, end: int, open_s: float) -> None:
+    def _warn(self, partition: int, offset: int, end: int, open_s: float) -> None:
         now = self._clock()
         if now - self._told.get(partition, -_TOLD_EVERY_S) < _TOLD_EVERY_S:
             return

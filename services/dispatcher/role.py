@@ -60,7 +60,7 @@ class Dispatcher:
                 # Two leaders may admit the same submission around a change of leadership; the first one counts.
                 return state
             state = _admitted(state, header.origin.partition, header.origin.offset)
-        return _STEPS.take(state, record)
+        return _STEPS.apply(state, record)
 
     def decide(self, state: DispatcherState, now: Time) -> list[OutgoingEvent]:
         owed = jobs.rejection_events(state) + checkpoints.outgoing_events(state)
@@ -91,7 +91,7 @@ class Dispatcher:
         raises = [] if wanted is None else [RaiseFeatureLevel(wanted.level, wanted.cause, wanted.requester)]
         return [*builds, *checkpoints.instructions(state), *raises]
 
-    def at_rest(self, state: DispatcherState) -> bool:
+    def is_quiescent(self, state: DispatcherState) -> bool:
         return False
 
 

@@ -75,10 +75,10 @@ class DispatcherShell:
         # Storage may be slow, and must not keep programs waiting.
         self._disposers = threads.Pool(1, "dispose")
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if isinstance(state, DispatcherState):
             self._admit(state)
-        for instruction in self._begun.new(role_address, instructions):
+        for instruction in self._begun.take_new(role_address, instructions):
             match instruction:
                 case BuildJobGraph():
                     self._builders.submit(self._build, instruction)
@@ -147,7 +147,7 @@ class DispatcherShell:
                 server=server,
             )
             try:
-                graph = self._inline.shrunk(_set_parallelism(graph, instruction), instruction.job_id)
+                graph = self._inline.move_to_blobs(_set_parallelism(graph, instruction), instruction.job_id)
             except GraphTooLarge as error:
                 raise ProgramError(f"{entry_point.target}: {error}") from error
             body = dispatcher.JobGraphBuilt(job_id=instruction.job_id, job_graph=graph)

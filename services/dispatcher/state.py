@@ -101,7 +101,7 @@ class Job(msgspec.Struct, frozen=True):
     ended_at: int = 0
     """When the client was told of the end, in microseconds since the epoch; 0: not yet."""
 
-    def moved(self, to: Phase, **changes: Any) -> Job:
+    def transition(self, to: Phase, **changes: Any) -> Job:
         """The job in another phase. Raises IllegalTransition."""
         if to not in TRANSITIONS[self.phase]:
             raise IllegalTransition(f"job {self.job_id} is {self.phase.value} and can't become {to.value}")

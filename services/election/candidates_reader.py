@@ -17,7 +17,7 @@ class CandidatesReader:
     """A reader of its own. A context manager; raises KazooTimeoutError where ZooKeeper does not answer in time."""
 
     def __init__(self, settings: ZooKeeperSettings, *, timeout_s: float = 10.0) -> None:
-        self._paths = Paths.of(settings)
+        self._paths = Paths.from_settings(settings)
         self._client = Client(settings, "contenders")
         try:
             self._client.start(timeout=timeout_s)
@@ -25,7 +25,7 @@ class CandidatesReader:
             self._client.discard()
             raise
 
-    def of(self, role: str) -> list[str]:
+    def candidates_of(self, role: str) -> list[str]:
         """The addresses of the masters that stand for a role (host:pid), the one that should lead first."""
         path, found = self._paths.latch(role), []
         with contextlib.suppress(NoNodeError, *UNSETTLED):

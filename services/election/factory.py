@@ -24,7 +24,7 @@ def create_leader_election(
         case HighAvailability.NONE:
             return None
         case HighAvailability.ZOOKEEPER:
-            settings = ZooKeeperSettings.of(configuration)
+            settings = ZooKeeperSettings.from_configuration(configuration)
             mandates = KafkaLivenessGuard(
                 ZooKeeperLeaderElection(settings, me), log, timeout_s=settings.session_timeout_s
             )

@@ -59,22 +59,22 @@ class KafkaLivenessGuard:
     def suspended(self) -> bool:
         return self._doubtful or self._mandates.suspended
 
-    def contend(self, role: str) -> None:
+    def join(self, role: str) -> None:
         with self._lock:
             self._wanted[role] = None
             if not self._away:
-                self._mandates.contend(role)
+                self._mandates.join(role)
 
-    def withdraw(self, role: str, *, for_ever: bool = False) -> None:
+    def leave(self, role: str, *, for_ever: bool = False) -> None:
         with self._lock:
             self._wanted.pop(role, None)
-            self._mandates.withdraw(role, for_ever=for_ever)
+            self._mandates.leave(role, for_ever=for_ever)
 
-    def granted(self) -> Mapping[str, int | None]:
-        return _NOTHING if self._away else self._mandates.granted()
+    def grants(self) -> Mapping[str, int | None]:
+        return _NOTHING if self._away else self._mandates.grants()
 
-    def confirm(self, role: str, epoch: int) -> None:
-        self._mandates.confirm(role, epoch)
+    def confirm_leadership(self, role: str, epoch: int) -> None:
+        self._mandates.confirm_leadership(role, epoch)
 
     def start(self) -> None:
         """Begins to look, in a thread of its own; once."""
@@ -86,10 +86,12 @@ class KafkaLivenessGuard:
             self._thread.join()
         self._mandates.close()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Whether Kafka answers, and what follows; a twelfth of the timeout after the last look."""
         # Who stands for nothing yet may still restore a snapshot.
-        silence = self._heard.silence(self._clock(), self._timeout / _LOOKS, reads=bool(self._wanted))
+        silence = self._heard.unanswered_timer(
+            self._clock(), self._timeout / _LOOKS, reads=bool(self._wanted)
+        )
         if not self._away and silence >= self._timeout * _PATIENCE:
             _log.warning(
                 "Kafka does not answer, or gives nothing to read: another master may lead",
@@ -99,19 +101,19 @@ class KafkaLivenessGuard:
             with self._lock:
                 self._away = True
                 for role in self._wanted:
-                    self._mandates.withdraw(role)
+                    self._mandates.leave(role)
         elif self._away and not silence:
             _log.info("Kafka answers again: stands for election", topic=self._heard.topic)
             with self._lock:
                 self._away = False
                 for role in self._wanted:
-                    self._mandates.contend(role)
+                    self._mandates.join(role)
         # Of what was given back nothing can be suspended.
         self._doubtful = not self._away and silence >= self._timeout * _DOUBT
 
     def _run(self) -> None:
         while not self._closed.wait(self._timeout / _LOOKS):
             try:
-                self.look()
+                self.check()
             except Exception as error:
                 _log.exception("cannot find out whether Kafka answers; tries again", error=str(error))

@@ -57,7 +57,7 @@ class Latch:
         """Whether its role's node, of a job, was not there before; then the leader's is not either."""
         self._published = False
 
-    def pursue(self) -> RequestSteps[int | None]:
+    def acquire(self) -> RequestSteps[int | None]:
         """The epoch of its term, where it leads; None while another is before it."""
         if self._guid is None:
             yield from self._enter()
@@ -68,7 +68,7 @@ class Latch:
             for stray in sorted(ours.difference(mine[:1])):
                 yield from self._delete(f"{self._path}/{stray}")
             if not mine and self._node is not None:
-                self._begin_anew()
+                self._restart()
                 return None
             if not mine:
                 yield from self._enter()
@@ -83,10 +83,10 @@ class Latch:
                 return None
             if found.ephemeralOwner == self._session.id:
                 return int(found.czxid)
-            self._begin_anew()
+            self._restart()
             return None
 
-    def is_there(self) -> RequestSteps[bool]:
+    def node_exists(self) -> RequestSteps[bool]:
         """Whether the node of its term is there still, and of this session."""
         found = yield self._session.client.exists_async(self._node or self._path, watch=self._on_event)
         return found is not None and self._node is not None and found.ephemeralOwner == self._session.id
@@ -136,7 +136,7 @@ class Latch:
             of_job
             and self._node is not None
             and len(self._guids) == 1
-            and (yield from self._leave_at_once(of_job))
+            and (yield from self._leave_in_one_transaction(of_job))
         ):
             return True
         for node in (yield from self._children()):
@@ -155,7 +155,7 @@ class Latch:
         for path in self._paths.of_job(self.role):
             yield from self._delete_all(path)
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         """Somebody has removed its node. That is told before anything else is done."""
         self.end()
         self._on_change(self)
@@ -210,7 +210,7 @@ class Latch:
         if whoever or stat.ephemeralOwner == self._session.id:
             yield from self._delete(self._leader)
 
-    def _leave_at_once(self, of_job: tuple[str, ...]) -> RequestSteps[bool]:
+    def _leave_in_one_transaction(self, of_job: tuple[str, ...]) -> RequestSteps[bool]:
         """The usual end of a job, in one transaction: its last contender, which leads it, goes."""
         transaction = self._session.client.transaction()
         transaction.delete(self._node)

@@ -24,22 +24,22 @@ class LeaderElection(Protocol):
         """Whether it is not known for the moment who should lead: decide nothing, and keep everything."""
         ...
 
-    def contend(self, role: str) -> None:
+    def join(self, role: str) -> None:
         """Takes part in the election of a role; a second time does nothing."""
         ...
 
-    def withdraw(self, role: str, *, for_ever: bool = False) -> None:
+    def leave(self, role: str, *, for_ever: bool = False) -> None:
         """Takes part no more. `for_ever`: the role will never be led again, and nothing of it is to be left."""
         ...
 
-    def granted(self) -> Mapping[str, int | None]:
+    def grants(self) -> Mapping[str, int | None]:
         """The roles that this process should lead -> the epoch to claim; None: one more than the last.
 
         The same object for as long as nothing has changed.
         """
         ...
 
-    def confirm(self, role: str, epoch: int) -> None:
+    def confirm_leadership(self, role: str, epoch: int) -> None:
         """The log says so too: this process leads the role under this epoch, and whoever looks for the role's leader
         may be told. For a role that was granted; a second time does nothing."""
         ...
@@ -59,20 +59,20 @@ class StandaloneLeaderElection:
         self._granted: Mapping[str, int | None] = {}
         self._lock = threading.Lock()
 
-    def contend(self, role: str) -> None:
+    def join(self, role: str) -> None:
         with self._lock:
             if role not in self._granted:
                 self._granted = {**self._granted, role: None}
 
-    def withdraw(self, role: str, *, for_ever: bool = False) -> None:
+    def leave(self, role: str, *, for_ever: bool = False) -> None:
         del for_ever
         with self._lock:
             self._granted = {each: epoch for each, epoch in self._granted.items() if each != role}
 
-    def granted(self) -> Mapping[str, int | None]:
+    def grants(self) -> Mapping[str, int | None]:
         return self._granted
 
-    def confirm(self, role: str, epoch: int) -> None:
+    def confirm_leadership(self, role: str, epoch: int) -> None:
         pass
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class LeaderRetriever:
         """Connects in the background. Raises ConfigurationError where the settings cannot be obeyed here."""
         self._role = role
         self._quorum = settings.quorum
-        self._path = Paths.of(settings).leader(role)
+        self._path = Paths.from_settings(settings).leader(role)
         self._on_leader = on_leader
         self._changed = threading.Condition()
         self._leader: LeaderInformation | None = None
@@ -82,23 +82,23 @@ class LeaderRetriever:
     ) -> None:
         self.close()
 
-    def resumed(self, *, anew: bool) -> None:
+    def on_connected(self, *, anew: bool) -> None:
         """The watch went with the connection: looks again (Tenant)."""
         del anew
         self._stale = True
 
-    def ended(self, *, gone: bool) -> None:
+    def on_lost(self, *, gone: bool) -> None:
         """Nothing is held (Tenant)."""
 
-    def closing(self) -> None:
+    def on_closing(self) -> None:
         """Nothing of it is there (Tenant)."""
 
-    def work(self) -> None:
+    def run_once(self) -> None:
         """Looks, if something has changed (Tenant)."""
         while self._stale:
             self._stale = False
             try:
-                found = self._look()
+                found = self._read()
             except Exception:
                 self._stale = True
                 raise
@@ -108,7 +108,7 @@ class LeaderRetriever:
                     self._changed.notify_all()
                 self._on_leader(found)
 
-    def _look(self) -> LeaderInformation | None:
+    def _read(self) -> LeaderInformation | None:
         client, settle = self._session.client, self._session.settle
         # The watch first: it also tells of a node that is not there yet.
         if settle(client.exists_async(self._path, watch=self._on_event)) is None:

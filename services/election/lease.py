@@ -48,17 +48,17 @@ class Lease:
             if self._is_held(now):
                 self._since = max(self._since, sent)
 
-    def lapse(self) -> None:
+    def expire(self) -> None:
         """The session is known to be gone."""
         with self._lock:
             self._lapsed = True
 
-    def fresh(self, now: float) -> bool:
+    def renew_at(self, now: float) -> bool:
         """Whether nobody else can have been elected."""
         with self._lock:
             return self._is_held(now) and now < self._since + self._timeout * FRESH
 
-    def held(self, now: float) -> bool:
+    def is_held_until(self, now: float) -> bool:
         """Whether what is held under the lease is not given up."""
         with self._lock:
             return self._is_held(now)

@@ -30,7 +30,7 @@ _log = logger(__name__)
 class ProbeableLog(EventLog, Protocol):
     """An EventLog that can be asked without waiting."""
 
-    def ask_end(self, timeout: float) -> Future[int]:
+    def probe_end(self, timeout: float) -> Future[int]:
         """`end` of the log, once it is known; an error where it is not within `timeout` seconds."""
         ...
 
@@ -45,7 +45,7 @@ class UnansweredTimer:
         self._answers = 0
         self.seconds = 0.0
 
-    def look(self, now: float, *, waiting: bool, answers: int) -> None:
+    def check(self, now: float, *, waiting: bool, answers: int) -> None:
         """`waiting`: whether an answer is owed; `answers`: how many there have been so far."""
         step, self._looked = min(now - self._looked, self._longest), now
         if waiting and answers == self._answers:
@@ -70,7 +70,7 @@ class LivenessTrackingLog:
         self._tail: _ReadTail | None = None
         self._silences: tuple[UnansweredTimer, UnansweredTimer, UnansweredTimer] | None = None
 
-    def silence(self, now: float, step: float, *, reads: bool = True) -> float:
+    def unanswered_timer(self, now: float, step: float, *, reads: bool = True) -> float:
         """Seconds; to be asked every `step` seconds, on one thread. Asks Kafka anew where it has answered.
 
         `reads`: whether the process is to read the log by now.
@@ -83,7 +83,7 @@ class LivenessTrackingLog:
             )
         of_appends, of_questions, of_reading = self._silences
         with self._counting:
-            of_appends.look(now, waiting=self._under_way > 0, answers=self._appended)
+            of_appends.check(now, waiting=self._under_way > 0, answers=self._appended)
         asked = self._asked
         if asked is not None and asked.done():
             self._asked = None
@@ -93,12 +93,12 @@ class LivenessTrackingLog:
                 self._end = asked.result()
             else:
                 _log.debug("Kafka did not tell where the log ends", reason=str(error))
-        of_questions.look(now, waiting=True, answers=self._told)
+        of_questions.check(now, waiting=True, answers=self._told)
         position = 0 if self._tail is None else self._tail.position
-        of_reading.look(now, waiting=reads and position < self._end, answers=position)
+        of_reading.check(now, waiting=reads and position < self._end, answers=position)
         if self._asked is None:
             # One at a time; longer than that it need not wait for.
-            self._asked = self._log.ask_end(max(1.0, 6 * step))
+            self._asked = self._log.probe_end(max(1.0, 6 * step))
         return max(of_appends.seconds, of_questions.seconds, of_reading.seconds)
 
     @property

@@ -35,7 +35,7 @@ class Paths(msgspec.Struct, frozen=True):
     leaders: str
 
     @classmethod
-    def of(cls, settings: ZooKeeperSettings) -> Paths:
+    def from_settings(cls, settings: ZooKeeperSettings) -> Paths:
         """The nodes of a cluster."""
         cluster = settings.cluster_path
         return cls(cluster, cluster + settings.latch, cluster + settings.leader)

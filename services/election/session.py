@@ -41,19 +41,19 @@ _CLOSING_S = 10.0
 class SessionListener(Protocol):
     """What is done in a session; all by the session's thread."""
 
-    def resumed(self, *, anew: bool) -> None:
+    def on_connected(self, *, anew: bool) -> None:
         """There is a connection; `anew`: nothing is held yet. What is held is looked after before this returns."""
         ...
 
-    def ended(self, *, gone: bool) -> None:
+    def on_lost(self, *, gone: bool) -> None:
         """All that was held is given up; `gone`: the session is over, and nodes of it vanish by themselves."""
         ...
 
-    def work(self) -> float | None:
+    def run_once(self) -> float | None:
         """Does what is missing. Returns the seconds after which to look again although nobody says so, or None."""
         ...
 
-    def closing(self) -> None:
+    def on_closing(self) -> None:
         """The session is about to be ended: the last chance to remove what does not go with it."""
         ...
 
@@ -98,12 +98,12 @@ class Session:
     @property
     def usable(self) -> bool:
         """Whether all that is held is certainly held still, and nobody else can have got it. From any thread."""
-        return self._resumed == self._changes and self._lease.fresh(self._clock())
+        return self._resumed == self._changes and self._lease.renew_at(self._clock())
 
     @property
     def held(self) -> bool:
         """Whether what is held is not given up. From any thread."""
-        return self._lease.held(self._clock())
+        return self._lease.is_held_until(self._clock())
 
     @property
     def client(self) -> Client:
@@ -131,7 +131,7 @@ class Session:
 
     def settle(self, result: Any) -> Any:
         """Waits for the answer to a request; for the tenant. Raises what ZooKeeper answers, and UNSETTLED errors."""
-        self._beat()
+        self._send_keepalive()
         try:
             answer = result.get(timeout=self.timeout_s * _PATIENCE)
         except KazooTimeoutError:
@@ -145,7 +145,7 @@ class Session:
     def close(self) -> None:
         """Ends the session: what it held is free at once, where a server can be reached. That may take seconds."""
         self._closing.set()
-        self._lease.lapse()
+        self._lease.expire()
         self._woken.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(_CLOSING_S)
@@ -163,27 +163,27 @@ class Session:
 
     def _run(self) -> None:
         while not self._closing.is_set():
-            self._woken.wait(self._patience())
+            self._woken.wait(self._poll_timeout())
             self._woken.clear()
             try:
                 if not self._closing.is_set():
-                    self._turn()
+                    self._run_once()
             except UNSETTLED as error:
                 _log.debug("a request to ZooKeeper was not answered", error=repr(error))
             except KazooException as error:
-                self._refused(error)
+                self._on_refused(error)
             except Exception as error:
                 self._not_before = self._clock() + _AFTER_A_REFUSAL_S
                 _log.exception("work with ZooKeeper failed; tries again", error=str(error))
         self._client.remove_listener(self._on_state)
         if self._client.connected:
             try:
-                self._tenant.closing()
+                self._tenant.on_closing()
             except Exception as error:
                 _log.debug("not all was removed from ZooKeeper", error=repr(error))
         self._client.discard()
 
-    def _patience(self) -> float:
+    def _poll_timeout(self) -> float:
         now = self._clock()
         if now < self._not_before:
             return self._not_before - now
@@ -195,24 +195,24 @@ class Session:
                 times.append(self._look_again)
         return max(0.001, min(times) - now)
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         changes, now = self._changes, self._clock()
         if self._client.is_dead:
             self._renew()
         if self._losses != self._seen_losses:
             self._seen_losses = self._losses
             self._end(gone=True)
-        elif self._holds and not self._lease.held(now):
+        elif self._holds and not self._lease.is_held_until(now):
             self._end(gone=False)
         if not self._client.connected:
-            self._tell_of_outage(now)
+            self._log_outage(now)
             return
         if now < self._not_before:
             return
         if changes != self._resumed or not self._holds:
             self._resume(changes)
-        self._beat()
-        again = self._tenant.work()
+        self._send_keepalive()
+        again = self._tenant.run_once()
         self._look_again = None if again is None else self._clock() + again
 
     def _resume(self, changes: int) -> None:
@@ -224,29 +224,31 @@ class Session:
             raise ConnectionLoss
         if self._holds and of_client[0] == self._id:
             self._lease.confirm(sent, self._clock())
-            if not self._lease.held(self._clock()):
+            if not self._lease.is_held_until(self._clock()):
                 self._end(gone=False)
         elif self._holds:
             self._end(gone=True)
         self._id = of_client[0]
-        self._tenant.resumed(anew=not self._holds)
+        self._tenant.on_connected(anew=not self._holds)
         if not self._holds:
             self._lease.begin(sent, self.timeout_s)
             self._holds = True
         self._resumed = changes
         self._unreachable_since = None
-        self._tell("connected to ZooKeeper", "info", session=f"{self._id:#x}", timeout_s=self.timeout_s)
+        self._log_once("connected to ZooKeeper", "info", session=f"{self._id:#x}", timeout_s=self.timeout_s)
 
     def _end(self, *, gone: bool) -> None:
-        self._lease.lapse()
+        self._lease.expire()
         if self._holds:
-            self._tell("the session with ZooKeeper is lost" if gone else "the lease has lapsed", "warning")
+            self._log_once(
+                "the session with ZooKeeper is lost" if gone else "the lease has lapsed", "warning"
+            )
         self._holds = False
         if gone:
             self._id = None
-        self._tenant.ended(gone=gone)
+        self._tenant.on_lost(gone=gone)
 
-    def _beat(self) -> None:
+    def _send_keepalive(self) -> None:
         now = self._clock()
         if not self._client.connected:
             self._asked = None
@@ -256,9 +258,9 @@ class Session:
                 self._client.drop_connection()
         elif now - self._beaten >= self.timeout_s / _BEATS:
             self._beaten = self._asked = now
-            self._client.sync_async("/").rawlink(lambda result: self._heard(now, result))
+            self._client.sync_async("/").rawlink(lambda result: self._on_keepalive(now, result))
 
-    def _heard(self, sent: float, result: Any) -> None:
+    def _on_keepalive(self, sent: float, result: Any) -> None:
         if self._asked == sent:
             self._asked = None
         if result.successful():
@@ -280,7 +282,7 @@ class Session:
             self._client = self._new_client()
             self._client.start_async()
 
-    def _refused(self, error: KazooException) -> None:
+    def _on_refused(self, error: KazooException) -> None:
         self._not_before = self._clock() + _AFTER_A_REFUSAL_S
         text = f"{type(error).__name__} {error}".strip()
         _log.error(
@@ -291,18 +293,18 @@ class Session:
             "high-availability.zookeeper",
         )
 
-    def _tell_of_outage(self, now: float) -> None:
+    def _log_outage(self, now: float) -> None:
         if self._unreachable_since is None:
             self._unreachable_since = now
         if now - self._unreachable_since >= min(self._settings.connection_timeout_s, self.timeout_s / 2):
-            self._tell(
+            self._log_once(
                 "ZooKeeper cannot be reached; keeps trying",
                 "warning",
                 quorum=self._settings.quorum,
                 reason=self.complaint,
             )
 
-    def _tell(self, what: str, level: str, **more: Any) -> None:
+    def _log_once(self, what: str, level: str, **more: Any) -> None:
         if what != self._said:
             self._said = what
             getattr(_log, level)(what, **more)

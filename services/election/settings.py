@@ -81,7 +81,7 @@ class ZooKeeperSettings(msgspec.Struct, frozen=True, kw_only=True):
     base_epoch: int = 0
 
     @classmethod
-    def of(cls, configuration: Configuration) -> ZooKeeperSettings:
+    def from_configuration(cls, configuration: Configuration) -> ZooKeeperSettings:
         """What a configuration says. Raises ConfigurationError for a file that cannot be read, and where no quorum is
         named: whoever starts an embedded ZooKeeper puts its address into the configuration."""
         get = configuration.get

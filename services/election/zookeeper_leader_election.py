@@ -35,7 +35,7 @@ class ZooKeeperLeaderElection:
         self, settings: ZooKeeperSettings, me: LeaderInformation, *, clock: Callable[[], float] = uptime
     ) -> None:
         """Connects in the background. Raises ConfigurationError where the settings cannot be obeyed here."""
-        self._paths = Paths.of(settings)
+        self._paths = Paths.from_settings(settings)
         self._base_epoch = settings.base_epoch
         self._me = me
         self._clock = clock
@@ -58,7 +58,7 @@ class ZooKeeperLeaderElection:
         """Whether it is not known for the moment who should lead."""
         return not self._session.usable
 
-    def contend(self, role: str) -> None:
+    def join(self, role: str) -> None:
         """Takes part in the election of a role; a second time does nothing."""
         with self._lock:
             if role in self._contenders:
@@ -68,7 +68,7 @@ class ZooKeeperLeaderElection:
             self._touch(latch)
         self._session.wake()
 
-    def withdraw(self, role: str, *, for_ever: bool = False) -> None:
+    def leave(self, role: str, *, for_ever: bool = False) -> None:
         """Takes part no more; its nodes are removed as soon as ZooKeeper can be reached."""
         with self._lock:
             latch = self._contenders.pop(role, None)
@@ -82,11 +82,11 @@ class ZooKeeperLeaderElection:
             self._leaving[latch] = for_ever
         self._session.wake()
 
-    def granted(self) -> Mapping[str, int | None]:
+    def grants(self) -> Mapping[str, int | None]:
         """Role -> epoch. The same object for as long as nothing has changed."""
         return self._granted if self._session.held else _NOTHING
 
-    def confirm(self, role: str, epoch: int) -> None:
+    def confirm_leadership(self, role: str, epoch: int) -> None:
         """Has the process published as the leader that the log names."""
         with self._lock:
             latch = self._contenders.get(role)
@@ -102,15 +102,15 @@ class ZooKeeperLeaderElection:
             self._granted = _NOTHING
         self._session.close()
 
-    def resumed(self, *, anew: bool) -> None:
+    def on_connected(self, *, anew: bool) -> None:
         """Looks whether what was granted is still there; the rest can wait a moment (Tenant)."""
         with self._lock:
             held = [] if anew else [self._contenders[role] for role in self._granted]
             for latch in self._contenders.values():
                 self._touch(latch)
-        self._conduct(_round_robin(held), self._look_after)
+        self._run_pipelined(_round_robin(held), self._maintain)
 
-    def ended(self, *, gone: bool) -> None:
+    def on_lost(self, *, gone: bool) -> None:
         """All terms are over (Tenant)."""
         with self._lock:
             led = {self._contenders[role] for role in self._granted}
@@ -122,21 +122,21 @@ class ZooKeeperLeaderElection:
             if gone or latch in led:
                 latch.end()
 
-    def work(self) -> float | None:
+    def run_once(self) -> float | None:
         """Pursues what has changed (Tenant)."""
-        self._conduct(self._next_dirty, self._pursue, self._changed)
-        self._leave()
+        self._run_pipelined(self._next_dirty, self._acquire, self._changed)
+        self._leave_latches()
         now = self._clock()
-        self._conduct(
+        self._run_pipelined(
             _round_robin([latch for latch, due in self._lingering.items() if due <= now]), self._purge
         )
         return max(0.0, min(self._lingering.values()) - now) if self._lingering else None
 
-    def closing(self) -> None:
+    def on_closing(self) -> None:
         """What was withdrawn is removed before the session ends (Tenant)."""
-        self._leave()
+        self._leave_latches()
 
-    def _conduct(
+    def _run_pipelined(
         self,
         next_latch: Callable[[], Latch | None],
         work: Callable[[Latch], RequestSteps[None]],
@@ -163,8 +163,8 @@ class ZooKeeperLeaderElection:
         if errors:
             raise errors[0]
 
-    def _pursue(self, latch: Latch) -> RequestSteps[None]:
-        epoch = yield from latch.pursue()
+    def _acquire(self, latch: Latch) -> RequestSteps[None]:
+        epoch = yield from latch.acquire()
         role = latch.role
         with self._lock:
             if self._contenders.get(role) is not latch:
@@ -176,10 +176,10 @@ class ZooKeeperLeaderElection:
                     self._granted = {**self._granted, role: mandate}
             confirmed = self._confirmed.get(role)
         if confirmed is not None:
-            yield from latch.publish(encode(self._me_as(confirmed)))
+            yield from latch.publish(encode(self._leader_information(confirmed)))
 
-    def _look_after(self, latch: Latch) -> RequestSteps[None]:
-        if (yield from latch.is_there()):
+    def _maintain(self, latch: Latch) -> RequestSteps[None]:
+        if (yield from latch.node_exists()):
             return
         _log.warning("the node that contends for a role is gone", role=latch.role)
         latch.end()
@@ -187,10 +187,10 @@ class ZooKeeperLeaderElection:
             if self._contenders.get(latch.role) is latch:
                 self._revoke(latch.role)
 
-    def _leave(self) -> None:
+    def _leave_latches(self) -> None:
         with self._lock:
             leaving = dict(self._leaving)
-        self._conduct(_round_robin(leaving), self._remove)
+        self._run_pipelined(_round_robin(leaving), self._remove)
 
     def _remove(self, latch: Latch) -> RequestSteps[None]:
         with self._lock:
@@ -230,7 +230,7 @@ class ZooKeeperLeaderElection:
         the latches of jobs, which may be many, wait for the others."""
         (self._urgent if kind_of(latch.role) != JOB_MASTER else self._dirty)[latch] = None
 
-    def _me_as(self, epoch: int) -> LeaderInformation:
+    def _leader_information(self, epoch: int) -> LeaderInformation:
         me = self._me
         return LeaderInformation(me.address, me.session_id, epoch, me.endpoints)
 

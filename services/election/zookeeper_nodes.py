@@ -53,7 +53,7 @@ class Orphan(msgspec.Struct, frozen=True):
 
 def inventory(settings: ZooKeeperSettings, *, timeout_s: float = 10.0) -> tuple[RoleNodes, ...]:
     """All roles that have nodes, those that there is one of first. Raises ZooKeeperUnreachable, ConfigurationError."""
-    client, paths = Client(settings, "inventory"), Paths.of(settings)
+    client, paths = Client(settings, "inventory"), Paths.from_settings(settings)
     try:
         client.start(timeout=timeout_s)
         names = {*_children(client, paths.latches), *_children(client, paths.leaders)}

@@ -133,12 +133,12 @@ def run(configuration: Configuration, stop: threading.Event) -> None:
         )
 
     shells: dict[str, Shell] = {
-        DISPATCHER: PerTermShell(host.say, dispatcher_shell),
-        RESOURCE_MANAGER: PerTermShell(host.say, resource_manager_shell, of_workers.retire),
-        JOB_MASTER: JobMastersWithoutTopics(host.say, of_jobs.follow, of_jobs.retire)
+        DISPATCHER: PerTermShell(host.emit, dispatcher_shell),
+        RESOURCE_MANAGER: PerTermShell(host.emit, resource_manager_shell, of_workers.retire),
+        JOB_MASTER: JobMastersWithoutTopics(host.emit, of_jobs.follow, of_jobs.retire)
         if simulated
         else JobMasterShell(
-            host.say,
+            host.emit,
             kafka_admin,
             cluster,
             configuration.get(OUTPUT_RETENTION),
@@ -204,7 +204,7 @@ def _ended(replica: Replica) -> bool:
         and (
             each.deletion is Handshake.OWED
             or each.checkpoints.removal is not None
-            or (each.ended is not None and each.ended.cleanup)
+            or (each.terminated is not None and each.terminated.cleanup)
         )
         for each in replica.states.values()
     )

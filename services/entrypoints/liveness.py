@@ -24,10 +24,13 @@ def of_masters(
     configuration: Configuration, host: Host
 ) -> tuple[HeartbeatManager, ResourceManagerHeartbeats, JobMasterHeartbeats]:
     """Those of a jobmanager, not started yet; the latter two are told of states by the shells."""
-    workers = ResourceManagerHeartbeats(host.say, is_contradiction)
+    workers = ResourceManagerHeartbeats(host.emit, is_contradiction)
     # The ResourceManager may be led by another process.
     jobs = JobMasterHeartbeats(
-        host.say, missing_tasks, allocated_slot_report, lambda: workers_in_grace(host.state(RESOURCE_MANAGER))
+        host.emit,
+        missing_tasks,
+        allocated_slot_report,
+        lambda: workers_in_grace(host.state(RESOURCE_MANAGER)),
     )
     return _of(configuration, host, MASTERS, lambda _: True, [workers, jobs]), workers, jobs
 
@@ -37,7 +40,7 @@ def of_task_executor(
 ) -> tuple[HeartbeatManager, TaskExecutorHeartbeats]:
     """Those of a taskexecutor, not started yet; the latter is told of states by the shell."""
     own = TaskExecutorHeartbeats(
-        host.say,
+        host.emit,
         own_address,
         slot_report=lambda state: state.slots.report(resource_id),
         running=running,
@@ -59,7 +62,7 @@ def _of(
         participants,
         interval=configuration.get(HEARTBEAT_INTERVAL),
         timeout=configuration.get(HEARTBEAT_TIMEOUT),
-        seal=host.sealed,
+        seal=host.with_headers,
         position=lambda: host.position,
         ready=host.leads_any,
         idle_s=lambda: host.idle_s,

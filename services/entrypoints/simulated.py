@@ -54,7 +54,7 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
     )
     hearts = Hearts(host, tuple(own))
     beating = beating_of(configuration, host, hearts)
-    shell = TasksThatRun(host.say, hearts.follow)
+    shell = TasksThatRun(host.emit, hearts.follow)
 
     def register() -> None:
         while not host.leading.wait(0.1):
@@ -71,7 +71,7 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
                 process_address=own_address,
                 cause=None if claim is None else claim.offset,
             )
-            host.say(role_address, owed)
+            host.emit(role_address, owed)
         _log.info("simulated taskexecutors register", count=len(own))
 
     registering = threads.Thread(target=register, name="registration")
@@ -88,7 +88,7 @@ def run(configuration: Configuration, members: Sequence[Member], stop: threading
             for role_address, member in own.items() if stop.is_set() else ():
                 reason = f"TaskExecutor {member.resource_id} was asked to stop"
                 body = resource_manager.DisconnectTaskManager(resource_id=member.resource_id, reason=reason)
-                host.say(role_address, OutgoingEvent(RESOURCE_MANAGER, body, None))
+                host.emit(role_address, OutgoingEvent(RESOURCE_MANAGER, body, None))
             _log.info("simulated taskexecutors end", cluster=cluster)
         finally:
             beating.close()

@@ -35,7 +35,7 @@ class MasterSnapshots:
         self._stop = threading.Event()
 
         def say(owed: OutgoingEvent) -> None:
-            host.say(DISPATCHER, owed)
+            host.emit(DISPATCHER, owed)
 
         self._keeper = SnapshotKeeper(
             ByChild(configuration, self._stop),
@@ -52,7 +52,7 @@ class MasterSnapshots:
             replica,
             configuration.get(STATE_HASH_INTERVAL) or 0,
             me=host.session,
-            say=lambda owed: say(owed) if host.leads(DISPATCHER) else host.say_as_standby(owed),
+            say=lambda owed: say(owed) if host.leads(DISPATCHER) else host.emit_as_standby(owed),
             fail=host.fail,
             later=lambda judge: threads.Timer(PATIENCE_S, judge, name="state audit").start(),
             keep=self._keep,

@@ -63,7 +63,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
         concerns=(own_address,),
     )
     shell = TaskExecutorShell(
-        host.say, own_address, cluster, lambda state: own_heartbeats.follow(state), blobs
+        host.emit, own_address, cluster, lambda state: own_heartbeats.follow(state), blobs
     )
     beating, own_heartbeats = liveness.of_task_executor(
         configuration, host, own_address, resource_id, shell.running
@@ -114,7 +114,7 @@ def run(configuration: Configuration, resource_id: str, scratch: Path, stop: thr
             if stop.is_set() and shell.registered:
                 reason = f"TaskExecutor {resource_id} was asked to stop"
                 goodbye = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
-                host.say(own_address, OutgoingEvent(RESOURCE_MANAGER, goodbye, None))
+                host.emit(own_address, OutgoingEvent(RESOURCE_MANAGER, goodbye, None))
             _log.info("taskexecutor ends", cluster=cluster, resource_id=resource_id)
         finally:
             with ends_within(END_S + _SPARK_S, sys.exc_info()[1]):

@@ -59,14 +59,14 @@ class JobMasterHeartbeats:
 
     def follow(self, role_address: str, state: JobMasterState) -> None:
         """A job's newest state; from the host's thread."""
-        self._handed.give(role_address, state)
+        self._handed.publish(role_address, state)
 
     def retire(self, role_address: str) -> None:
         """The job is not led here any more; from the host's thread."""
-        self._handed.give(role_address, None)
+        self._handed.publish(role_address, None)
 
     def update(self, monitor: Monitor, now: int) -> None:
-        for role_address, state in self._handed.take().items():
+        for role_address, state in self._handed.drain().items():
             job_id = instance_of(role_address)
             before = self._states.get(job_id)
             known = before.connections if before is not None else _NO_CONNECTIONS
@@ -100,7 +100,7 @@ class JobMasterHeartbeats:
             if _is_connected(connection) and not _is_connected(known.get(resource_id)):
                 monitor.watch(Peer(job_id, resource_id), now)
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
+    def heartbeats_to_send(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         for job_id, state in self._states.items():
             yield (
                 address(JOB_MASTER, job_id),
@@ -118,7 +118,7 @@ class JobMasterHeartbeats:
                 ],
             )
 
-    def hear(self, record: Record) -> Target | None:
+    def on_heartbeat(self, record: Record) -> Target | None:
         body = record.body
         if not isinstance(body, job_master.HeartbeatFromTaskManager):
             return None
@@ -130,33 +130,35 @@ class JobMasterHeartbeats:
         ):
             return None
         peer = Peer(body.job_id, body.resource_id)
-        missing = self._reports.confirmed(peer, frozenset(self._missing_tasks(state, body)))
+        missing = self._reports.repeated(peer, frozenset(self._missing_tasks(state, body)))
         if missing:
             fact = job_master.TasksContradicted(
                 resource_id=body.resource_id,
                 execution_attempt_ids=tuple(sorted(missing)),
                 reason=f"two reports of TaskExecutor {body.resource_id} say that it does not run them",
             )
-            self._tell(body.job_id, fact)
+            self._report_missing(body.job_id, fact)
         return peer
 
-    def is_mine(self, target: Target) -> bool:
+    def owns(self, target: Target) -> bool:
         return isinstance(target, Peer)
 
-    def timed_out(self, target: Target, silence: int) -> None:
+    def on_timeout(self, target: Target, silence: int) -> None:
         if isinstance(target, Peer) and target.resource_id not in self._returning:
             fact = job_master.HeartbeatTimedOut(
                 resource_id=target.resource_id,
                 reason=f"no heartbeat for {silence / 1e6:.0f} s from TaskExecutor {target.resource_id}: it has died, "
                 "hangs, or can't reach Kafka",
             )
-            self._tell(target.job_id, fact)
+            self._report_missing(target.job_id, fact)
 
-    def _tell(self, job_id: str, fact: job_master.TasksContradicted | job_master.HeartbeatTimedOut) -> None:
+    def _report_missing(
+        self, job_id: str, fact: job_master.TasksContradicted | job_master.HeartbeatTimedOut
+    ) -> None:
         own = address(JOB_MASTER, job_id)
         self._say(own, OutgoingEvent(own, fact, None))
 
 
 def _is_connected(connection: Connection | None) -> bool:
     """Whether there is one that is not being ended."""
-    return connection is not None and connection.farewell is None
+    return connection is not None and connection.disconnect is None

@@ -17,12 +17,12 @@ class LatestStates(Generic[S]):
         self._given: dict[str, S | None] = {}
         self._lock = threading.Lock()
 
-    def give(self, role_address: str, state: S | None) -> None:
+    def publish(self, role_address: str, state: S | None) -> None:
         """From the host's thread."""
         with self._lock:
             self._given[role_address] = state
 
-    def take(self) -> Mapping[str, S | None]:
+    def drain(self) -> Mapping[str, S | None]:
         """What was given since."""
         if not self._given:
             return {}

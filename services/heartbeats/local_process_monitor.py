@@ -58,9 +58,9 @@ class LocalProcessMonitor:
         self._newest: Workers | None = None
         self._handed: queue.SimpleQueue[Workers | None] = queue.SimpleQueue()
         self._exits: ProcessExitWatcher[LocalWorker] = (
-            ProcessExitWatcher(self._ended)
+            ProcessExitWatcher(self._on_exit)
             if use_pidfd is None
-            else ProcessExitWatcher(self._ended, use_pidfd=use_pidfd)
+            else ProcessExitWatcher(self._on_exit, use_pidfd=use_pidfd)
         )
         self._thread = threads.Thread(target=self._run, name="process watch")
         self._thread.start()
@@ -114,8 +114,8 @@ class LocalProcessMonitor:
     def _watch(self, worker: LocalWorker, mark: str) -> None:
         process = living(mark)
         if process is None or not self._exits.watch(worker, process):
-            self._ended(worker)
+            self._on_exit(worker)
 
-    def _ended(self, worker: LocalWorker) -> None:
+    def _on_exit(self, worker: LocalWorker) -> None:
         reason = f"the process of TaskExecutor {worker.resource_id} at {worker.address} has ended"
         self._on_end(worker.resource_id, worker.instance_id, reason)

@@ -47,19 +47,19 @@ class HeartbeatSender(Protocol):
         """Brings the targets in step with the states that were handed over since."""
         ...
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
+    def heartbeats_to_send(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         """What is to be sent now, by the address that says it; `position` is how far the host has folded the log."""
         ...
 
-    def hear(self, record: Record) -> Target | None:
+    def on_heartbeat(self, record: Record) -> Target | None:
         """Takes a heartbeat in; the target that lives, if it was one's own and is up to date."""
         ...
 
-    def is_mine(self, target: Target) -> bool:
+    def owns(self, target: Target) -> bool:
         """Whether the target is one of this participant's."""
         ...
 
-    def timed_out(self, target: Target, silence: int) -> None:
+    def on_timeout(self, target: Target, silence: int) -> None:
         """The target has been silent for so many microseconds: says what follows."""
         ...
 
@@ -109,14 +109,14 @@ class HeartbeatManager:
     def _run(self) -> None:
         while not self._closed.is_set():
             try:
-                self._attend()
+                self._run_rounds()
             except LogUnavailable as error:
                 _log.warning("no heartbeats; keeps trying", reason=str(error))
             except Exception:
                 _log.exception("heartbeats are interrupted; goes on")
             self._closed.wait(_PAUSE_S)
 
-    def _attend(self) -> None:
+    def _run_rounds(self) -> None:
         while not self._ready():
             # What is not led here any more is forgotten, before it is led here again.
             self._update(self._clock())
@@ -140,16 +140,16 @@ class HeartbeatManager:
         if now >= self._due:
             self._due = now + self._interval
             self._send(topic)
-        self._hear(topic.poll(self._patience(now)))
+        self._receive(topic.poll(self._poll_timeout(now)))
         deadline = self._monitor.deadline()
         if deadline is not None and deadline <= self._clock():
-            self._look_for_the_silent(topic)
+            self._check_timeouts(topic)
 
     def _update(self, now: int) -> None:
         for participant in self._participants:
             participant.update(self._monitor, now)
 
-    def _patience(self, now: int) -> float:
+    def _poll_timeout(self, now: int) -> float:
         """Seconds until something is to be done though nothing was heard."""
         due = self._due
         deadline = self._monitor.deadline()
@@ -170,25 +170,25 @@ class HeartbeatManager:
         position = self._position()
         events: list[Event] = []
         for participant in self._participants:
-            for role_address, owed in participant.beats(position):
+            for role_address, owed in participant.heartbeats_to_send(position):
                 events += self._seal(role_address, owed)
         topic.send(events)
 
-    def _hear(self, records: Iterable[Record]) -> None:
+    def _receive(self, records: Iterable[Record]) -> None:
         for record in records:
             now = self._clock()
             for participant in self._participants:
-                target = participant.hear(record)
+                target = participant.on_heartbeat(record)
                 if target is not None:
-                    self._monitor.heard(target, now)
+                    self._monitor.on_heartbeat(target, now)
 
-    def _look_for_the_silent(self, topic: HeartbeatTopic) -> None:
+    def _check_timeouts(self, topic: HeartbeatTopic) -> None:
         """Reads all that was sent until now; who is late still is silent."""
         try:
             asked = self._clock()
             end = topic.end()
             while topic.position < end and not self._closed.is_set():
-                self._hear(topic.poll(_LONGEST_WAIT_S))
+                self._receive(topic.poll(_LONGEST_WAIT_S))
                 if self._clock() - asked > self._interval:
                     raise LogUnavailable("the heartbeats topic is not read to its end in time")
         except LogUnavailable as error:
@@ -203,5 +203,5 @@ class HeartbeatManager:
             silence = self._monitor.silence(target, asked)
             self._monitor.watch(target, asked)
             for participant in self._participants:
-                if participant.is_mine(target):
-                    participant.timed_out(target, silence)
+                if participant.owns(target):
+                    participant.on_timeout(target, silence)

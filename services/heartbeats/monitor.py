@@ -51,7 +51,7 @@ class HeartbeatMonitor(Generic[K]):
         """Expects the target no more; one that is not expected is passed over."""
         self._heard.pop(target, None)
 
-    def heard(self, target: K, now: int) -> None:
+    def on_heartbeat(self, target: K, now: int) -> None:
         """The target lives; one that is not expected is passed over."""
         if target in self._heard:
             self.watch(target, now)

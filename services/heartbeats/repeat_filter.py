@@ -14,7 +14,7 @@ class RepeatFilter(Generic[K]):
     def __init__(self) -> None:
         self._last: dict[K, frozenset[str]] = {}
 
-    def confirmed(self, peer: K, claims: frozenset[str]) -> frozenset[str]:
+    def repeated(self, peer: K, claims: frozenset[str]) -> frozenset[str]:
         """What this report and the one before claim alike; after that it has to be claimed twice again."""
         before = self._last.get(peer, frozenset())
         both = claims & before

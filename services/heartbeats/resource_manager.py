@@ -54,14 +54,14 @@ class ResourceManagerHeartbeats:
 
     def follow(self, state: ResourceManagerState) -> None:
         """The newest state; from the host's thread."""
-        self._states.give(RESOURCE_MANAGER, state)
+        self._states.publish(RESOURCE_MANAGER, state)
 
     def retire(self) -> None:
         """The ResourceManager is not led here any more; from the host's thread."""
-        self._states.give(RESOURCE_MANAGER, None)
+        self._states.publish(RESOURCE_MANAGER, None)
 
     def update(self, monitor: Monitor, now: int) -> None:
-        taken = self._states.take()
+        taken = self._states.drain()
         if RESOURCE_MANAGER not in taken:
             return
         # Of one that is not led here nobody is waited for.
@@ -87,12 +87,12 @@ class ResourceManagerHeartbeats:
         self._positions.pop(resource_id, None)
         self._not_reading.pop(resource_id, None)
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
+    def heartbeats_to_send(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         self._position = position
         body = task_executor.HeartbeatFromResourceManager()
         return [(RESOURCE_MANAGER, [OutgoingEvent(EVERYONE, body, None)])]
 
-    def hear(self, record: Record) -> Target | None:
+    def on_heartbeat(self, record: Record) -> Target | None:
         body = record.body
         if not isinstance(body, resource_manager.HeartbeatFromTaskManager):
             return None
@@ -105,7 +105,7 @@ class ResourceManagerHeartbeats:
             # Unknown, or superseded by a newer registration.
             return None
         claims = _REPORT if self._contradicts(self._state, body) else frozenset()
-        if self._reports.confirmed(body.resource_id, claims):
+        if self._reports.repeated(body.resource_id, claims):
             fact = resource_manager.SlotReportContradicted(
                 resource_id=body.resource_id, instance_id=body.instance_id, slots=body.slots
             )
@@ -118,10 +118,10 @@ class ResourceManagerHeartbeats:
         self._not_reading.pop(body.resource_id, None)
         return Worker(body.resource_id)
 
-    def is_mine(self, target: Target) -> bool:
+    def owns(self, target: Target) -> bool:
         return isinstance(target, Worker)
 
-    def timed_out(self, target: Target, silence: int) -> None:
+    def on_timeout(self, target: Target, silence: int) -> None:
         if not isinstance(target, Worker) or (worker := self._workers.get(target.resource_id)) is None:
             return
         if worker.resource_id in self._state.pool.exited:

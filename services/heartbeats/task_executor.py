@@ -60,10 +60,10 @@ class TaskExecutorHeartbeats:
 
     def follow(self, state: TaskExecutorState) -> None:
         """The newest state; from the host's thread."""
-        self._handed.give(self._own, state)
+        self._handed.publish(self._own, state)
 
     def update(self, monitor: Monitor, now: int) -> None:
-        state = self._handed.take().get(self._own)
+        state = self._handed.drain().get(self._own)
         if state is None:
             return
         before, self._state = self._state, state
@@ -83,7 +83,7 @@ class TaskExecutorHeartbeats:
             monitor.watch(master, now)
         self._masters = masters
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
+    def heartbeats_to_send(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         state = self._state
         if state is None or state.left:
             return
@@ -112,7 +112,7 @@ class TaskExecutorHeartbeats:
             owed.append(OutgoingEvent(address(JOB_MASTER, job_id), body, None))
         yield self._own, owed
 
-    def hear(self, record: Record) -> Target | None:
+    def on_heartbeat(self, record: Record) -> Target | None:
         sender, body = record.header.sender, record.body
         if not isinstance(
             body, task_executor.HeartbeatFromResourceManager | task_executor.HeartbeatFromJobManager
@@ -130,10 +130,10 @@ class TaskExecutorHeartbeats:
             self._compare(job_id, sender, body)
         return Master(sender)
 
-    def is_mine(self, target: Target) -> bool:
+    def owns(self, target: Target) -> bool:
         return isinstance(target, Master)
 
-    def timed_out(self, target: Target, silence: int) -> None:
+    def on_timeout(self, target: Target, silence: int) -> None:
         if isinstance(target, Master):
             fact = task_executor.HeartbeatTimedOut(
                 peer=target.address,
@@ -146,7 +146,7 @@ class TaskExecutorHeartbeats:
         assert self._state is not None
         missing, surplus = self._slot_contradictions(self._state, body)
         claims = frozenset([*(_MISSING + each for each in missing), *(_SURPLUS + each for each in surplus)])
-        confirmed = self._reports.confirmed(sender, claims)
+        confirmed = self._reports.repeated(sender, claims)
         if confirmed:
             fact = task_executor.AllocatedSlotsContradicted(
                 job_id=job_id, missing=_of(_MISSING, confirmed), surplus=_of(_SURPLUS, confirmed)

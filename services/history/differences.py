@@ -93,7 +93,7 @@ def _ended(replica: Replica, addresses: Collection[str]) -> set[str]:
     for each in addresses:
         if kind_of(each) == JOB_MASTER:
             state = replica.states.get(each)
-            if isinstance(state, JobMasterState) and state.ended is not None:
+            if isinstance(state, JobMasterState) and state.terminated is not None:
                 found.add(state.job_id)
     return found
 

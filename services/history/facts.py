@@ -102,7 +102,7 @@ def _task_executor(state: TaskExecutorState) -> Facts:
 
 def _job(state: JobMasterState) -> Iterator[tuple[Entity, Facts]]:
     this = job(state.job_id)
-    graph, ended = state.graph, state.ended
+    graph, ended = state.graph, state.terminated
     some = {
         "name": graph.name if graph is not None else ended.name if ended is not None else "",
         "status": state.status.value,

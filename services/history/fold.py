@@ -68,7 +68,7 @@ class Fold:
         """Folds the next event and says what became of it."""
         header, kind, replica = record.header, type(record.body), self.replica
         # Nothing but an election changes who is heard, so all else can be asked about afterwards, and only if in doubt.
-        fenced = kind is LeaderElected and not replica.leadership.admits(record)
+        fenced = kind is LeaderElected and not replica.leadership.accepts(record)
         self.changed = changed = replica.apply(record)
         job = self._jobs.note(record)
         ignored = None
@@ -76,7 +76,7 @@ class Fold:
             ignored = self._illegal[-1]
             self._illegal.clear()
         if not changed and ignored is None and kind is not LeaderElected:
-            fenced = not replica.leadership.admits(record)
+            fenced = not replica.leadership.accepts(record)
         if fenced and is_epoch_out_of_reach(replica.leadership, record):
             last = replica.leadership.epoch(header.sender)
             ignored = (
@@ -117,7 +117,7 @@ class Fold:
 
     def go_on_in(self, replica: Replica) -> None:
         """Goes on from where a replica is, of the same roles; nothing was folded here yet."""
-        self.replica.resume(replica.states, replica.awake, replica.leadership, replica.offset)
+        self.replica.resume(replica.states, replica.active_addresses, replica.leadership, replica.offset)
 
     def begin(
         self,

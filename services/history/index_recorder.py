@@ -68,7 +68,7 @@ class Recorder:
         if self._index is None or self._last is None:
             return
         header = self._last.header
-        awake = msgspec.json.encode(sorted(self._replica.awake)).decode()
+        awake = msgspec.json.encode(sorted(self._replica.active_addresses)).decode()
         mark = Mark(offset, self._last.offset, header.event_id, header.time, self._latest, awake)
         before = None if self._mark is None else self._mark.offset
         # Also where another process is ahead: what comes next is compared with this.

@@ -136,9 +136,9 @@ def checkpoints(fold: Fold, job_id: str) -> CheckpointsView:
 
 def _in_the_end(view: CheckpointView, state: JobMasterState) -> CheckpointView:
     """What the end of a job removes is not told of one by one."""
-    if state.ended is None or view.snapshot_type is SnapshotType.SAVEPOINT:
+    if state.terminated is None or view.snapshot_type is SnapshotType.SAVEPOINT:
         return view
-    kept = any(each.checkpoint_id == view.checkpoint_id for each in state.ended.checkpoints)
+    kept = any(each.checkpoint_id == view.checkpoint_id for each in state.terminated.checkpoints)
     return view if kept else replace(view, discarded=True)
 
 

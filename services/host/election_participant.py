@@ -99,46 +99,46 @@ class ElectionParticipant:
         """When it is to stand for the last of the jobs that it has begun itself."""
         self._begun = False
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """The log has been read: stands for all that it has to."""
         self._begun = True
         for role in self._roles:
-            self._stand(role)
-        self._look_at_all_jobs()
+            self._join(role)
+        self._check_all_jobs()
 
-    def pursue(self) -> None:
+    def tick(self) -> None:
         """Stands for the jobs whose moment has come; to be called when `due`, or whenever it may be."""
         if self._soon.earliest() is not None:
-            for job in self._soon.passed(self._clock()):
-                self._stand(job)
+            for job in self._soon.pop_expired(self._clock()):
+                self._join(job)
 
-    def due(self) -> Time | None:
+    def next_deadline(self) -> Time | None:
         """When it is to stand for a job next."""
         return self._soon.earliest()
 
-    def elected(self, role: str) -> None:
+    def granted_epochs(self, role: str) -> None:
         """Somebody leads the role, as the log has it since now."""
         if not self._begun:
             return
         if role == DISPATCHER:
-            self._look_at_all_jobs()
+            self._check_all_jobs()
         else:
-            self.look_at(role)
+            self.on_state_changed(role)
 
-    def look_at(self, role_address: str) -> bool:
+    def on_state_changed(self, role_address: str) -> bool:
         """The state of an address has changed; whether that is a job which is at rest now."""
         if not self._begun or not self._leads_jobs or kind_of(role_address) != JOB_MASTER:
             return False
-        if self._replica.is_awake(role_address):
+        if self._replica.is_active(role_address):
             if role_address not in self._stood:
                 self._consider(role_address)
             return False
-        self._soon.put(role_address, None)
+        self._soon.set(role_address, None)
         if self._stood.pop(role_address, None) is not None:
             self._spent.pop(role_address, None)
             leader = self._replica.leadership.leader(role_address)
             mine = leader is not None and leader.session == self._session
-            self._mandates.withdraw(role_address, for_ever=mine)
+            self._mandates.leave(role_address, for_ever=mine)
         return True
 
     def is_valid(self, role: str, granted: int | None) -> bool:
@@ -158,45 +158,45 @@ class ElectionParticipant:
         if granted <= stood and role in self._roles:
             raise StaleElectionEpoch(role, granted, last)
         _log.info("a mandate came too late: stands for election anew", role=role, epoch=granted, last=last)
-        self.anew(role, granted)
+        self.rejoin(role, granted)
         return False
 
-    def anew(self, role: str, granted: int | None) -> None:
+    def rejoin(self, role: str, granted: int | None) -> None:
         """Gives a mandate back, and hopes for a later one."""
         if self._stood.pop(role, None) is not None:
             if granted is not None:
                 self._spent[role] = granted
-            self._mandates.withdraw(role)
-            self._stand(role)
+            self._mandates.leave(role)
+            self._join(role)
 
-    def _look_at_all_jobs(self) -> None:
-        for each in self._replica.awake:
-            self.look_at(each)
+    def _check_all_jobs(self) -> None:
+        for each in self._replica.active_addresses:
+            self.on_state_changed(each)
 
-    def _stand(self, role: str) -> None:
+    def _join(self, role: str) -> None:
         if role not in self._stood:
             self._stood[role] = self._replica.leadership.epoch(role)
-            self._mandates.contend(role)
+            self._mandates.join(role)
 
     def _consider(self, job: str) -> None:
         leadership, state = self._replica.leadership, self._replica.states[job]
         dispatcher = leadership.leader(DISPATCHER)
         if not self._opposed:
             if leadership.is_claimed(job):
-                self._stand(job)
+                self._join(job)
         elif leadership.is_claimed(job):
-            self._stand_soon(job, self._spread(job))
+            self._schedule_join(job, self._spread(job))
         elif dispatcher is not None and isinstance(state, JobMasterState):
             if state.started < dispatcher.offset:
-                self._stand_soon(job, self._spread(job))
-            elif dispatcher.session == self._session and self._soon.of(job) is None:
+                self._schedule_join(job, self._spread(job))
+            elif dispatcher.session == self._session and self._soon.get(job) is None:
                 self._last_own = max(self._clock() + _A_MOMENT, self._last_own + _BETWEEN_OWN)
-                self._soon.put(job, self._last_own)
+                self._soon.set(job, self._last_own)
 
-    def _stand_soon(self, job: str, after: Time) -> None:
-        due, known = self._clock() + after, self._soon.of(job)
+    def _schedule_join(self, job: str, after: Time) -> None:
+        due, known = self._clock() + after, self._soon.get(job)
         if known is None or due < known:
-            self._soon.put(job, due)
+            self._soon.set(job, due)
 
     def _spread(self, job: str) -> Time:
         return int(derive_id(job, self._session)[:8], 16) % _SPREAD

@@ -79,10 +79,10 @@ class EventAppender:
                 self._log.append(events)
                 return
             except EventRefused as error:
-                instead = self._instead_of(events[error.place], error)
+                instead = self._replacement_for(events[error.place], error)
                 events = [*events[: error.place], *instead, *events[error.place + 1 :]]
 
-    def _instead_of(self, event: Event, error: EventRefused) -> list[Event]:
+    def _replacement_for(self, event: Event, error: EventRefused) -> list[Event]:
         sender = event.header.sender
         if (
             kind_of(sender) == TASK_EXECUTOR
@@ -112,7 +112,7 @@ class EventAppender:
 
 def failure_events(role_address: str, state: object, reason: str) -> list[OutgoingEvent]:
     """What is said for a JobMaster that can't say it itself."""
-    if isinstance(state, JobMasterState) and state.ended is not None:
+    if isinstance(state, JobMasterState) and state.terminated is not None:
         owed = events_of_ended(state)
         if owed:
             return owed

@@ -26,7 +26,7 @@ class EventEmitter:
         self._thread = threads.Thread(target=self._run, name="voice")
         self._thread.start()
 
-    def say(self, event: Event) -> None:
+    def emit(self, event: Event) -> None:
         """Returns at once; from any thread."""
         self._queue.put(event)
 

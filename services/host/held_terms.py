@@ -34,7 +34,7 @@ class HeldTerms:
         """Whether there is a term of this very role."""
         return role in self._of
 
-    def of(self, role_address: str) -> LeaderTerm | None:
+    def term_for(self, role_address: str) -> LeaderTerm | None:
         """The term in which an address speaks; None where the process does not lead it."""
         term = self._of.get(role_address)
         if term is None and kind_of(role_address) == JOB_MASTER:

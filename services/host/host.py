@@ -1,7 +1,7 @@
 """The one loop that runs roles in a process (design, section 3).
 
 Read a batch, evolve. For what it leads, once its own last append has come back: decide, append; then have the shells
-obey what the states demand. Standbys do all but decide, and are warm: what they take over costs them an append and its
+perform what the states demand. Standbys do all but decide, and are warm: what they take over costs them an append and its
 read-back. Nothing is decided on what was only sent: the log is read back first, so that a fenced leader's last words
 move nothing.
 
@@ -111,7 +111,7 @@ class Host:
         self._failure: Exception | None = None
         self._said = 0
         self._counting = threading.Lock()
-        self._appender = EventAppender(log, self.sealed, self.state)
+        self._appender = EventAppender(log, self.with_headers, self.state)
         self._voice = EventEmitter(self._appender.append_all, self.fail)
         self._appended_to = -1
         self._dirty: dict[str, None] = {}
@@ -142,18 +142,18 @@ class Host:
             is_old = finished(self._replica)
             if not (self._stands_by or self._abandons_election or is_old):
                 self._refuse_where_others_are_elected()
-            self._candidacy.begin()
+            self._candidacy.start()
             while not stop.is_set():
                 self._turned_at = time.monotonic()
-                self._follow_mandates(tail, stop)
+                self._follow_elections(tail, stop)
                 if not finished(self._replica):
                     is_old = False
                 elif not is_old:
                     return
-                self._fold(tail.poll(self._patience()))
+                self._fold(tail.poll(self._poll_timeout()))
                 if self._failure is not None:
                     raise self._failure
-                self._candidacy.pursue()
+                self._candidacy.tick()
                 if self._replica.offset >= self._appended_to and not self._mandates.suspended:
                     self._decide()
                     self._position = tail.position - 1
@@ -161,34 +161,34 @@ class Host:
             self.leading.clear()
             tail.close()
 
-    def say(self, role_address: str, owed: OutgoingEvent) -> None:
+    def emit(self, role_address: str, owed: OutgoingEvent) -> None:
         """Appends what a shell has to say on behalf of a role that this process leads; from any thread, at once.
 
         What it does not lead (any more) is not said. What can't be appended ends `run`: the instruction stands, and is
         obeyed again after a restart.
         """
-        for event in self.sealed(role_address, [owed]):
-            self._voice.say(event)
+        for event in self.with_headers(role_address, [owed]):
+            self._voice.emit(event)
 
-    def say_as_standby(self, owed: OutgoingEvent) -> None:
+    def emit_as_standby(self, owed: OutgoingEvent) -> None:
         """Appends what a master tells of itself that leads nothing; from any thread, at once. Nothing before the log
         has been read, and nothing of a process that nobody elects."""
         if self._stands_by and self._position >= 0 and not self._mandates.suspended:
             sender = address(STANDBY, self._session)
-            for event in self._seal(sender, [owed], 0, self._clock(), self._position):
-                self._voice.say(event)
+            for event in self._with_headers(sender, [owed], 0, self._clock(), self._position):
+                self._voice.emit(event)
 
-    def sealed(self, role_address: str, owed: Sequence[OutgoingEvent]) -> list[Event]:
+    def with_headers(self, role_address: str, owed: Sequence[OutgoingEvent]) -> list[Event]:
         """What a role says, with its headers, for a way beside the log; nothing if the process does not lead it (any
         more). From any thread."""
-        term = self._terms.of(role_address)
+        term = self._terms.term_for(role_address)
         if term is None:
             names = [each.body.AVRO_NAME for each in owed]
             _log.debug("is not said: the role is not led here", role=role_address, said=names)
             return []
         # Shells know no more than that: what was folded since they have not been shown.
         causes = [each.cause for each in owed if each.cause is not None]
-        return self._seal(
+        return self._with_headers(
             role_address, owed, term.epoch, self._clock(), max([self._position, term.since, *causes])
         )
 
@@ -224,7 +224,7 @@ class Host:
 
     def leads(self, role_address: str) -> bool:
         """Whether the process speaks for an address now; from any thread."""
-        return self._terms.of(role_address) is not None
+        return self._terms.term_for(role_address) is not None
 
     def leads_any(self) -> bool:
         """Whether the process leads anything now; from any thread."""
@@ -265,7 +265,7 @@ class Host:
         apply = self._replica.apply
         while tail.position < end and not stop.is_set():
             self._turned_at = time.monotonic()
-            for record in self._unread.among(tail.poll(_LONGEST_WAIT_S)):
+            for record in self._unread.filter(tail.poll(_LONGEST_WAIT_S)):
                 apply(record)
             if self._failure is not None:
                 raise self._failure
@@ -277,9 +277,9 @@ class Host:
             if self._failure is not None:
                 raise self._failure
 
-    def _follow_mandates(self, tail: Tail, stop: threading.Event) -> None:
+    def _follow_elections(self, tail: Tail, stop: threading.Event) -> None:
         """Steps down from what it may lead no more; claims what it may lead now, until nothing is left to claim."""
-        while (granted := self._mandates.granted()) is not self._granted and not stop.is_set():
+        while (granted := self._mandates.grants()) is not self._granted and not stop.is_set():
             for role in self._terms.roles():
                 if role not in granted:
                     self._step_down(role, "the mandate is gone")
@@ -290,18 +290,18 @@ class Host:
             wanted = [
                 role
                 for role, epoch in granted.items()
-                if (epoch is None or known.get(role) != epoch) and self._is_to_be_claimed(role, epoch)
+                if (epoch is None or known.get(role) != epoch) and self._should_claim(role, epoch)
             ]
             if wanted:
                 self._claim(wanted, granted, tail, stop)
 
-    def _is_to_be_claimed(self, role: str, granted: int | None) -> bool:
-        term = self._terms.of(role)
+    def _should_claim(self, role: str, granted: int | None) -> bool:
+        term = self._terms.term_for(role)
         if term is not None:
             # Such as a job that is led in the Dispatcher's term.
-            self._mandates.confirm(role, term.epoch)
+            self._mandates.confirm_leadership(role, term.epoch)
             return False
-        if kind_of(role) == JOB_MASTER and not self._replica.is_awake(role):
+        if kind_of(role) == JOB_MASTER and not self._replica.is_active(role):
             return False
         return self._candidacy.is_valid(role, granted)
 
@@ -323,64 +323,64 @@ class Host:
                 elected_by=self._mandates.elected_by,
             )
             self._claimed[role] = epoch
-            claims += self._seal(role, [OutgoingEvent(EVERYONE, body, None)], epoch, now, known)
+            claims += self._with_headers(role, [OutgoingEvent(EVERYONE, body, None)], epoch, now, known)
         self._appended_to = self._log.append(claims)[-1]
         self._catch_up(tail, self._appended_to + 1, stop)
         self._claimed.clear()
-        if any(self._terms.of(role) is None for role in roles):
+        if any(self._terms.term_for(role) is None for role in roles):
             # Overtaken by another's claim, which every reader takes instead: the mandates are looked at once more.
             self._granted = None
 
     def _fold(self, batch: Iterable[Record]) -> None:
-        apply, dirty, led = self._replica.apply, self._dirty, self._terms.of
-        look_at = self._candidacy.look_at
-        for record in self._unread.among(batch):
+        apply, dirty, led = self._replica.apply, self._dirty, self._terms.term_for
+        look_at = self._candidacy.on_state_changed
+        for record in self._unread.filter(batch):
             before = self._replica.leadership
             changed = apply(record)
             if self._replica.leadership is not before and isinstance(record.body, LeaderElected):
-                self._elected(record, record.body)
+                self._on_leader_elected(record, record.body)
             for each in changed:
                 if led(each) is not None:
                     dirty[each] = None
                 if look_at(each):
-                    self._at_rest(each)
+                    self._is_quiescent(each)
 
-    def _elected(self, record: Record, body: LeaderElected) -> None:
+    def _on_leader_elected(self, record: Record, body: LeaderElected) -> None:
         role = body.role
         if body.session == self._session:
             if self._claimed.get(role) == body.epoch:
-                self._begin(role, LeaderTerm(body.epoch, record.offset))
+                self._start_term(role, LeaderTerm(body.epoch, record.offset))
         elif role in self._terms:
-            self._deposed(body)
+            self._on_deposed(body)
         else:
-            if kind_of(role) == JOB_MASTER and self._terms.of(DISPATCHER) is not None:
-                self._leave(role)
+            if kind_of(role) == JOB_MASTER and self._terms.term_for(DISPATCHER) is not None:
+                self._release(role)
             if self._granted and role in self._granted:
                 # Whoever has a mandate, and thought that it led already or that others did, looks at it once more.
                 self._granted = None
-        self._candidacy.elected(role)
+        self._candidacy.granted_epochs(role)
 
-    def _begin(self, role: str, term: LeaderTerm) -> None:
+    def _start_term(self, role: str, term: LeaderTerm) -> None:
         # Of jobs there may be thousands.
         tell = _log.debug if kind_of(role) == JOB_MASTER else _log.info
         tell("leads", role=role, cluster=self._cluster, epoch=term.epoch)
         self._terms.begin(role, term)
-        self._mandates.confirm(role, term.epoch)
+        self._mandates.confirm_leadership(role, term.epoch)
         for each in self._in_the_term_of(role):
             self._dirty[each] = None
         if all(each in self._terms for each in self._leads):
             self.leading.set()
 
-    def _deposed(self, body: LeaderElected) -> None:
+    def _on_deposed(self, body: LeaderElected) -> None:
         why = f"{body.address} leads {body.role} of {self._cluster} since epoch {body.epoch}"
         if self.leading.is_set() and not self._stands_by:
-            term = self._terms.of(body.role)
+            term = self._terms.term_for(body.role)
             raise Deposed(
                 f"{why}: this process stops leading epoch {term.epoch if term else 0}; running tasks are not touched"
             )
         given = (self._granted or {}).get(body.role)
         self._step_down(body.role, why)
-        self._candidacy.anew(body.role, given)
+        self._candidacy.rejoin(body.role, given)
 
     def _step_down(self, role: str, why: str) -> None:
         tell = _log.debug if kind_of(role) == JOB_MASTER else _log.warning
@@ -389,38 +389,44 @@ class Host:
         self._terms.end(role)
         self.leading.clear()
         for each in affected:
-            self._leave(each)
+            self._release(each)
         # It may be given the same again at once.
         self._granted = None
 
-    def _leave(self, role_address: str) -> None:
+    def _release(self, role_address: str) -> None:
         """Nothing more is said, or asked of a shell, for an address."""
         self._dirty.pop(role_address, None)
-        self._deadlines.put(role_address, None)
+        self._deadlines.set(role_address, None)
         shell = self._shells.get(kind_of(role_address))
         if shell is not None:
             shell.retire(role_address)
 
-    def _at_rest(self, job: str) -> None:
+    def _is_quiescent(self, job: str) -> None:
         """The claim of a job serves no more: if the job wakes, it is led by whoever claims it then."""
         if job in self._terms:
             self._terms.end(job)
-            self._leave(job)
+            self._release(job)
 
     def _in_the_term_of(self, role: str) -> list[str]:
         """The addresses that speak in the term of a role, and whose states are not at rest."""
         jobs = []
         if role == DISPATCHER:
             claimed = self._replica.leadership.is_claimed
-            jobs = [each for each in self._replica.awake if kind_of(each) == JOB_MASTER and not claimed(each)]
-        return [role, *jobs] if self._replica.is_awake(role) else jobs
+            jobs = [
+                each
+                for each in self._replica.active_addresses
+                if kind_of(each) == JOB_MASTER and not claimed(each)
+            ]
+        return [role, *jobs] if self._replica.is_active(role) else jobs
 
-    def _patience(self) -> float:
+    def _poll_timeout(self) -> float:
         if self._mandates.suspended:
             return _LONGEST_WAIT_S
         if self._dirty and self._replica.offset >= self._appended_to:
             return 0.0
-        earliest = [each for each in (self._deadlines.earliest(), self._candidacy.due()) if each is not None]
+        earliest = [
+            each for each in (self._deadlines.earliest(), self._candidacy.next_deadline()) if each is not None
+        ]
         if not earliest:
             return _LONGEST_WAIT_S
         return min(_LONGEST_WAIT_S, max(0.0, (min(earliest) - self._clock()) / 1e6))
@@ -428,30 +434,32 @@ class Host:
     def _decide(self) -> None:
         now = self._clock()
         dirty, self._dirty = self._dirty, {}
-        for each in self._deadlines.passed(now):
+        for each in self._deadlines.pop_expired(now):
             dirty[each] = None
         events: list[Event] = []
         for each in dirty:
-            term = self._terms.of(each)
+            term = self._terms.term_for(each)
             if term is None:
                 continue
             role, state = self._replica.role(each), self._replica.states[each]
             decision = decide_role(role, state, now)
             if decision.error is not None:
                 events += self._appender.failure_of(each, decision.error)
-            elif decision.owed:
-                events += self._seal(each, decision.owed, term.epoch, now, self._replica.offset, decided=True)
-            self._deadlines.put(each, decision.deadline)
+            elif decision.events:
+                events += self._with_headers(
+                    each, decision.events, term.epoch, now, self._replica.offset, decided=True
+                )
+            self._deadlines.set(each, decision.deadline)
             shell = self._shells.get(kind_of(each))
             if shell is not None:
-                shell.obey(each, decision.instructions, state)
+                shell.perform(each, decision.instructions, state)
         offsets, left = self._appender.append_some(events)
         if offsets:
             self._appended_to = offsets[-1]
         # The next turn comes when this one has been read back.
         self._dirty.update(dict.fromkeys(left))
 
-    def _seal(
+    def _with_headers(
         self,
         sender: str,
         owed: Sequence[OutgoingEvent],

@@ -18,7 +18,7 @@ from ..core.role import Emit, Instruction, OutgoingEvent
 class TermShell(Protocol):
     """A shell that is led once."""
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None: ...
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None: ...
 
     def close(self) -> None: ...
 
@@ -40,7 +40,7 @@ class PerTermShell:
         self._current: tuple[TermShell, threading.Event] | None = None
         self._ending: list[threading.Thread] = []
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if self._current is None:
             over, before = threading.Event(), [each for each in self._ending if each.is_alive()]
             self._ending = before
@@ -54,7 +54,7 @@ class PerTermShell:
                     each.join()
 
             self._current = self._new_shell(say, settled), over
-        self._current[0].obey(role_address, instructions, state)
+        self._current[0].perform(role_address, instructions, state)
 
     def retire(self, role_address: str) -> None:
         del role_address

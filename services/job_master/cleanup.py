@@ -15,8 +15,8 @@ from .state import Handshake, JobMasterState
 
 def cleanup_of(state: JobMasterState) -> tuple[Cleanup, ...]:
     """All that is to be deleted of a job that ends now, or has ended."""
-    if state.ended is not None:
-        return state.ended.cleanup
+    if state.terminated is not None:
+        return state.terminated.cleanup
     job_id, graph, checkpoints = state.job_id, state.graph, state.checkpoints
     found: list[Cleanup] = []
     if state.deletion is Handshake.OWED and graph is not None:

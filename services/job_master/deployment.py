@@ -92,7 +92,7 @@ def on_update_task_execution_state(
     attempt, to, cause = body.execution_attempt_id, body.execution_state, record.offset
     execution = state.executions.get(attempt)
     if execution is None:
-        why = "the job has ended, and with it" if state.ended is not None else "there is no"
+        why = "the job has ended, and with it" if state.terminated is not None else "there is no"
         raise IllegalEvent(record, state.status.value, f"{why} Execution {attempt}")
     before = execution.state
     if before is _CANCELING and to in execution_states.TOO_LATE:
@@ -115,7 +115,7 @@ def on_update_task_execution_state(
             return failover.fail_tasks(state, [execution], why, record, progress_lost=body.progress_lost)
         case ExecutionState.CANCELED:
             # It stood still behind its part of a savepoint, and its TaskExecutor has begun anew since: no failure.
-            stood_still = state.checkpoints.stands_still(attempt)
+            stood_still = state.checkpoints.is_frozen_by_stop(attempt)
             why = "cancelled, though it was to run"
             return failover.fail_tasks(state, [execution], why, record, counts=not stood_still)
         case _:

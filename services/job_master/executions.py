@@ -52,7 +52,9 @@ def transition(state: JobMasterState, execution: Execution, to: ExecutionState, 
     if runs:
         counts = replace(counts, running=counts.running + runs)
     if checkpoints.pending:
-        checkpoints = checkpoints.attempt_moved(attempt, execution_name(state, execution), before, to, cause)
+        checkpoints = checkpoints.with_attempt_started(
+            attempt, execution_name(state, execution), before, to, cause
+        )
     if to in EXECUTION_ENDS:
         if before in execution_states.DEPLOYED:
             counts = replace(
@@ -97,7 +99,7 @@ def forget_previous(state: JobMasterState, execution: Execution) -> JobMasterSta
     if prior in submissions.cancellations:
         submissions = replace(submissions, cancellations=submissions.cancellations.delete(prior))
     if prior in submissions.ready:
-        submissions = replace(submissions, ready=submissions.ready.drop(prior))
+        submissions = replace(submissions, ready=submissions.ready.remove(prior))
     return replace(state, executions=state.executions.delete(prior), submissions=submissions)
 
 

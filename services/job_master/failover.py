@@ -124,7 +124,7 @@ def lose_slots(
 def fail_request(state: JobMasterState, allocation_id: str, why: str, record: Record) -> JobMasterState:
     """There is no slot for a request that is PENDING. A job that never had all its slots fails at once."""
     request, cause = state.slots.requests[allocation_id], record.offset
-    state = replace(state, slots=state.slots.unrequested(allocation_id))
+    state = replace(state, slots=state.slots.cancel_request(allocation_id))
     if state.status not in job_status.ACTIVE:
         return termination.finish_if_done(state, cause)
     if not state.had_all_slots and record.header.sender == RESOURCE_MANAGER:
@@ -196,7 +196,11 @@ def _release_slot(
     state: JobMasterState, slot: AllocatedSlot, why: str, cause: int, *, free: bool
 ) -> JobMasterState:
     allocation_id = slot.allocation_id
-    pool = state.slots.give_back(allocation_id, why, cause) if free else state.slots.gone(allocation_id)
+    pool = (
+        state.slots.give_back(allocation_id, why, cause)
+        if free
+        else state.slots.remove_task_executor(allocation_id)
+    )
     answers = state.answers
     for offset, answer in state.answers.items():
         if allocation_id in answer.accepted:

@@ -37,7 +37,7 @@ def is_under_way(state: JobMasterState) -> bool:
 
 def start_rollback(state: JobMasterState, why: str, cause: int, due: Time) -> JobMasterState:
     """All tasks are to end, and to start again from a checkpoint, not before `due`. Without one the job fails."""
-    checkpoints = state.checkpoints.given_up(
+    checkpoints = state.checkpoints.without_pending(
         CheckpointFailureReason.TASK_FAILURE, "the job goes back to an earlier checkpoint", cause
     )
     cancellations = {
@@ -92,7 +92,7 @@ def should_find_checkpoint(state: JobMasterState) -> bool:
         checkpoints.restoring is not None
         and state.status in job_status.ACTIVE
         and not state.counts.unfinished
-        and not state.announcements
+        and not state.status_notifications
         and not checkpoints.pending
     )
 

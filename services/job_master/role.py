@@ -59,21 +59,21 @@ class JobMaster:
         return JobMasterState(job_id=instance_of(role_address))
 
     def evolve(self, state: JobMasterState, record: Record) -> JobMasterState:
-        after = _STEPS.take(state, record)
+        after = _STEPS.apply(state, record)
         if after is state:
             # What follows from a state has followed already.
             return state
         after = coordinator.follow_attempts(after, record)
-        if after.terminal is _SAID:
+        if after.terminal_notification is _SAID:
             after = termination.compact_terminated(after)
         # Whatever reaches a job that is over leaves it as it was, unless it is to be answered.
-        return state if state.ended is not None and after == state else after
+        return state if state.terminated is not None and after == state else after
 
     def decide(self, state: JobMasterState, now: Time) -> list[OutgoingEvent]:
         job_id = state.job_id
         owed = [
             OutgoingEvent(CLIENT, client.JobStatusChanged(job_id=job_id, status=each.status), each.cause)
-            for each in state.announcements
+            for each in state.status_notifications
         ]
         if state.registration is _OWED:
             owed.append(
@@ -100,7 +100,7 @@ class JobMaster:
 
     def instructions(self, state: JobMasterState) -> Sequence[Instruction]:
         if state.graph is None:
-            return () if state.ended is None else cleanup.demanded_cleanup(state.ended.cleanup)
+            return () if state.terminated is None else cleanup.demanded_cleanup(state.terminated.cleanup)
         of_checkpoints = tuple(coordinator.instructions(state))
         if state.channels is _OWED:
             create = CreateChannels(state.job_id, state.graph, state.generation, state.started)
@@ -109,8 +109,8 @@ class JobMaster:
             return (DeleteChannels(state.job_id, state.graph, state.cause), *of_checkpoints)
         return of_checkpoints
 
-    def at_rest(self, state: JobMasterState) -> bool:
-        return state.ended is not None and termination.is_quiescent(state)
+    def is_quiescent(self, state: JobMasterState) -> bool:
+        return state.terminated is not None and termination.is_quiescent(state)
 
 
 def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJob) -> JobMasterState:
@@ -120,7 +120,7 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
         # Topics, directories and nodes in ZooKeeper are named by it. No Dispatcher admits such a job.
         raise IllegalEvent(record, state.status.value, f"{state.job_id!r} is no id of a job")
     cause = record.offset
-    topology = SchedulingTopology.of(body.job_graph)
+    topology = SchedulingTopology.from_graph(body.job_graph)
     first = [
         executions.new_attempt(state.job_id, (vertex.vertex_id, index), 0, cause, prior=None)
         for vertex in topology.vertices.values()
@@ -138,7 +138,7 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
         channels=Handshake.OWED,
         executions=Map({each.execution_attempt_id: each for each in first}),
         current=Map({each.vertex: each.execution_attempt_id for each in first}),
-        assembling=options.schedule_mode is ScheduleMode.EAGER,
+        waiting_for_all_slots=options.schedule_mode is ScheduleMode.EAGER,
         savepoint_path=body.savepoint_path,
         allow_non_restored_state=body.allow_non_restored_state,
         checkpoints=Checkpoints(
@@ -151,7 +151,7 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
 @functools.lru_cache(64)
 def _options(configuration: frozenset[tuple[str, str]]) -> JobOptions:
     """Jobs of one cluster go by few configurations, and reading one takes as long as folding two events."""
-    return JobOptions.of(dict(configuration))
+    return JobOptions.from_configuration(dict(configuration))
 
 
 def on_cancel_job(state: JobMasterState, record: Record, body: job_master.CancelJob) -> JobMasterState:
@@ -190,9 +190,9 @@ def on_register_job_manager(
 ) -> JobMasterState:
     if state.registration is Handshake.OWED:
         return replace(state, registration=Handshake.SAID)
-    if state.registration is None and state.terminal is not None:
+    if state.registration is None and state.terminal_notification is not None:
         # The job has ended between the decision and its place in the log.
-        return replace(state, goodbye=Handshake.OWED)
+        return replace(state, rm_disconnect=Handshake.OWED)
     return state
 
 
@@ -224,7 +224,7 @@ def on_channels_failed(
 
 def _is_answer(state: JobMasterState, record: Record) -> bool:
     """Whether channels are to be created, and this is said of that: not late, of what an earlier start demanded."""
-    if state.ended is not None:
+    if state.terminated is not None:
         return False
     return _known(state, record).channels is Handshake.OWED and record.header.cause == state.started
 
@@ -232,30 +232,32 @@ def _is_answer(state: JobMasterState, record: Record) -> bool:
 def on_channels_deleted(
     state: JobMasterState, _record: Record, _body: job_master.ChannelsDeleted
 ) -> JobMasterState:
-    if state.ended is not None:
-        return replace(state, ended=state.ended.without(lambda each: isinstance(each, DeleteChannels)))
+    if state.terminated is not None:
+        return replace(
+            state, terminated=state.terminated.without(lambda each: isinstance(each, DeleteChannels))
+        )
     return replace(state, deletion=Handshake.DONE) if state.deletion is not None else state
 
 
 def on_job_status_changed(
     state: JobMasterState, record: Record, _body: client.JobStatusChanged
 ) -> JobMasterState:
-    left = replace(state, announcements=state.announcements[1:])
+    left = replace(state, status_notifications=state.status_notifications[1:])
     return left if state.graph is None else termination.finish_if_done(left, record.offset)
 
 
 def on_disconnect_job_manager(
     state: JobMasterState, _record: Record, _body: resource_manager.DisconnectJobManager
 ) -> JobMasterState:
-    return replace(state, goodbye=Handshake.SAID) if state.goodbye is Handshake.OWED else state
+    return replace(state, rm_disconnect=Handshake.SAID) if state.rm_disconnect is Handshake.OWED else state
 
 
 def on_job_reached_terminal_state(
     state: JobMasterState, _record: Record, body: dispatcher.JobReachedTerminalState
 ) -> JobMasterState:
-    if state.terminal is not Handshake.OWED or body.status is not state.status:
+    if state.terminal_notification is not Handshake.OWED or body.status is not state.status:
         return state
-    return replace(state, terminal=Handshake.SAID)
+    return replace(state, terminal_notification=Handshake.SAID)
 
 
 def events_of_ended(state: JobMasterState) -> list[OutgoingEvent]:
@@ -269,7 +271,7 @@ def events_of_ended(state: JobMasterState) -> list[OutgoingEvent]:
 
 def _final_events(state: JobMasterState) -> list[OutgoingEvent]:
     owed = []
-    if state.terminal is Handshake.OWED:
+    if state.terminal_notification is Handshake.OWED:
         ended = dispatcher.JobReachedTerminalState(
             job_id=state.job_id,
             status=state.status,
@@ -277,7 +279,7 @@ def _final_events(state: JobMasterState) -> list[OutgoingEvent]:
             accumulators=total(state.accumulators.values()),
         )
         owed.append(OutgoingEvent(DISPATCHER, ended, state.cause))
-    if state.goodbye is Handshake.OWED and state.terminal is not None:
+    if state.rm_disconnect is Handshake.OWED and state.terminal_notification is not None:
         goodbye = resource_manager.DisconnectJobManager(job_id=state.job_id, status=state.status)
         owed.append(OutgoingEvent(RESOURCE_MANAGER, goodbye, state.cause))
     return owed

@@ -36,16 +36,16 @@ def schedule(state: JobMasterState, cause: int) -> JobMasterState:
         vertex
         for vertex in state.topology.in_order
         if vertex.vertex_id not in state.scheduled
-        and (eager or all(each in state.producing for each in vertex.producers))
+        and (eager or all(each in state.vertices_with_output for each in vertex.producers))
     ]
     return _schedule(state, vertices, cause) if vertices else state
 
 
 def on_first_output(state: JobMasterState, vertex_id: str, cause: int) -> JobMasterState:
     """A subtask of the vertex runs, or did: those that consume from it may be waiting for that."""
-    if state.options.schedule_mode is _EAGER or vertex_id in state.producing:
+    if state.options.schedule_mode is _EAGER or vertex_id in state.vertices_with_output:
         return state
-    return schedule(replace(state, producing=state.producing | {vertex_id}), cause)
+    return schedule(replace(state, vertices_with_output=state.vertices_with_output | {vertex_id}), cause)
 
 
 def find_slots(state: JobMasterState, slots: Sequence[SlotKey], cause: int, due: Time = 0) -> JobMasterState:
@@ -66,8 +66,8 @@ def find_slots(state: JobMasterState, slots: Sequence[SlotKey], cause: int, due:
         requests.append(PendingRequest(allocation_id, slot, profile, cause))
         trees[slot] = replace(state.sharing.trees[slot], allocation_id=allocation_id, resolved=False)
     if requests:
-        pool = replace(pool.want(requests, due), generation=pool.generation + 1)
-    state = replace(state, slots=pool, sharing=state.sharing.plant(trees))
+        pool = replace(pool.request(requests, due), generation=pool.generation + 1)
+    state = replace(state, slots=pool, sharing=state.sharing.add_tree(trees))
     resolved = [slot for slot, tree in trees.items() if tree.resolved]
     return release_if_all_slots(mark_ready(state, _scheduled_in(state, resolved), cause, due), cause)
 
@@ -81,11 +81,11 @@ def release_if_all_slots(state: JobMasterState, cause: int) -> JobMasterState:
     """Notes that the job has all its slots, and lets its tasks go when the channels are there, too."""
     if not state.had_all_slots and not state.slots.requests and _all_scheduled(state):
         state = replace(state, had_all_slots=True)
-    if not state.assembling or state.slots.requests or state.channels is not Handshake.DONE:
+    if not state.waiting_for_all_slots or state.slots.requests or state.channels is not Handshake.DONE:
         return state
     if state.checkpoints.restoring is not None:
         return state
-    state = replace(state, assembling=False)
+    state = replace(state, waiting_for_all_slots=False)
     current = (state.executions[each] for each in state.current.values())
     return mark_ready(state, (each for each in current if each.state is _SCHEDULED), cause)
 
@@ -97,7 +97,7 @@ def mark_ready(
 
     Not while all wait for the last slot, or for the checkpoint that they are to begin with.
     """
-    if state.assembling or state.checkpoints.restoring is not None:
+    if state.waiting_for_all_slots or state.checkpoints.restoring is not None:
         return state
     ready: dict[str, int] = {}
     sizes: dict[DeploymentKey, int] = {}
@@ -134,7 +134,7 @@ def unmark_ready(
         deployments = deployments.set(key, Deployment(size, deployment.left - 1))
     elif deployment is not None:
         deployments = deployments.delete(key)
-    submissions = replace(submissions, ready=submissions.ready.drop(attempt), deployments=deployments)
+    submissions = replace(submissions, ready=submissions.ready.remove(attempt), deployments=deployments)
     return replace(state, submissions=submissions)
 
 
@@ -196,7 +196,7 @@ def _place(
     state = replace(
         state,
         executions=state.executions.update(executions),
-        sharing=state.sharing.plant(trees),
+        sharing=state.sharing.add_tree(trees),
         counts=replace(state.counts, scheduled=state.counts.scheduled + newly),
     )
     return find_slots(mark_ready(state, in_slots, cause, due), slotless, cause, due)
@@ -229,7 +229,7 @@ def unscheduled(state: JobMasterState) -> JobMasterState:
     return replace(
         state,
         scheduled=frozenset(),
-        producing=frozenset(finished),
-        assembling=state.options.schedule_mode is _EAGER,
+        vertices_with_output=frozenset(finished),
+        waiting_for_all_slots=state.options.schedule_mode is _EAGER,
         submissions=replace(state.submissions, deployments=Map()),
     )

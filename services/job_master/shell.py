@@ -78,14 +78,14 @@ class JobMasterShell:
         # Deletions that can't succeed must not keep new jobs waiting.
         self._deleters = threads.Pool(4, "delete channels")
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._checkpoints.still_demanded(role_address, instructions)
         creation = next((each for each in instructions if isinstance(each, CreateChannels)), None)
         if creation is not None:
             self._channels_of[role_address] = creation.key
         else:
             self._channels_of.pop(role_address, None)
-        for instruction in self._begun.new(role_address, instructions):
+        for instruction in self._begun.take_new(role_address, instructions):
             over = self._over.setdefault(role_address, threading.Event())
             match instruction:
                 case CreateChannels():
@@ -93,17 +93,17 @@ class JobMasterShell:
                 case DeleteChannels():
                     self._deleters.submit(self._delete, role_address, instruction, over)
                 case WriteMetadata() | FindCheckpoint() | DiscardCheckpoint() | RemoveCheckpoints():
-                    self._checkpoints.obey(role_address, instruction, over)
+                    self._checkpoints.perform(role_address, instruction, over)
                 case _:
                     raise TypeError(f"the JobMaster's shell does not know {instruction!r}")
         if isinstance(state, JobMasterState):
             self._follow(role_address, state)
-            if state.ended is not None and not instructions:
+            if state.terminated is not None and not instructions:
                 self._end(role_address)
 
     def retire(self, role_address: str) -> None:
         self._end(role_address)
-        self._begun.forget(role_address)
+        self._begun.reset(role_address)
         self._channels_of.pop(role_address, None)
         self._checkpoints.still_demanded(role_address, ())
         self._on_retire(role_address)
@@ -121,7 +121,7 @@ class JobMasterShell:
         if over is not None:
             over.set()
 
-    def _tell(self, over: threading.Event, role_address: str, owed: OutgoingEvent) -> None:
+    def _emit(self, over: threading.Event, role_address: str, owed: OutgoingEvent) -> None:
         if not over.is_set() or self._closed.is_set():
             self._say(role_address, owed)
 
@@ -152,7 +152,7 @@ class JobMasterShell:
             except Exception as error:
                 # Nobody asks for the outcome of this thread: what is not said here keeps the job waiting for ever.
                 body = job_master.ChannelsFailed(job_id=job_id, reason=str(error) or repr(error))
-        self._tell(over, role_address, OutgoingEvent(role_address, body, instruction.cause))
+        self._emit(over, role_address, OutgoingEvent(role_address, body, instruction.cause))
 
     def _delete(self, role_address: str, instruction: DeleteChannels, over: threading.Event) -> None:
         pause = _FIRST_PAUSE_S
@@ -171,5 +171,5 @@ class JobMasterShell:
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
                 continue
             body = job_master.ChannelsDeleted(job_id=instruction.job_id)
-            self._tell(over, role_address, OutgoingEvent(role_address, body, instruction.cause))
+            self._emit(over, role_address, OutgoingEvent(role_address, body, instruction.cause))
             return

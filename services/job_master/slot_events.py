@@ -50,7 +50,7 @@ def on_offer_slots(state: JobMasterState, record: Record, body: job_master.Offer
         return state
     resource_id, cause, pool = body.resource_id, record.offset, state.slots
     connection = state.connections.get(resource_id)
-    wanted = state.status in ACTIVE and (connection is None or connection.farewell is None)
+    wanted = state.status in ACTIVE and (connection is None or connection.disconnect is None)
     accepted, rejected = [], []
     taken: list[SlotOffer] = []
     for offer in {each.allocation_id: each for each in body.slots}.values():
@@ -73,7 +73,9 @@ def on_offer_slots(state: JobMasterState, record: Record, body: job_master.Offer
         state = replace(state, answers=state.answers.set(cause, answer))
     if not taken:
         return state
-    state = replace(state, slots=pool.offered(taken, resource_id, cause), sharing=state.sharing.plant(trees))
+    state = replace(
+        state, slots=pool.accept_offer(taken, resource_id, cause), sharing=state.sharing.add_tree(trees)
+    )
     if connection is None:
         # It was disconnected when it had no slots; it has been given one since.
         state = task_executor_connections.connect(state, Connection(resource_id, Handshake.DONE, cause))
@@ -94,13 +96,13 @@ def on_request_slot(
 def on_cancel_slot_request(
     state: JobMasterState, _record: Record, body: resource_manager.CancelSlotRequest
 ) -> JobMasterState:
-    return replace(state, slots=state.slots.returned(body.allocation_id))
+    return replace(state, slots=state.slots.finish_return(body.allocation_id))
 
 
 def on_free_slot(state: JobMasterState, record: Record, body: task_executor.FreeSlot) -> JobMasterState:
     allocation_id = body.allocation_id
     slot = state.slots.slots.get(allocation_id)
-    state = replace(state, slots=state.slots.returned(allocation_id).gone(allocation_id))
+    state = replace(state, slots=state.slots.finish_return(allocation_id).remove_task_executor(allocation_id))
     return state if slot is None else failover.free_slot(state, slot, record.offset)
 
 

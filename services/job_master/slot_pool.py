@@ -108,7 +108,7 @@ class SlotPool(msgspec.Struct, frozen=True):
     """Available slots, by the time at which they are to be freed; the value is the offset that made them idle."""
     generation: int = 0
 
-    def want(self, requests: Iterable[PendingRequest], due: Time) -> SlotPool:
+    def request(self, requests: Iterable[PendingRequest], due: Time) -> SlotPool:
         """New requests, to be said at a time."""
         new = {request.allocation_id: request for request in requests}
         causes = {request.allocation_id: request.cause for request in new.values()}
@@ -119,7 +119,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         request = self.requests.get(allocation_id)
         if request is None:
             return self
-        pool = replace(self, wanted=self.wanted.drop(allocation_id))
+        pool = replace(self, wanted=self.wanted.remove(allocation_id))
         if request.step is _PENDING:
             return pool
         said = replace(request, step=check_transition(request.step, _PENDING))
@@ -134,14 +134,14 @@ class SlotPool(msgspec.Struct, frozen=True):
         }
         return replace(self, wanted=self.wanted.put_all(again, 0)) if again else self
 
-    def offered(self, offers: Iterable[SlotOffer], resource_id: str, cause: int) -> SlotPool:
+    def accept_offer(self, offers: Iterable[SlotOffer], resource_id: str, cause: int) -> SlotPool:
         """A TaskExecutor offers slots for PENDING requests: they are allocated. Raises KeyError."""
         requests, slots = self.requests.mutate(), self.slots.mutate()
         of_resource, wanted = self.of_resource.get(resource_id, _NO_SLOTS).mutate(), self.wanted
         for offer in offers:
             allocation_id = offer.allocation_id
             request = requests.pop(allocation_id)
-            wanted = wanted.drop(allocation_id)
+            wanted = wanted.remove(allocation_id)
             slots[allocation_id] = AllocatedSlot(
                 allocation_id=allocation_id,
                 resource_id=resource_id,
@@ -160,12 +160,12 @@ class SlotPool(msgspec.Struct, frozen=True):
             of_resource=self.of_resource.set(resource_id, of_resource.finish()),
         )
 
-    def unrequested(self, allocation_id: str) -> SlotPool:
+    def cancel_request(self, allocation_id: str) -> SlotPool:
         """The request is over."""
         if allocation_id not in self.requests:
             return self
         return replace(
-            self, requests=self.requests.delete(allocation_id), wanted=self.wanted.drop(allocation_id)
+            self, requests=self.requests.delete(allocation_id), wanted=self.wanted.remove(allocation_id)
         )
 
     def available(self, allocation_id: str, free_at: Time, cause: int) -> SlotPool:
@@ -184,7 +184,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         """An available slot is used again. Raises KeyError."""
         found = self.slots[allocation_id]
         used = replace(found, step=check_transition(found.step, _ALLOCATED), slot=slot)
-        return replace(self, slots=self.slots.set(allocation_id, used), idle=self.idle.drop(allocation_id))
+        return replace(self, slots=self.slots.set(allocation_id, used), idle=self.idle.remove(allocation_id))
 
     def idle_slots(self) -> list[AllocatedSlot]:
         """Those that are available, the one that is idle for longest first."""
@@ -193,7 +193,7 @@ class SlotPool(msgspec.Struct, frozen=True):
             key=lambda slot: (self.idle.times[slot.allocation_id], slot.allocation_id),
         )
 
-    def gone(self, allocation_id: str) -> SlotPool:
+    def remove_task_executor(self, allocation_id: str) -> SlotPool:
         """The slot is lost, or was given back."""
         slot = self.slots.get(allocation_id)
         if slot is None:
@@ -203,7 +203,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         return replace(
             self,
             slots=self.slots.delete(allocation_id),
-            idle=self.idle.drop(allocation_id),
+            idle=self.idle.remove(allocation_id),
             of_resource=self.of_resource.set(slot.resource_id, left)
             if left
             else self.of_resource.delete(slot.resource_id),
@@ -214,11 +214,13 @@ class SlotPool(msgspec.Struct, frozen=True):
         slot = self.slots.get(allocation_id)
         if slot is not None:
             check_transition(slot.step, _RETURNING)
-            return self.gone(allocation_id).returns(allocation_id, slot.resource_id, reason, cause)
+            return self.remove_task_executor(allocation_id).returns(
+                allocation_id, slot.resource_id, reason, cause
+            )
         request = self.requests.get(allocation_id)
         if request is None:
             return self
-        pool = self.unrequested(allocation_id)
+        pool = self.cancel_request(allocation_id)
         if request.step is _WANTED:
             return pool
         check_transition(request.step, _RETURNING)
@@ -240,7 +242,7 @@ class SlotPool(msgspec.Struct, frozen=True):
         returning = SlotReturn(allocation_id, resource_id, reason, cause)
         return replace(self, returning=self.returning.set(allocation_id, returning))
 
-    def returned(self, allocation_id: str) -> SlotPool:
+    def finish_return(self, allocation_id: str) -> SlotPool:
         """FreeSlot or CancelSlotRequest has been said, or is not owed any more."""
         if allocation_id not in self.returning:
             return self

@@ -56,7 +56,7 @@ class SlotSharingManager(msgspec.Struct, frozen=True):
 
     trees: Map[SlotKey, SlotTree] = Map()
 
-    def plant(self, trees: Mapping[SlotKey, SlotTree]) -> SlotSharingManager:
+    def add_tree(self, trees: Mapping[SlotKey, SlotTree]) -> SlotSharingManager:
         """New trees, many at a time."""
         return SlotSharingManager(self.trees.update(trees))
 

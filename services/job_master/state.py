@@ -61,7 +61,7 @@ class Connection(msgspec.Struct, frozen=True):
     resource_id: str
     registration: Handshake
     cause: int
-    farewell: Handshake | None = None
+    disconnect: Handshake | None = None
     """DisconnectJobManager: OWED when the job has ended or the TaskExecutor is silent, SAID after that."""
     reason: str = ""
     """Of the farewell."""
@@ -176,21 +176,21 @@ class JobMasterState(msgspec.Struct, frozen=True):
     """What the job was submitted with."""
     accumulators: Map[VertexKey, Mapping[str, float]] = Map()
     """What ExecutionVertices have counted and committed, as their attempts said when they ended."""
-    assembling: bool = False
+    waiting_for_all_slots: bool = False
     """EAGER: nothing is submitted before all slots and channels are there."""
     had_all_slots: bool = False
     """Whether the job has ever had all the slots that it needs."""
     scheduled: frozenset[str] = frozenset()
     """Vertices whose slots were requested."""
-    producing: frozenset[str] = frozenset()
+    vertices_with_output: frozenset[str] = frozenset()
     """Vertices of which some subtask has run."""
-    terminal: Handshake | None = None
+    terminal_notification: Handshake | None = None
     """JobReachedTerminalState is OWED to the Dispatcher, or was SAID."""
-    goodbye: Handshake | None = None
+    rm_disconnect: Handshake | None = None
     """DisconnectJobManager is OWED to the ResourceManager, or was SAID."""
-    announcements: tuple[StatusNotification, ...] = ()
+    status_notifications: tuple[StatusNotification, ...] = ()
     """JobStatusChanged events that are owed, in order."""
-    ended: TerminatedJob | None = None
+    terminated: TerminatedJob | None = None
     """Set once the job is over; then there is no graph any more, and all that only live jobs have is as at first."""
 
     connections_owing: Map[str, int] = Map()
@@ -205,18 +205,18 @@ class JobMasterState(msgspec.Struct, frozen=True):
     @property
     def known(self) -> bool:
         """Whether the job was ever started."""
-        return self.graph is not None or self.ended is not None
+        return self.graph is not None or self.terminated is not None
 
     @property
     def required_slots(self) -> int:
         """How many slots the job needs, or needed, at once."""
-        return self.topology.required_slots if self.ended is None else self.ended.required_slots
+        return self.topology.required_slots if self.terminated is None else self.terminated.required_slots
 
     @property
     def root_cause(self) -> TaskException | None:
         """The last failure of a task, also of a job that has ended: that of its last restart, or of its own failure."""
-        if self.ended is not None:
-            return self.ended.root_cause
+        if self.terminated is not None:
+            return self.terminated.root_cause
         return self.exceptions[-1] if self.exceptions else None
 
     @property
@@ -231,6 +231,6 @@ class JobMasterState(msgspec.Struct, frozen=True):
 
     def tasks(self) -> Mapping[ExecutionState, int]:
         """How many ExecutionVertices are in which state, or ended in it."""
-        if self.ended is not None:
-            return self.ended.tasks
+        if self.terminated is not None:
+            return self.terminated.tasks
         return Counter(self.executions[each].state for each in self.current.values())

@@ -38,7 +38,7 @@ def connect(state: JobMasterState, connection: Connection) -> JobMasterState:
     """Stores a connection, and what it owes."""
     resource_id = connection.resource_id
     owing = state.connections_owing
-    if connection.registration is _OWED or connection.farewell is _OWED:
+    if connection.registration is _OWED or connection.disconnect is _OWED:
         owing = owing.set(resource_id, connection.cause)
     elif resource_id in owing:
         owing = owing.delete(resource_id)
@@ -64,15 +64,15 @@ def on_register_task_manager(
     resource_id, cause = body.resource_id, record.offset
     before = state.connections.get(resource_id)
     farewell, reason = None, ""
-    if state.ended is not None:
+    if state.terminated is not None:
         # There is nothing left that it could be welcomed to.
         return connect(
             state, Connection(resource_id, _DONE, cause, _OWED, termination.disconnect_reason(state))
         )
-    if state.terminal is not None:
+    if state.terminal_notification is not None:
         farewell, reason = _OWED, termination.disconnect_reason(state)
-    elif before is not None and before.farewell is _OWED:
-        farewell, reason = before.farewell, before.reason
+    elif before is not None and before.disconnect is _OWED:
+        farewell, reason = before.disconnect, before.reason
     return connect(state, Connection(resource_id, _OWED, cause, farewell, reason))
 
 
@@ -80,7 +80,7 @@ def on_job_manager_registration_success(
     state: JobMasterState, record: Record, _body: task_executor.JobManagerRegistrationSuccess
 ) -> JobMasterState:
     connection = state.connections.get(instance_of(record.header.recipient))
-    if connection is None or (connection.cause != record.header.cause and connection.farewell is None):
+    if connection is None or (connection.cause != record.header.cause and connection.disconnect is None):
         # It left, or registered once more, between the decision and its place in the log.
         return state
     return connect(state, replace(connection, registration=_DONE))
@@ -91,13 +91,13 @@ def on_disconnect_job_manager(
 ) -> JobMasterState:
     resource_id = instance_of(record.header.recipient)
     connection = state.connections.get(resource_id)
-    if connection is not None and state.terminal is not None:
-        return connect(state, replace(connection, farewell=Handshake.SAID))
+    if connection is not None and state.terminal_notification is not None:
+        return connect(state, replace(connection, disconnect=Handshake.SAID))
     # The TaskExecutor reads this and frees all slots of the job: also what it was given for requests since.
     state = failover.lose_slots(state, state.slots.at(resource_id), body.reason, record, alive=False)
     state = failover.rerequest_slots(state, body.reason, record.offset)
     if connection is not None and connection.registration is _OWED:
-        return connect(state, replace(connection, farewell=None))
+        return connect(state, replace(connection, disconnect=None))
     return _disconnect(state, resource_id)
 
 
@@ -128,15 +128,15 @@ def on_heartbeat_timed_out(
     state: JobMasterState, record: Record, body: job_master.HeartbeatTimedOut
 ) -> JobMasterState:
     connection = state.connections.get(body.resource_id)
-    if connection is None or connection.farewell is not None:
+    if connection is None or connection.disconnect is not None:
         return state
     slots = state.slots.at(body.resource_id)
     state = failover.lose_slots(state, slots, body.reason, record, alive=False)
-    if state.terminal is not None:
+    if state.terminal_notification is not None:
         return state
     return connect(
         _forget_answers(state, body.resource_id),
-        replace(connection, farewell=_OWED, reason=body.reason, cause=record.offset),
+        replace(connection, disconnect=_OWED, reason=body.reason, cause=record.offset),
     )
 
 
@@ -163,7 +163,7 @@ def _forget_answers(state: JobMasterState, resource_id: str) -> JobMasterState:
         if attempt in cancellations:
             left = replace(state.submissions, cancellations=cancellations.delete(attempt))
             state = replace(state, submissions=left)
-    return replace(state, answers=answers, checkpoints=state.checkpoints.nothing_to_tell(resource_id))
+    return replace(state, answers=answers, checkpoints=state.checkpoints.without_notifications(resource_id))
 
 
 def registration_answers(state: JobMasterState) -> list[OutgoingEvent]:
@@ -188,7 +188,7 @@ def disconnect_events(state: JobMasterState) -> list[OutgoingEvent]:
             connection.cause,
         )
         for connection in _unanswered(state)
-        if connection.farewell is _OWED
+        if connection.disconnect is _OWED
     ]
 
 

@@ -45,7 +45,7 @@ def with_status(state: JobMasterState, status: JobStatus, cause: int) -> JobMast
         state,
         status=job_status.check_transition(state.status, status),
         cause=cause,
-        announcements=(*state.announcements, announcement),
+        status_notifications=(*state.status_notifications, announcement),
     )
 
 
@@ -122,7 +122,7 @@ def abandon_job(state: JobMasterState, reason: str, cause: int) -> JobMasterStat
                 for number, each in before.pending.items()
             }
         ),
-    ).answered(requests, Answer("", reason=reason))
+    ).with_answer(requests, Answer("", reason=reason))
     executions_left = {
         attempt: replace(execution, state=ExecutionState.FAILED, cause=cause)
         for attempt, execution in state.executions.items()
@@ -134,14 +134,14 @@ def abandon_job(state: JobMasterState, reason: str, cause: int) -> JobMasterStat
         executions=state.executions.update(executions_left),
         counts=replace(state.counts, unfinished=0, running=0),
         submissions=Submissions(),
-        assembling=False,
+        waiting_for_all_slots=False,
     )
     return replace(_terminate(state, job_status.END_OF[state.status], cause), submissions=Submissions())
 
 
 def can_resume(state: JobMasterState) -> bool:
     """Whether the job is suspended, and the Dispatcher has been told."""
-    return state.status is JobStatus.SUSPENDED and state.terminal is _SAID
+    return state.status is JobStatus.SUSPENDED and state.terminal_notification is _SAID
 
 
 def resume_job(state: JobMasterState, cause: int) -> JobMasterState:
@@ -153,8 +153,8 @@ def resume_job(state: JobMasterState, cause: int) -> JobMasterState:
         # While it was suspended nobody could be told that they can't be created; what exists already is not touched.
         channels=_OWED,
         started=cause,
-        terminal=None,
-        goodbye=None,
+        terminal_notification=None,
+        rm_disconnect=None,
     )
     state = scheduling.unscheduled(state)
     for vertex, attempt in sorted(state.current.items()):
@@ -188,7 +188,7 @@ def finish_if_done(state: JobMasterState, cause: int) -> JobMasterState:
         if state.status is JobStatus.CREATED:
             state = with_status(state, JobStatus.RUNNING, cause)
         return _terminate(state, JobStatus.FINISHED, cause)
-    if state.terminal is not None or state.counts.unfinished or state.announcements:
+    if state.terminal_notification is not None or state.counts.unfinished or state.status_notifications:
         return state
     end = job_status.END_OF.get(state.status)
     return state if end is None else _terminate(state, end, cause)
@@ -202,18 +202,18 @@ def finish_suspended_stop(state: JobMasterState, cause: int) -> JobMasterState:
 
 def disconnect_reason(state: JobMasterState) -> str:
     """What a JobMaster says when it lets go of slots and TaskExecutors (document 000)."""
-    name = state.graph.name if state.graph else state.ended.name if state.ended else ""
+    name = state.graph.name if state.graph else state.terminated.name if state.terminated else ""
     return f"Stopping JobMaster for job {name[:_SHOWN]}({state.job_id})."
 
 
 def is_quiescent(state: JobMasterState) -> bool:
     """Whether the job has ended for good, and its JobMaster has nothing left to say or to demand."""
-    return state.terminal is _SAID and state.status in JOB_ENDS and not _has_outgoing(state)
+    return state.terminal_notification is _SAID and state.status in JOB_ENDS and not _has_outgoing(state)
 
 
 def compact_terminated(state: JobMasterState) -> JobMasterState:
     """What is at rest keeps its summary; anything else is as it was."""
-    if state.terminal is not _SAID or not is_quiescent(state):
+    if state.terminal_notification is not _SAID or not is_quiescent(state):
         return state
     return _summary(state)
 
@@ -222,7 +222,7 @@ def _summary(state: JobMasterState) -> JobMasterState:
     """Nothing but what is kept of a job that is over."""
     name = state.graph.name if state.graph else ""
     kept = (*state.checkpoints.savepoints, *cleanup.retained_of(state))
-    ended = state.ended or TerminatedJob(
+    ended = state.terminated or TerminatedJob(
         name,
         Map(state.tasks()),
         state.required_slots,
@@ -236,8 +236,8 @@ def _summary(state: JobMasterState) -> JobMasterState:
         status=state.status,
         reason=state.reason,
         cause=state.cause,
-        terminal=state.terminal,
-        ended=ended,
+        terminal_notification=state.terminal_notification,
+        terminated=ended,
     )
 
 
@@ -246,10 +246,10 @@ def _keep_final_events(state: JobMasterState, cause: int) -> JobMasterState:
     # TaskExecutors free the job's slots, and cancel its tasks, when they hear that.
     parting = {
         resource_id: replace(
-            each, registration=Handshake.DONE, farewell=_OWED, reason=disconnect_reason(state), cause=cause
+            each, registration=Handshake.DONE, disconnect=_OWED, reason=disconnect_reason(state), cause=cause
         )
         for resource_id, each in state.connections.items()
-        if each.farewell is not _SAID
+        if each.disconnect is not _SAID
     }
     before = state.checkpoints
     unanswered = [
@@ -260,9 +260,9 @@ def _keep_final_events(state: JobMasterState, cause: int) -> JobMasterState:
     return replace(
         _summary(state),
         cause=cause,
-        checkpoints=Checkpoints(answers=before.answers).answered(unanswered, Answer("", reason=why)),
-        terminal=state.terminal or _OWED,
-        goodbye=state.goodbye if state.ended is not None else state.goodbye or _OWED,
+        checkpoints=Checkpoints(answers=before.answers).with_answer(unanswered, Answer("", reason=why)),
+        terminal_notification=state.terminal_notification or _OWED,
+        rm_disconnect=state.rm_disconnect if state.terminated is not None else state.rm_disconnect or _OWED,
         connections=Map(parting),
         connections_owing=Map(dict.fromkeys(parting, cause)),
     )
@@ -275,15 +275,15 @@ def _count_unfinished(state: JobMasterState) -> int:
 def _has_outgoing(state: JobMasterState) -> bool:
     return bool(
         state.registration is not None
-        or state.goodbye is _OWED
+        or state.rm_disconnect is _OWED
         or state.deletion is _OWED
-        or state.announcements
+        or state.status_notifications
         or state.connections_owing
         or state.answers
         or state.slots.returning
         or state.submissions.cancellations
-        or state.checkpoints.owes
-        or (state.ended is not None and state.ended.cleanup)
+        or state.checkpoints.has_outgoing
+        or (state.terminated is not None and state.terminated.cleanup)
     )
 
 
@@ -297,11 +297,11 @@ def _begin_termination(state: JobMasterState, status: JobStatus, cause: int) -> 
     state = replace(
         with_status(state, status, cause),
         submissions=Submissions(cancellations=state.submissions.cancellations.update(cancellations)),
-        checkpoints=state.checkpoints.winds_down(
+        checkpoints=state.checkpoints.begin_termination(
             f"job {state.job_id} is {status.value}", cause, suspends=status is JobStatus.SUSPENDED
         ),
-        assembling=False,
-        terminal=None,
+        waiting_for_all_slots=False,
+        terminal_notification=None,
     )
     return finish_if_done(state, cause)
 
@@ -312,7 +312,7 @@ def _terminate(state: JobMasterState, end: JobStatus, cause: int) -> JobMasterSt
         state = _cancel_undeployed(with_status(state, end, cause), cause)
         state = replace(state, checkpoints=subsumption.on_job_end(state, cause))
     connections = {
-        resource_id: replace(connection, farewell=_OWED, reason=words, cause=cause)
+        resource_id: replace(connection, disconnect=_OWED, reason=words, cause=cause)
         for resource_id, connection in state.connections.items()
     }
     was_registered = state.registration in (_SAID, Handshake.DONE)
@@ -329,8 +329,8 @@ def _terminate(state: JobMasterState, end: JobStatus, cause: int) -> JobMasterSt
         connections_owing=state.connections_owing.update(dict.fromkeys(connections, cause)),
         registration=None,
         deletion=_OWED if state.channels and end in JOB_ENDS else None,
-        terminal=_OWED,
-        goodbye=_OWED if was_registered else state.goodbye,
+        terminal_notification=_OWED,
+        rm_disconnect=_OWED if was_registered else state.rm_disconnect,
     )
 
 

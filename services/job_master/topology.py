@@ -47,7 +47,7 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
 
     @staticmethod
     @once_for_each_graph
-    def of(graph: JobGraph) -> SchedulingTopology:
+    def from_graph(graph: JobGraph) -> SchedulingTopology:
         """Raises ValueError for a graph that `validation` would not let pass."""
         plan = ExecutionGraph.attach("", graph)
         vertices = {

@@ -128,7 +128,7 @@ class Codec:
         if value[:1] == CONFLUENT and len(value) >= CONFLUENT_HEAD:
             (schema_id,) = struct.unpack(">I", value[1:CONFLUENT_HEAD])
             try:
-                name, writer = self._by_id.get(schema_id) or self._look_up(schema_id)
+                name, writer = self._by_id.get(schema_id) or self._fetch_schema(schema_id)
             except Undecodable as error:
                 raise UnknownSchema(str(error), _header_of(value, CONFLUENT_HEAD)) from error
             return self._read(name, writer, value, CONFLUENT_HEAD)
@@ -221,7 +221,7 @@ class Codec:
         self._by_id[schema_id] = (name, None)
         return schema_id
 
-    def _look_up(self, schema_id: int) -> tuple[str, Any]:
+    def _fetch_schema(self, schema_id: int) -> tuple[str, Any]:
         if self._registry is None:
             raise Undecodable(
                 f"schema id {schema_id} in the Confluent wire format, but no schema registry is configured: "

@@ -136,21 +136,21 @@ class KafkaEventLog:
 
     def end(self) -> int:
         try:
-            return retry_until(self._asked_end, self._timeout)
+            return retry_until(self._probed_end, self._timeout)
         except KafkaException as error:
             raise LogUnavailable(
                 f"the end of {self._topic} can't be read from Kafka at {self._servers}: {error.args[0].str()}"
             ) from error
 
-    def _asked_end(self) -> int:
+    def _probed_end(self) -> int:
         admin = self._admin.client()
         if self._connected is not admin:
             # A client that is asked before it has a connection may look for the partition's leader 3 s later only.
             admin.list_topics(timeout=self._timeout)
             self._connected = admin
-        return self.ask_end(self._timeout).result()
+        return self.probe_end(self._timeout).result()
 
-    def ask_end(self, timeout: float) -> Future[int]:
+    def probe_end(self, timeout: float) -> Future[int]:
         """`end` of the log, once it is known; a KafkaException where it is not within `timeout` seconds, or it is only
         just being found out who leads the partition."""
         wanted = {TopicPartition(self._topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
@@ -244,7 +244,7 @@ class _KafkaTail:
         for message in poll_messages(self._consumer, timeout):
             error = message.error()
             if error is not None:
-                self._met(error, message.offset() or 0)
+                self._on_message(error, message.offset() or 0)
                 continue
             offset = message.offset() or 0
             if offset < self._position:
@@ -255,7 +255,7 @@ class _KafkaTail:
             named = _addresses(message) if concerns is not None else None
             if concerns is not None and named is not None and not concerns(*named):
                 continue
-            event = self._decoded(message, offset)
+            event = self._decode(message, offset)
             if event is None:
                 continue
             header = event.header
@@ -263,7 +263,7 @@ class _KafkaTail:
                 records.append(Record(offset, header, event.body))
         return records
 
-    def _met(self, error: KafkaError, offset: int) -> None:
+    def _on_message(self, error: KafkaError, offset: int) -> None:
         if error.code() == KafkaError._PARTITION_EOF:
             self._position = max(self._position, offset)
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:
@@ -274,7 +274,7 @@ class _KafkaTail:
             self._warned.add(error.code())
             _log.warning("reading is interrupted; keeps trying", topic=self._topic, error=error.str())
 
-    def _decoded(self, message: Message, offset: int) -> Event | None:
+    def _decode(self, message: Message, offset: int) -> Event | None:
         value = message.value()
         try:
             if offset in self._skipped:

@@ -66,19 +66,19 @@ class UnreadableRecords:
     def __call__(self, unreadable: Unreadable) -> None:
         self._met.append(unreadable)
 
-    def among(self, batch: Iterable[Record]) -> Iterable[Record]:
+    def filter(self, batch: Iterable[Record]) -> Iterable[Record]:
         """The batch, to be folded one by one; what could not be read is judged in between. Raises NewerRelease."""
-        return self._judging(batch) if self._met else batch
+        return self._check_each(batch) if self._met else batch
 
-    def _judging(self, batch: Iterable[Record]) -> Iterator[Record]:
+    def _check_each(self, batch: Iterable[Record]) -> Iterator[Record]:
         for record in batch:
             while self._met and self._met[0].offset < record.offset:
-                self._judge(self._met.popleft())
+                self._check(self._met.popleft())
             yield record
         while self._met:
-            self._judge(self._met.popleft())
+            self._check(self._met.popleft())
 
-    def _judge(self, unreadable: Unreadable) -> None:
+    def _check(self, unreadable: Unreadable) -> None:
         if is_of_newer_release(unreadable, self._leadership()):
             raise NewerRelease(unreadable)
         if self._then is not None:

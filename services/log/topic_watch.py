@@ -57,7 +57,7 @@ class TopicWatch:
         """Stops looking; does not wait for an answer."""
         self._closed.set()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Once. What Kafka does not say now it says later."""
         try:
             found = describe_topics(self._admin, self._topics)
@@ -98,6 +98,6 @@ class TopicWatch:
             )
 
     def _run(self) -> None:
-        self.look()
+        self.check()
         while not self._closed.wait(LOOK_S):
-            self.look()
+            self.check()

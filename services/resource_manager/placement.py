@@ -43,7 +43,7 @@ def place(
 
     def advance(key: ProfileKey, queue: Iterator[SlotRequest]) -> None:
         request = next(queue, None)
-        if request is not None and floor.admits(request):
+        if request is not None and floor.fits(request):
             heapq.heappush(heads, (request.cause, request.allocation_id, key, request, queue))
 
     for key, requests in queues.items():
@@ -71,7 +71,7 @@ class _FreeSlots:
         self._offers: dict[ProfileKey, tuple[ProfileKey, ...]] = {}
         self._heaps: dict[ProfileKey, list[_Rank]] = {}
 
-    def admits(self, request: SlotRequest) -> bool:
+    def fits(self, request: SlotRequest) -> bool:
         """Whether a slot for such a request may be left; prepares for `take`."""
         key = request.key
         if key not in self._heaps:

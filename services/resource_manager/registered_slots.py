@@ -68,17 +68,17 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         worker = self.workers.get(key[0])
         return None if worker is None else worker.slots.get(key[1])
 
-    def of(self, resource_id: str) -> Iterator[tuple[SlotKey, TaskManagerSlot]]:
+    def slots_of(self, resource_id: str) -> Iterator[tuple[SlotKey, TaskManagerSlot]]:
         """The slots of a TaskExecutor, by number."""
         worker = self.workers.get(resource_id)
         if worker is not None:
             for number in sorted(worker.slots):
                 yield (resource_id, number), worker.slots[number]
 
-    def everything(self) -> Iterator[tuple[SlotKey, TaskManagerSlot]]:
+    def total(self) -> Iterator[tuple[SlotKey, TaskManagerSlot]]:
         """All slots, by TaskExecutor and number."""
         for resource_id in sorted(self.workers):
-            yield from self.of(resource_id)
+            yield from self.slots_of(resource_id)
 
     def put(self, key: SlotKey, slot: TaskManagerSlot, time: int) -> RegisteredSlots:
         """With a slot that is registered in another state; its profile is the same."""

@@ -42,7 +42,7 @@ def on_disconnect_job_manager(
     if job_id not in state.job_masters:
         return state
     manager = state.slot_manager
-    for request in manager.requests.open_of(job_id):
+    for request in manager.requests.open_requests(job_id):
         manager = manager.forget(request.allocation_id, record.header.time)
     unanswered = state.unanswered_job_masters
     return replace(

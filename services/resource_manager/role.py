@@ -34,12 +34,12 @@ class ResourceManager:
     def evolve(self, state: ResourceManagerState, record: Record) -> ResourceManagerState:
         if (fault := message_limits.find_error(record.body)) is not None:
             raise IllegalEvent(record, "any", fault)
-        after = _STEPS.take(state, record)
+        after = _STEPS.apply(state, record)
         limit = active_mode.capacity(after)
         manager = after.slot_manager
         if limit == manager.requests.limit:
             return after
-        requests = manager.requests.limited(limit, record.header.time)
+        requests = manager.requests.set_limit(limit, record.header.time)
         return replace(after, slot_manager=replace(manager, requests=requests))
 
     def decide(self, state: ResourceManagerState, now: Time) -> list[OutgoingEvent]:
@@ -68,14 +68,14 @@ class ResourceManager:
     def instructions(self, state: ResourceManagerState) -> Sequence[Instruction]:
         return active_mode.instructions(state)
 
-    def at_rest(self, state: ResourceManagerState) -> bool:
+    def is_quiescent(self, state: ResourceManagerState) -> bool:
         return False
 
 
 def on_configuration_changed(
     state: ResourceManagerState, _record: Record, body: everyone.ConfigurationChanged
 ) -> ResourceManagerState:
-    return replace(state, options=ResourceManagerOptions.of(body.configuration))
+    return replace(state, options=ResourceManagerOptions.from_configuration(body.configuration))
 
 
 _STEPS: Steps[ResourceManagerState] = Steps(

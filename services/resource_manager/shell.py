@@ -60,8 +60,8 @@ class ResourceManagerShell:
         self._say = say
         self._settled = settled
         self._follow = follow
-        self._driver = new_driver(self._exited)
-        self._watch = new_watch(self._ended)
+        self._driver = new_driver(self._on_exit)
+        self._watch = new_watch(self._on_process_end)
         self._begun = InstructionTracker()
         self._compared: threading.Event | None = None
         self._workers = threads.Pool(_AT_ONCE, "workers")
@@ -78,14 +78,14 @@ class ResourceManagerShell:
         self._said: dict[str, str | None] = {}
         """Workers that WorkerLost was said of -> the registration that it named."""
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         if not isinstance(state, ResourceManagerState):
             raise TypeError(f"{type(state).__name__} is no state of a ResourceManager")
-        self._see(state)
+        self._observe(state)
         if self._compared is None:
             self._compared = threading.Event()
             self._workers.submit(self._compare, state.pool, self._compared)
-        for instruction in self._begun.new(role_address, instructions):
+        for instruction in self._begun.take_new(role_address, instructions):
             match instruction:
                 case StartWorkerProcess():
                     self._workers.submit(self._start, instruction, self._compared)
@@ -102,7 +102,7 @@ class ResourceManagerShell:
         self._watch.close()
         self._driver.close()
 
-    def _see(self, state: ResourceManagerState) -> None:
+    def _observe(self, state: ResourceManagerState) -> None:
         workers, known = state.workers, state.pool.workers
         with self._lock:
             # Of workers that are gone nothing more is told, and if it were, it would mean nothing.
@@ -119,7 +119,7 @@ class ResourceManagerShell:
             ]
         for worker, reason in late:
             # It ended before its registration was read.
-            self._lose(worker.resource_id, worker.instance_id, reason, None)
+            self._report_lost(worker.resource_id, worker.instance_id, reason, None)
 
     def _compare(self, pool: WorkerPool, compared: threading.Event) -> None:
         try:
@@ -134,7 +134,7 @@ class ResourceManagerShell:
                 # Of the others the driver has yet to say what became of its start or stop.
                 if worker.driven and worker.state in _RUNNING and resource_id not in survivors:
                     reason = f"worker {resource_id} has not survived the jobmanager that started it"
-                    self._lose(resource_id, self._instance_of(resource_id), reason, None)
+                    self._report_lost(resource_id, self._instance_of(resource_id), reason, None)
         except Exception as error:
             _log.exception("survivors can't be found", error=str(error))
         finally:
@@ -151,7 +151,9 @@ class ResourceManagerShell:
             # Nobody asks for the outcome of this thread: what is not said here keeps requests waiting.
             with self._lock:
                 self._starting.pop(resource_id)
-            self._lose(resource_id, None, f"it can't be started: {error or repr(error)}", instruction.cause)
+            self._report_lost(
+                resource_id, None, f"it can't be started: {error or repr(error)}", instruction.cause
+            )
             return
         body = resource_manager.WorkerStarted(resource_id=resource_id, address=address)
         self._say(RESOURCE_MANAGER, OutgoingEvent(RESOURCE_MANAGER, body, instruction.cause))
@@ -159,7 +161,7 @@ class ResourceManagerShell:
             self._addresses[resource_id] = address
             ended = self._starting.pop(resource_id)
         if ended is not None:
-            self._exited(resource_id, ended)
+            self._on_exit(resource_id, ended)
 
     def _stop(self, instruction: StopWorkerProcess, compared: threading.Event) -> None:
         compared.wait()
@@ -173,9 +175,9 @@ class ResourceManagerShell:
         except Exception as error:
             # It is taken for gone: a process that lives all the same registers again, or falls silent.
             reason = f"it can't be stopped: {error or repr(error)}"
-        self._lose(resource_id, self._instance_of(resource_id), reason, instruction.cause)
+        self._report_lost(resource_id, self._instance_of(resource_id), reason, instruction.cause)
 
-    def _exited(self, resource_id: str, reason: str) -> None:
+    def _on_exit(self, resource_id: str, reason: str) -> None:
         """The driver knows that a worker has ended."""
         with self._lock:
             if resource_id in self._starting:
@@ -188,17 +190,17 @@ class ResourceManagerShell:
                 self._gone[resource_id] = address, reason
                 if len(self._gone) > _REMEMBERED:
                     del self._gone[next(iter(self._gone))]
-        self._lose(resource_id, self._instance_of(resource_id), reason, asked_for)
+        self._report_lost(resource_id, self._instance_of(resource_id), reason, asked_for)
 
-    def _ended(self, resource_id: str, instance_id: str, reason: str) -> None:
+    def _on_process_end(self, resource_id: str, instance_id: str, reason: str) -> None:
         """The watch has seen a registered process end."""
-        self._lose(resource_id, instance_id, reason, None)
+        self._report_lost(resource_id, instance_id, reason, None)
 
     def _instance_of(self, resource_id: str) -> str | None:
         worker = self._registered.get(resource_id)
         return None if worker is None else worker.instance_id
 
-    def _lose(self, resource_id: str, instance_id: str | None, reason: str, cause: int | None) -> None:
+    def _report_lost(self, resource_id: str, instance_id: str | None, reason: str, cause: int | None) -> None:
         with self._lock:
             if resource_id in self._said and self._said[resource_id] == instance_id:
                 return

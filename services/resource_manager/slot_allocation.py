@@ -91,7 +91,7 @@ def _unfulfillable(state: ResourceManagerState, now: Time) -> Iterator[tuple[Slo
         return
     requests, expired = state.slot_manager.requests, now - state.options.unfulfillable_timeout
     for job_id in requests.short.until(expired):
-        for request in requests.waiting_of(job_id):
+        for request in requests.waiting_requests(job_id):
             yield request, _too_many(state, request)
     for queue in _unmatched(state):
         for allocation_id in queue:

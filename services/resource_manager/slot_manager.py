@@ -62,7 +62,7 @@ class SlotManager(msgspec.Struct, frozen=True):
             if status.allocation_id is None:
                 slots[number] = free
                 continue
-            slots[number] = free.to(_ALLOCATED, offset, status.allocation_id, status.job_id)
+            slots[number] = free.transition(_ALLOCATED, offset, status.allocation_id, status.job_id)
             requests = requests.fulfil(status.allocation_id, (resource_id, number))
         registered = self.slots.register(resource_id, slots, offset, time, releasable=releasable)
         return SlotManager(registered, requests)
@@ -73,7 +73,7 @@ class SlotManager(msgspec.Struct, frozen=True):
 
     def allocations_of(self, resource_id: str) -> dict[str, SlotKey]:
         """AllocationID -> slot, of a TaskExecutor's slots that are not free."""
-        held = ((slot.allocation_id, key) for key, slot in self.slots.of(resource_id))
+        held = ((slot.allocation_id, key) for key, slot in self.slots.slots_of(resource_id))
         return {allocation_id: key for allocation_id, key in held if allocation_id is not None}
 
     def is_for(self, allocation_id: str, key: SlotKey) -> bool:
@@ -93,7 +93,7 @@ class SlotManager(msgspec.Struct, frozen=True):
             return self
         slots = self.slots
         if slot.state is _FREE:
-            slots = slots.put(key, slot.to(_PENDING, offset, allocation_id, job_id), time)
+            slots = slots.put(key, slot.transition(_PENDING, offset, allocation_id, job_id), time)
         # Else something was found to hold it meanwhile: the answer will say so.
         return SlotManager(slots, self.requests.ask(allocation_id, key))
 
@@ -104,14 +104,14 @@ class SlotManager(msgspec.Struct, frozen=True):
             return self
         request = self.requests.known.get(allocation_id)
         job_id = request.job_id if request else slot.job_id if slot.allocation_id == allocation_id else None
-        held = slot.to(_ALLOCATED, offset, allocation_id, job_id)
+        held = slot.transition(_ALLOCATED, offset, allocation_id, job_id)
         return SlotManager(self.slots.put(key, held, time), self.requests.fulfil(allocation_id, key))
 
     def reject(self, allocation_id: str, key: SlotKey, offset: int, time: int) -> SlotManager:
         """The TaskExecutor does not give the slot: something else holds it, and it will say when that ends."""
         slots, slot = self.slots, self.slots.get(key)
         if slot is not None and slot.state is _PENDING and slot.allocation_id == allocation_id:
-            slots = slots.put(key, slot.to(_ALLOCATED, offset), time)
+            slots = slots.put(key, slot.transition(_ALLOCATED, offset), time)
         return SlotManager(slots, self.requests.retry(allocation_id, key, offset, time))
 
     def release(self, key: SlotKey, allocation_id: str, offset: int, time: int) -> SlotManager:
@@ -119,7 +119,7 @@ class SlotManager(msgspec.Struct, frozen=True):
         slots, slot = self.slots, self.slots.get(key)
         held = slot is not None and slot.state is not _FREE
         if slot is not None and held and slot.allocation_id in (None, allocation_id):
-            slots = slots.put(key, slot.to(_FREE, offset), time)
+            slots = slots.put(key, slot.transition(_FREE, offset), time)
         request = self.requests.known.get(allocation_id)
         if request is None or request.slot != key:
             return replace(self, slots=slots)

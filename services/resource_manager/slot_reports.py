@@ -89,7 +89,7 @@ def on_slot_report_contradicted(
 
     state = _correct(state, record, body, asked_or_changed_since)
     surplus = state.surplus
-    for _, slot in state.slot_manager.slots.of(resource_id):
+    for _, slot in state.slot_manager.slots.slots_of(resource_id):
         held = slot.state is SlotState.ALLOCATED and slot.changed == record.offset and slot.allocation_id
         if held and slot.job_id not in state.job_masters:
             reason = Reason(f"there is no job {slot.job_id} that could need it", record.offset)
@@ -117,7 +117,7 @@ def _correct(
     gone = [each for each in before.allocations_of(resource_id) if each not in held]
     reason = f"TaskExecutor {resource_id} does not hold it any more"
     state = lose_slots(state, manager, resource_id, gone, reason, record)
-    return replace(state, pool=state.pool.reported(resource_id))
+    return replace(state, pool=state.pool.with_failure(resource_id))
 
 
 def _observed_offset(record: Record) -> int:

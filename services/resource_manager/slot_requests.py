@@ -58,11 +58,11 @@ class SlotRequests(msgspec.Struct, frozen=True):
         """What waits for a slot of a profile, in order."""
         return (self.known[allocation_id] for allocation_id in self.waiting.get(key, FifoTimeIndex()))
 
-    def waiting_of(self, job_id: str) -> list[SlotRequest]:
+    def waiting_requests(self, job_id: str) -> list[SlotRequest]:
         """What a job waits for, in the order of the requests."""
-        return [request for request in self.open_of(job_id) if request.slot is None]
+        return [request for request in self.open_requests(job_id) if request.slot is None]
 
-    def open_of(self, job_id: str) -> list[SlotRequest]:
+    def open_requests(self, job_id: str) -> list[SlotRequest]:
         """The open requests of a job, in their order."""
         job = self.jobs.get(job_id)
         return sorted((self.known[allocation_id] for allocation_id in job.open), key=_sort_key) if job else []
@@ -148,7 +148,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
             short=self._short(request.job_id, job, time),
         )
 
-    def limited(self, limit: int | None, time: int) -> SlotRequests:
+    def set_limit(self, limit: int | None, time: int) -> SlotRequests:
         """There can be so many slots from now on."""
         if limit == self.limit:
             return self

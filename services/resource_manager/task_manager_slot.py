@@ -49,7 +49,7 @@ class TaskManagerSlot(msgspec.Struct, frozen=True):
     changed: int = -1
     """The offset of what last changed the ResourceManager's opinion of it."""
 
-    def to(
+    def transition(
         self, state: SlotState, changed: int, allocation_id: str | None = None, job_id: str | None = None
     ) -> TaskManagerSlot:
         """The slot in its next state. Raises IllegalSlotTransition."""

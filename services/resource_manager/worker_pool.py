@@ -152,7 +152,7 @@ class WorkerPool(msgspec.Struct, frozen=True):
         pool = self._unindexed(resource_id)
         return replace(pool, workers=pool.workers.delete(resource_id))
 
-    def reported(self, resource_id: str) -> WorkerPool:
+    def with_failure(self, resource_id: str) -> WorkerPool:
         """The worker has reported its slots: they are not expected any more."""
         worker = self.workers.get(resource_id)
         if worker is None or not worker.expected:

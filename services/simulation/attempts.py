@@ -61,11 +61,11 @@ class Attempts:
         self._triggered: set[tuple[str, int]] = set()
         self._causes = Causes()
         self._adopted = {
-            world.session(each) for each in world.replica.awake if kind_of(each) == TASK_EXECUTOR
+            world.session(each) for each in world.replica.active_addresses if kind_of(each) == TASK_EXECUTOR
         }
         """Sessions that began before this world."""
 
-    def obey(self, role_address: str, instruction: Instruction, state: Any) -> None:
+    def perform(self, role_address: str, instruction: Instruction, state: Any) -> None:
         match instruction:
             case RunTasks(tasks=tasks):
                 adopted = self._world.session(role_address) in self._adopted
@@ -147,7 +147,7 @@ class Attempts:
 
     def _adopt(self, attempt: _Attempt) -> None:
         attempt.runs = True
-        attempt.stopping = attempt.task.stops_behind
+        attempt.stopping = attempt.task.stopped_by_savepoint
         if attempt.stopping is None:
             self._meet_barriers(attempt)
             self._go_on(attempt)

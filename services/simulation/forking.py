@@ -31,7 +31,7 @@ def members_of(replica: Replica) -> list[Member]:
     for resource_id in sorted(registered):
         state = replica.states.get(address(TASK_EXECUTOR, resource_id))
         if isinstance(state, TaskExecutorState) and state.registration is not None:
-            members.append(Member.like(state.registration.said))
+            members.append(Member.like(state.registration.is_sent))
     return members
 
 

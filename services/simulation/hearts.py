@@ -28,7 +28,7 @@ class Hearts:
     def __init__(self, host: Host, own: Sequence[str], running: Running = running) -> None:
         self._of = {
             each: TaskExecutorHeartbeats(
-                host.say,
+                host.emit,
                 each,
                 slot_report=lambda state: state.slots.report(state.resource_id),
                 running=running,
@@ -45,23 +45,23 @@ class Hearts:
         for each in self._of.values():
             each.update(monitor, now)
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
+    def heartbeats_to_send(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         for each in self._of.values():
-            yield from each.beats(position)
+            yield from each.heartbeats_to_send(position)
 
-    def hear(self, record: Record) -> Hashable | None:
+    def on_heartbeat(self, record: Record) -> Hashable | None:
         if record.header.recipient != EVERYONE:
             own = self._of.get(record.header.recipient)
-            return None if own is None else own.hear(record)
-        heard = [target for each in self._of.values() if (target := each.hear(record)) is not None]
+            return None if own is None else own.on_heartbeat(record)
+        heard = [target for each in self._of.values() if (target := each.on_heartbeat(record)) is not None]
         return heard[0] if heard else None
 
-    def is_mine(self, target: Hashable) -> bool:
-        return any(each.is_mine(target) for each in self._of.values())
+    def owns(self, target: Hashable) -> bool:
+        return any(each.owns(target) for each in self._of.values())
 
-    def timed_out(self, target: Hashable, silence: int) -> None:
+    def on_timeout(self, target: Hashable, silence: int) -> None:
         for each in self._of.values():
-            each.timed_out(target, silence)
+            each.on_timeout(target, silence)
 
 
 def beating_of(configuration: Configuration, host: Host, hearts: Hearts) -> HeartbeatManager:
@@ -71,7 +71,7 @@ def beating_of(configuration: Configuration, host: Host, hearts: Hearts) -> Hear
         [hearts],
         interval=configuration.get(HEARTBEAT_INTERVAL),
         timeout=configuration.get(HEARTBEAT_TIMEOUT),
-        seal=host.sealed,
+        seal=host.with_headers,
         position=lambda: host.position,
         ready=host.leading.is_set,
         idle_s=lambda: host.idle_s,

@@ -32,7 +32,7 @@ _OF_FILES = WriteMetadata | DiscardCheckpoint | FindCheckpoint | RemoveCheckpoin
 class Files(Protocol):
     """What obeys instructions about checkpoints' files: a CheckpointShell, where they are really to be written."""
 
-    def obey(self, role_address: str, instruction: _OF_FILES) -> None: ...
+    def perform(self, role_address: str, instruction: _OF_FILES) -> None: ...
 
     def close(self) -> None: ...
 
@@ -56,18 +56,18 @@ class JobMastersWithoutTopics:
         self._storage = SimulatedStorage()
         self._begun = InstructionTracker()
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
-        for instruction in self._begun.new(role_address, instructions):
+        for instruction in self._begun.take_new(role_address, instructions):
             if self._files is not None and isinstance(instruction, _OF_FILES):
-                self._files.obey(role_address, instruction)
+                self._files.perform(role_address, instruction)
                 continue
             if isinstance(instruction, FindCheckpoint):
                 self._storage.trust(instruction)
             self._say(role_address, answer(role_address, instruction, self._storage))
 
     def retire(self, role_address: str) -> None:
-        self._begun.forget(role_address)
+        self._begun.reset(role_address)
         self._on_retire(role_address)
 
     def close(self) -> None:
@@ -94,9 +94,9 @@ class TasksThatRun:
         self._stopping: dict[str, int] = {}
         """Attempt -> the savepoint that it stands still behind."""
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
-        for instruction in self._begun.new(role_address, instructions):
+        for instruction in self._begun.take_new(role_address, instructions):
             match instruction:
                 case RunTasks(tasks=tasks):
                     for task in tasks:
@@ -119,7 +119,7 @@ class TasksThatRun:
                     raise NotSimulated(instruction)
 
     def retire(self, role_address: str) -> None:
-        self._begun.forget(role_address)
+        self._begun.reset(role_address)
         self._causes.process_ended(role_address)
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class Follower:
 
     def retire(self, role_address: str) -> None: ...
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._follow(role_address, state)
 
     def close(self) -> None:

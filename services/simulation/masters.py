@@ -48,7 +48,7 @@ class Masters:
         self._told = told
         self._booting: set[str] = set()
         """Workers whose processes have been started and say nothing yet."""
-        for state in map(world.replica.states.__getitem__, world.replica.awake):
+        for state in map(world.replica.states.__getitem__, world.replica.active_addresses):
             if isinstance(state, JobMasterState):
                 for each in (*state.checkpoints.completed, *state.checkpoints.savepoints):
                     self._storage.begin_with(each)
@@ -59,7 +59,7 @@ class Masters:
                             pending.options.directory, name, Part(part.execution_attempt_id, 0)
                         )
 
-    def obey(self, role_address: str, instruction: Instruction, state: Any) -> None:
+    def perform(self, role_address: str, instruction: Instruction, state: Any) -> None:
         del state
         world = self._world
         match instruction:

@@ -64,6 +64,6 @@ def answer(
             return OutgoingEvent(EVERYONE, everyone.FeatureLevelRaised(level=level), cause)
         case _ if isinstance(instruction, OF_CHECKPOINTS):
             cause = instruction.request if hasattr(instruction, "request") else instruction.cause
-            return OutgoingEvent(role_address, storage.obey(instruction, fails=storage_fails), cause)
+            return OutgoingEvent(role_address, storage.perform(instruction, fails=storage_fails), cause)
         case _:
             raise NotSimulated(instruction)

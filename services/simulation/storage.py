@@ -96,7 +96,7 @@ class SimulatedStorage:
         self.metadata.pop(directory, None)
         self.removed.add(directory)
 
-    def obey(self, instruction: OF_CHECKPOINTS, *, fails: bool = False) -> Body:
+    def perform(self, instruction: OF_CHECKPOINTS, *, fails: bool = False) -> Body:
         """What a shell does and says; `fails`: storage refuses to write."""
         match instruction:
             case WriteMetadata():

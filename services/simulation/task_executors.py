@@ -42,9 +42,9 @@ class TaskExecutors:
         self._sessions = 0
         self._gone: dict[str, tuple[str, bool]] = {}
         """Those whose processes have ended, and not everybody knows: why, and whether that is seen at once."""
-        for state in map(world.replica.states.__getitem__, world.replica.awake):
+        for state in map(world.replica.states.__getitem__, world.replica.active_addresses):
             if isinstance(state, TaskExecutorState) and state.registration is not None:
-                said = state.registration.said
+                said = state.registration.is_sent
                 self._profile, self._hardware = said.default_slot_profile, said.hardware
 
     def start(self, resource_id: str, slots: int, *, delay: Time) -> None:

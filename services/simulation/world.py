@@ -36,7 +36,7 @@ class TalkWithoutEnd(Exception):
 class WorldShell(Protocol):
     """What obeys for one kind of role."""
 
-    def obey(self, role_address: str, instruction: Instruction, state: Any) -> None:
+    def perform(self, role_address: str, instruction: Instruction, state: Any) -> None:
         """Begins what is demanded, once in each session: says when it will have happened (`World.later`)."""
         ...
 
@@ -70,7 +70,7 @@ class World:
         self._deadlines = DeadlineHeap()
         self._begun: dict[str, InstructionTracker] = {}
         self._counts: dict[str, int] = {}
-        self._look_at(replica.awake)
+        self._look_at(replica.active_addresses)
 
     # Who leads
 
@@ -116,7 +116,7 @@ class World:
         """What would have happened meanwhile happens now."""
         for fact in self._paused.pop(session, ()):
             self.at(self.now, fact)
-        self._look_at(each for each in self.replica.awake if self.session(each) == session)
+        self._look_at(each for each in self.replica.active_addresses if self.session(each) == session)
 
     # What happens
 
@@ -176,14 +176,14 @@ class World:
         replica = self.replica
         return [
             (each, owed)
-            for each in replica.awake
+            for each in replica.active_addresses
             if self.is_led(each) and self.session(each) not in self._paused
             for owed in replica.role(each).decide(replica.states[each], self.now)
         ]
 
     def _turn(self) -> bool:
         """Whether anybody had anything to look at."""
-        self._look_at(self._deadlines.passed(self.now))
+        self._look_at(self._deadlines.pop_expired(self.now))
         sessions = [each for each in self._dirty if each not in self._paused]
         for session in sessions:
             addresses = self._dirty.pop(session)
@@ -205,12 +205,12 @@ class World:
             deadline = role.deadline(state)
             # What has passed and makes nobody owe anything never will, from this state.
             passed = deadline is not None and deadline <= now and not owed
-            self._deadlines.put(each, None if passed else deadline)
+            self._deadlines.set(each, None if passed else deadline)
             shell = self.shells.get(kind_of(each))
             if shell is not None:
                 begun = self._begun.setdefault(session, InstructionTracker())
-                for instruction in begun.new(each, role.instructions(state)):
-                    shell.obey(each, instruction, state)
+                for instruction in begun.take_new(each, role.instructions(state)):
+                    shell.perform(each, instruction, state)
         for each, owed in said:
             self._append(each, owed, replica.leadership.epoch(each), decided=True, decided_at=decided_at)
 
@@ -267,8 +267,10 @@ class World:
 
     def _in_the_term_of(self, role: str) -> list[str]:
         replica = self.replica
-        own = [role] if replica.is_awake(role) else []
+        own = [role] if replica.is_active(role) else []
         if role != DISPATCHER:
             return own
         claimed = replica.leadership.is_claimed
-        return own + [each for each in replica.awake if kind_of(each) == JOB_MASTER and not claimed(each)]
+        return own + [
+            each for each in replica.active_addresses if kind_of(each) == JOB_MASTER and not claimed(each)
+        ]

@@ -93,7 +93,7 @@ class StateAudit:
         """How many StateHash have come since."""
         replica.watch(self, self._mark_behind(replica.offset))
 
-    def reached(self, offset: int) -> int:
+    def on_position(self, offset: int) -> int:
         at = offset - offset % self._interval - 1
         hashes = self._hasher.hashes()
         with self._judging:
@@ -110,7 +110,7 @@ class StateAudit:
         self._marked, self._told = at, 0
         return self._mark_behind(offset)
 
-    def told(self, record: Record) -> None:
+    def on_event(self, record: Record) -> None:
         match record.body:
             case SnapshotTaken() as taken:
                 self._on_snapshot(record, taken)

@@ -51,11 +51,11 @@ def take(log: EventLog, store: SnapshotStore, end: int | None = None) -> Taken |
     last = None
     unread = UnreadableRecords(lambda: replica.leadership)
     for batch in read_to_end(log, replica.offset + 1, end=end, on_unreadable=unread):
-        for record in unread.among(batch):
+        for record in unread.filter(batch):
             replica.apply(record)
         last = batch[-1]
     # What could not be read at the end of the log is judged too.
-    list(unread.among(()))
+    list(unread.filter(()))
     if last is None:
         if base is None:
             return None

@@ -79,8 +79,8 @@ def _end_checkpoint(
     for attempt in attempts:
         newest = max(tasks[attempt].checkpoints_over, body.checkpoint_id)
         task = replace(tasks[attempt], checkpoints_over=newest)
-        if not completed and task.stops_behind == body.checkpoint_id:
-            task = replace(task, stops_behind=None)
+        if not completed and task.stopped_by_savepoint == body.checkpoint_id:
+            task = replace(task, stopped_by_savepoint=None)
         tasks = tasks.set(attempt, task)
     state = replace(state, tasks=tasks)
     end = CheckpointEnd(body.checkpoint_id, attempts, completed, record.offset)
@@ -94,7 +94,9 @@ def on_acknowledge_checkpoint(
 ) -> TaskExecutorState:
     attempt, task = body.execution_attempt_id, state.tasks.get(body.execution_attempt_id)
     if task is not None and body.subtask_state.stops and body.checkpoint_id > task.checkpoints_over:
-        state = replace(state, tasks=state.tasks.set(attempt, replace(task, stops_behind=body.checkpoint_id)))
+        state = replace(
+            state, tasks=state.tasks.set(attempt, replace(task, stopped_by_savepoint=body.checkpoint_id))
+        )
     return _remove_unanswered(state, (body.job_id, body.checkpoint_id), attempt)
 
 
@@ -135,7 +137,7 @@ def forget_job(state: TaskExecutorState, job_id: str) -> TaskExecutorState:
 def forget_all(state: TaskExecutorState, cause: int) -> TaskExecutorState:
     """A new process: its tasks have no part in any checkpoint that has begun, and what was to stop has ended."""
     for attempt, task in sorted(state.tasks.items()):
-        if task.stops_behind is not None:
+        if task.stopped_by_savepoint is not None:
             state = cancel_task(state, attempt, cause)
     return replace(state, triggers=Map(), checkpoint_ends=Map())
 

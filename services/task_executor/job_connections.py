@@ -25,8 +25,8 @@ def connect(state: TaskExecutorState, connection: JobConnection) -> TaskExecutor
     job_id = connection.job_id
     owing = state.jobs_owing
     if (
-        not connection.greeted
-        or (connection.answered and connection.unoffered)
+        not connection.registration_sent
+        or (connection.answered and connection.slots_to_offer)
         or job_id not in state.slots.per_job
     ):
         owing = owing.set(job_id, connection.cause)
@@ -39,10 +39,12 @@ def reconnect(state: TaskExecutorState, connection: JobConnection, cause: int) -
     """The JobMaster may not know this TaskExecutor any more: it is greeted and offered slots once more."""
     allocated = [
         slot.allocation_id or ""
-        for slot in state.slots.of_job(connection.job_id)
+        for slot in state.slots.slots_of_job(connection.job_id)
         if slot.state is TaskSlotState.ALLOCATED
     ]
-    again = replace(connection, cause=cause, greeted=False, answered=False, unoffered=frozenset(allocated))
+    again = replace(
+        connection, cause=cause, registration_sent=False, answered=False, slots_to_offer=frozenset(allocated)
+    )
     return connect(state, again)
 
 
@@ -50,7 +52,7 @@ def on_register_task_manager(
     state: TaskExecutorState, _record: Record, body: job_master.RegisterTaskManager
 ) -> TaskExecutorState:
     connection = state.jobs.get(body.job_id)
-    return state if connection is None else connect(state, replace(connection, greeted=True))
+    return state if connection is None else connect(state, replace(connection, registration_sent=True))
 
 
 def on_offer_slots(
@@ -59,8 +61,8 @@ def on_offer_slots(
     connection = state.jobs.get(body.job_id)
     if connection is None:
         return state
-    unoffered = connection.unoffered.difference(offer.allocation_id for offer in body.slots)
-    return connect(state, replace(connection, unoffered=unoffered))
+    unoffered = connection.slots_to_offer.difference(offer.allocation_id for offer in body.slots)
+    return connect(state, replace(connection, slots_to_offer=unoffered))
 
 
 def on_job_manager_registration_success(
@@ -105,7 +107,7 @@ def outgoing_events(state: TaskExecutorState) -> list[OutgoingEvent]:
                 job_id=job_id, resource_id=state.resource_id, reason=reason
             )
             owed.append(OutgoingEvent(recipient, goodbye, connection.cause))
-        elif not connection.greeted:
+        elif not connection.registration_sent:
             hello = job_master.RegisterTaskManager(job_id=job_id, resource_id=state.resource_id)
             owed.append(OutgoingEvent(recipient, hello, connection.cause))
         else:
@@ -117,7 +119,7 @@ def outgoing_events(state: TaskExecutorState) -> list[OutgoingEvent]:
 
 
 def _offers(state: TaskExecutorState, connection: JobConnection) -> tuple[SlotOffer, ...]:
-    slots = sorted((state.slots.allocated[each], each) for each in connection.unoffered)
+    slots = sorted((state.slots.allocated[each], each) for each in connection.slots_to_offer)
     return tuple(
         SlotOffer(
             allocation_id=allocation_id,

@@ -61,7 +61,7 @@ def on_leader_elected(
     state: TaskExecutorState, record: Record, _body: everyone.LeaderElected
 ) -> TaskExecutorState:
     # It has to register, and may have been told to leave in an earlier life. Nobody could take a slot meanwhile.
-    slots = replace(state.slots, waiting=state.slots.waiting.again(record.header.time))
+    slots = replace(state.slots, waiting=state.slots.waiting.move_to_end(record.header.time))
     state = checkpoints.forget_all(state, record.offset)
     return replace(state, registration=None, slots=slots, leaving=None, leaving_cause=None, left=False)
 
@@ -71,8 +71,8 @@ def on_register_task_executor(
 ) -> TaskExecutorState:
     if not 1 <= body.number_of_slots <= MAX_SLOTS:
         raise IllegalEvent(record, "any", f"{body.number_of_slots} slots are not 1 to {MAX_SLOTS}")
-    registration = Registration(body, TaskExecutorOptions.of(body.configuration))
-    slots = state.slots.sized(body.number_of_slots, body.default_slot_profile)
+    registration = Registration(body, TaskExecutorOptions.from_configuration(body.configuration))
+    slots = state.slots.with_size(body.number_of_slots, body.default_slot_profile)
     return replace(state, registration=registration, slots=slots)
 
 
@@ -108,7 +108,7 @@ def registration_events(state: TaskExecutorState) -> list[OutgoingEvent]:
     registration = state.registration
     if registration is None or not registration.owed or state.leaving is not None:
         return []
-    return [OutgoingEvent(RESOURCE_MANAGER, registration.said, registration.cause)]
+    return [OutgoingEvent(RESOURCE_MANAGER, registration.is_sent, registration.cause)]
 
 
 def disconnect_events(state: TaskExecutorState) -> list[OutgoingEvent]:

@@ -35,7 +35,7 @@ class TaskExecutor:
         return TaskExecutorState(resource_id=instance_of(role_address))
 
     def evolve(self, state: TaskExecutorState, record: Record) -> TaskExecutorState:
-        after = _STEPS.take(state, record)
+        after = _STEPS.apply(state, record)
         return after if after.slots is state.slots else replace(after, slots_changed=record.offset)
 
     def decide(self, state: TaskExecutorState, now: Time) -> list[OutgoingEvent]:
@@ -62,7 +62,7 @@ class TaskExecutor:
         stops = [StopTask(attempt, state.tasks[attempt].job_id, cause) for cause, _, attempt in ends]
         return [*deployment_batches.run_instructions(state), *checkpoints.instructions(state), *stops]
 
-    def at_rest(self, state: TaskExecutorState) -> bool:
+    def is_quiescent(self, state: TaskExecutorState) -> bool:
         return False
 
 

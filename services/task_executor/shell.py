@@ -85,7 +85,7 @@ class TaskExecutorShell:
         self._jobs: dict[str, tuple[str, int]] = {}
         self._triggered: dict[str, tuple[int, int]] = {}
         """Job -> the checkpoint that was begun here last, and the offset at which that was asked for."""
-        self._libraries = BlobStager(blobs, self._deploy, self._not_deployed)
+        self._libraries = BlobStager(blobs, self._deploy, self._on_deployment_failed)
 
     @property
     def registered(self) -> bool:
@@ -148,17 +148,17 @@ class TaskExecutorShell:
     def retire(self, role_address: str) -> None:
         """Another process has this one's resource id: it ends, and its tasks with it."""
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
-        self._obey(instructions)
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self._perform(instructions)
         if isinstance(state, TaskExecutorState):
             self._follow(state)
 
-    def _obey(self, instructions: Sequence[Instruction]) -> None:
+    def _perform(self, instructions: Sequence[Instruction]) -> None:
         runtime = self._runtime
         if runtime is None:
             # Not up yet: the registration that follows brings the instructions here again.
             return
-        for instruction in self._begun.new(self._address, instructions):
+        for instruction in self._begun.take_new(self._address, instructions):
             match instruction:
                 case RunTasks():
                     self._run(instruction)
@@ -218,7 +218,7 @@ class TaskExecutorShell:
         metrics: CheckpointMetrics,
     ) -> None:
         """A task's part of a checkpoint is in storage."""
-        self._say_of(
+        self._emit_states(
             execution_attempt_id,
             checkpoint_id,
             lambda job_id: job_master.AcknowledgeCheckpoint(
@@ -232,7 +232,7 @@ class TaskExecutorShell:
 
     def declined(self, execution_attempt_id: str, checkpoint_id: int, reason: str) -> None:
         """A task has no part in a checkpoint."""
-        self._say_of(
+        self._emit_states(
             execution_attempt_id,
             checkpoint_id,
             lambda job_id: job_master.DeclineCheckpoint(
@@ -243,7 +243,9 @@ class TaskExecutorShell:
             ),
         )
 
-    def _say_of(self, execution_attempt_id: str, checkpoint_id: int, body: Callable[[str], Body]) -> None:
+    def _emit_states(
+        self, execution_attempt_id: str, checkpoint_id: int, body: Callable[[str], Body]
+    ) -> None:
         known = self._jobs.get(execution_attempt_id)
         if known is not None:
             job_id, cause = known
@@ -261,7 +263,7 @@ class TaskExecutorShell:
         if self._runtime is not None:
             self._runtime.deploy(deployment)
 
-    def _not_deployed(self, execution_attempt_id: str, reason: str) -> None:
+    def _on_deployment_failed(self, execution_attempt_id: str, reason: str) -> None:
         self.reported(execution_attempt_id, ExecutionState.FAILED, reason)
 
     def _run(self, instruction: RunTasks) -> None:

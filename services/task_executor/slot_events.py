@@ -50,8 +50,8 @@ def on_request_slot(
         slots=slots,
         slot_answers=state.slot_answers.set(record.offset, SlotAnswer(body.allocation_id, number)),
     )
-    unoffered = connection.unoffered | {body.allocation_id}
-    return connect(state, replace(connection, cause=record.offset, unoffered=unoffered))
+    unoffered = connection.slots_to_offer | {body.allocation_id}
+    return connect(state, replace(connection, cause=record.offset, slots_to_offer=unoffered))
 
 
 def on_slot_request_accepted(
@@ -118,7 +118,7 @@ def on_disconnect_job_manager(
     job_id, cause = body.job_id, record.offset
     if job_id not in state.jobs:
         return state
-    for slot in state.slots.of_job(job_id):
+    for slot in state.slots.slots_of_job(job_id):
         allocation_id = slot.allocation_id or ""
         if slot.state is TaskSlotState.ALLOCATED:
             # It may have been requested, and be waited for, since the JobMaster decided to leave.

@@ -18,7 +18,7 @@ def slot_contradictions(
         return (), ()
     job_id = heartbeat.allocated_slot_report.job_id
     believed = {info.allocation_id for info in heartbeat.allocated_slot_report.allocated_slot_infos}
-    of_job = state.slots.of_job(job_id)
+    of_job = state.slots.slots_of_job(job_id)
     held = {slot.allocation_id for slot in of_job if slot.held}
     active = {slot.allocation_id or "" for slot in of_job if slot.state is TaskSlotState.ACTIVE}
     return tuple(sorted(believed - held)), tuple(sorted(active - believed))

@@ -30,8 +30,10 @@ def release_slot(state: TaskExecutorState, allocation_id: str, cause: int) -> Ta
     for attempt in sorted(slot.tasks):
         state = cancel_task(state, attempt, cause)
     connection = state.jobs.get(slot.job_id or "")
-    if connection is not None and allocation_id in connection.unoffered:
-        state = connect(state, replace(connection, unoffered=connection.unoffered - {allocation_id}))
+    if connection is not None and allocation_id in connection.slots_to_offer:
+        state = connect(
+            state, replace(connection, slots_to_offer=connection.slots_to_offer - {allocation_id})
+        )
     return free_if_empty(replace(state, slots=state.slots.release(allocation_id)), allocation_id, cause)
 
 
@@ -48,7 +50,7 @@ def revoke_slot(state: TaskExecutorState, allocation_id: str, reason: str, cause
 def free_if_empty(state: TaskExecutorState, allocation_id: str, cause: int) -> TaskExecutorState:
     """Frees a slot that is being released and has no task left."""
     slot = state.slots.by_allocation(allocation_id)
-    slots = state.slots.vacate(allocation_id)
+    slots = state.slots.free_if_empty(allocation_id)
     if slot is None or slots is state.slots:
         return state
     freed = state.freed.set(allocation_id, FreedSlot(slot.number, allocation_id, cause))
@@ -78,5 +80,5 @@ def reset_all(state: TaskExecutorState, cause: int) -> TaskExecutorState:
         state = cancel_task(state, attempt, cause)
     slots = state.slots
     for allocation_id in sorted(slots.allocated):
-        slots = slots.release(allocation_id).vacate(allocation_id)
+        slots = slots.release(allocation_id).free_if_empty(allocation_id)
     return replace(state, slots=slots)

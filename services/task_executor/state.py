@@ -14,7 +14,7 @@ from .task_slot_table import TaskSlotTable
 class Registration(msgspec.Struct, frozen=True):
     """At the ResourceManager: `instance_id` is None until it answered, `reported` says whether it has the slots."""
 
-    said: resource_manager.RegisterTaskExecutor
+    is_sent: resource_manager.RegisterTaskExecutor
     """As the process said it at its start; said again where the ResourceManager has lost sight of it."""
     options: TaskExecutorOptions
     owed: bool = False
@@ -48,12 +48,12 @@ class JobConnection(msgspec.Struct, frozen=True):
 
     job_id: str
     cause: int
-    greeted: bool = False
+    registration_sent: bool = False
     """RegisterTaskManager has been said."""
     answered: bool = False
     """The JobMaster has answered that."""
     graph: JobGraph | None = None
-    unoffered: frozenset[str] = frozenset()
+    slots_to_offer: frozenset[str] = frozenset()
     """Allocated slots that OfferSlots is owed for."""
     deployments: Map[str, Deployment] = Map()
     """Those that are not complete yet, or have something to run."""
@@ -82,7 +82,7 @@ class Task(msgspec.Struct, frozen=True):
     """Whether the subtask had finished in the checkpoint that it begins with."""
     checkpoints_over: int = 0
     """Barriers of checkpoints up to this one count for nothing in a process that starts now."""
-    stops_behind: int | None = None
+    stopped_by_savepoint: int | None = None
     """The savepoint that stops it and that it has acknowledged: it does nothing more, in no process."""
 
 

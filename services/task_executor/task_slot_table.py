@@ -53,7 +53,7 @@ class TaskSlot(msgspec.Struct, frozen=True):
     allocation_id: str | None = None
     tasks: frozenset[str] = frozenset()
 
-    def moved(self, to: TaskSlotState, **changes: Any) -> TaskSlot:
+    def transition(self, to: TaskSlotState, **changes: Any) -> TaskSlot:
         """The slot in another state. Raises IllegalTransition."""
         if to not in TRANSITIONS[self.state]:
             raise IllegalTransition(f"slot {self.number} is {self.state.value} and can't become {to.value}")
@@ -74,7 +74,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
     waiting: FifoTimeIndex = FifoTimeIndex()
     """Slots that are ALLOCATED and known to be so at the ResourceManager."""
 
-    def sized(self, count: int, profile: ResourceProfile) -> TaskSlotTable:
+    def with_size(self, count: int, profile: ResourceProfile) -> TaskSlotTable:
         """The table with slots 0 to count - 1, of this profile; what is allocated stays as it is."""
         slots = self.slots
         for number in range(count):
@@ -90,7 +90,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         number = self.allocated.get(allocation_id)
         return None if number is None else self.slots[number]
 
-    def of_job(self, job_id: str) -> list[TaskSlot]:
+    def slots_of_job(self, job_id: str) -> list[TaskSlot]:
         """The slots of a job, by number."""
         numbers = sorted(self.allocated[each] for each in self.per_job.get(job_id, ()))
         return [self.slots[number] for number in numbers]
@@ -102,7 +102,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
             return None
         of_job = self.per_job.get(job_id, frozenset()) | {allocation_id}
         return replace(
-            self._put(slot.moved(TaskSlotState.ALLOCATED, job_id=job_id, allocation_id=allocation_id)),
+            self._put(slot.transition(TaskSlotState.ALLOCATED, job_id=job_id, allocation_id=allocation_id)),
             allocated=self.allocated.set(allocation_id, number),
             per_job=self.per_job.set(job_id, of_job),
         )
@@ -120,7 +120,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         if slot is None or slot.state is not TaskSlotState.ALLOCATED:
             return self
         return replace(
-            self._put(slot.moved(TaskSlotState.ACTIVE)), waiting=self.waiting.remove(allocation_id)
+            self._put(slot.transition(TaskSlotState.ACTIVE)), waiting=self.waiting.remove(allocation_id)
         )
 
     def add_task(self, allocation_id: str, execution_attempt_id: str) -> TaskSlotTable | None:
@@ -141,10 +141,10 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         if slot is None or not slot.held:
             return self
         return replace(
-            self._put(slot.moved(TaskSlotState.RELEASING)), waiting=self.waiting.remove(allocation_id)
+            self._put(slot.transition(TaskSlotState.RELEASING)), waiting=self.waiting.remove(allocation_id)
         )
 
-    def vacate(self, allocation_id: str) -> TaskSlotTable:
+    def free_if_empty(self, allocation_id: str) -> TaskSlotTable:
         """A RELEASING slot without tasks becomes FREE; any other stays."""
         slot = self.by_allocation(allocation_id)
         if slot is None or slot.state is not TaskSlotState.RELEASING or slot.tasks:
@@ -152,7 +152,7 @@ class TaskSlotTable(msgspec.Struct, frozen=True):
         job_id = slot.job_id or ""
         of_job = self.per_job.get(job_id, frozenset()) - {allocation_id}
         return replace(
-            self._put(slot.moved(TaskSlotState.FREE, job_id=None, allocation_id=None)),
+            self._put(slot.transition(TaskSlotState.FREE, job_id=None, allocation_id=None)),
             allocated=self.allocated.delete(allocation_id),
             per_job=self.per_job.set(job_id, of_job) if of_job else self.per_job.delete(job_id),
         )

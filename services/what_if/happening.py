@@ -252,7 +252,7 @@ class Happenings:
             self._note(event, f"nobody leads {role} at that time")
             return
         led = {each: leader for each, leader in leadership.leaders.items() if leader.session == session}
-        wanted = [each for each in led if kind_of(each) != JOB_MASTER or world.replica.is_awake(each)]
+        wanted = [each for each in led if kind_of(each) != JOB_MASTER or world.replica.is_active(each)]
         world.kill(session)
         self._takeovers += 1
         successor = f"what-if-{self._takeovers}"

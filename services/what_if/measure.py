@@ -155,7 +155,7 @@ class Measure:
         self._registered: RegisteredSlots | None = None
         self._pending: tuple[Time, SlotManager] | None = None
         """The latest time, and what was there then."""
-        for each in replica.awake:
+        for each in replica.active_addresses:
             state = replica.states[each]
             if isinstance(state, JobMasterState) and state.known and state.status not in JOB_ENDS:
                 self._jobs[state.job_id] = _Job(state, start, None)

@@ -28,12 +28,12 @@ class Owing:
         self._missed: dict[str, Time] = {}
         """Sessions that have let pass what they owed -> since when."""
         self._deadlines = DeadlineHeap()
-        self.changed(replica.awake, now)
+        self.changed(replica.active_addresses, now)
 
     def pass_time(self, now: Time) -> None:
         """It is that late; to be told before what is said then is folded."""
         while (due := self._deadlines.earliest()) is not None and due <= now:
-            self.changed(self._deadlines.passed(due), due)
+            self.changed(self._deadlines.pop_expired(due), due)
 
     def changed(self, addresses: Iterable[str], now: Time) -> None:
         """Their states have changed."""
@@ -65,11 +65,11 @@ class Owing:
         if before is not None and before != session:
             self._forget(role_address)
         if session is None or state is None:
-            self._deadlines.put(role_address, None)
+            self._deadlines.set(role_address, None)
             return
         role = replica.role(role_address)
         owes, deadline = bool(role.decide(state, now)), role.deadline(state)
-        self._deadlines.put(role_address, None if deadline is not None and deadline <= now else deadline)
+        self._deadlines.set(role_address, None if deadline is not None and deadline <= now else deadline)
         if owes:
             self._sessions[role_address] = session
             self._since.setdefault(session, {}).setdefault(role_address, now)

@@ -77,7 +77,7 @@ class Recorder:
         self._begun = {each for each, worker in pool.items() if worker.state is WorkerState.STARTED}
         """Workers of the driver's whose processes had begun at the beginning, and had not registered."""
         there = {each for each, worker in pool.items() if worker.state in _THERE}
-        for each in replica.awake:
+        for each in replica.active_addresses:
             state = replica.states[each]
             if isinstance(state, TaskExecutorState):
                 resource_id = instance_of(each)
@@ -105,7 +105,7 @@ class Recorder:
         self._times += [before] * (record.offset - self._first - len(self._times))
         self._times.append(now)
         self._silences.pass_time(now)
-        admitted = replica.leadership.admits(record)
+        admitted = replica.leadership.accepts(record)
         if admitted:
             caused, subtask = self._when(record.header.cause), self._subtask(record)
             self._latencies.see(record)

@@ -84,16 +84,16 @@ class Scripts:
         if stopping:
             self._cancelled[task.execution_attempt_id] = now
         started = is_there and task.state is ExecutionState.RUNNING
-        running = started and task.stops_behind is None
+        running = started and task.stopped_by_savepoint is None
         subtask = task.job_id, task.vertex_id, task.subtask_index
-        by_itself = task.stops_behind is None and not task.finished
+        by_itself = task.stopped_by_savepoint is None and not task.finished
         self._attempts[task.execution_attempt_id] = _Attempt(
             subtask, task.attempt_number, where, now, now, now if running else None, started, is_there
         )
         attempt = self._attempts[task.execution_attempt_id]
         attempt.ends_by_itself = by_itself
-        if task.stops_behind is not None:
-            attempt.stops_behind = task.job_id, task.stops_behind
+        if task.stopped_by_savepoint is not None:
+            attempt.stops_behind = task.job_id, task.stopped_by_savepoint
 
     def subtask_of(self, execution_attempt_id: str) -> Subtask | None:
         """Of an attempt that has not ended; None where there is none."""

@@ -92,8 +92,12 @@ class HaCluster:
         self.masters.start()
         # Not to the end of the ensemble's sessions: those of the dead count until then.
         addresses = {master.address for master in self.masters.all}
-        with CandidatesReader(ZooKeeperSettings.of(self.configuration), timeout_s=60) as contenders:
-            self.story.until(lambda: set(contenders.of(DISPATCHER)) == addresses, "election of all masters")
+        with CandidatesReader(
+            ZooKeeperSettings.from_configuration(self.configuration), timeout_s=60
+        ) as contenders:
+            self.story.until(
+                lambda: set(contenders.candidates_of(DISPATCHER)) == addresses, "election of all masters"
+            )
         self.lives()
 
     def goes_on_for(self, seconds: float) -> None:
@@ -103,8 +107,8 @@ class HaCluster:
 
     def revoke(self, role: str) -> None:
         """Removes in ZooKeeper the node by which somebody leads a role, and leads nothing else by."""
-        settings = ZooKeeperSettings.of(self.configuration)
-        path = Paths.of(settings).latch(role)
+        settings = ZooKeeperSettings.from_configuration(self.configuration)
+        path = Paths.from_settings(settings).latch(role)
         zookeeper = KazooClient(settings.quorum, timeout=60.0)
         zookeeper.start(timeout=60)
         try:
@@ -133,7 +137,7 @@ class HaCluster:
 
     def orphans(self) -> list[str]:
         """What is in ZooKeeper of jobs that have ended."""
-        found = inventory(ZooKeeperSettings.of(self.configuration), timeout_s=60)
+        found = inventory(ZooKeeperSettings.from_configuration(self.configuration), timeout_s=60)
         ended = {job_id: job.ended is not None for job_id, job in self.story.jobs.items()}
         return [orphan.path for orphan in orphans(found, ended)]
 

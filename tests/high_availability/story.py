@@ -110,7 +110,7 @@ class Story:
 
     def _take(self, record: Record) -> None:
         self.records.append(record)
-        if not self._leadership.admits(record):
+        if not self._leadership.accepts(record):
             self.ignored.add(record.offset)
             return
         self._leadership = self._leadership.evolve(record)

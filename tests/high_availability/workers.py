@@ -111,8 +111,8 @@ class Worker:
     def retire(self, role_address: str) -> None:
         raise AssertionError(f"{role_address} was taken over")
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
-        for instruction in self._begun.new(role_address, instructions):
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        for instruction in self._begun.take_new(role_address, instructions):
             match instruction:
                 case RunTasks(job_id=job_id, tasks=tasks):
                     for task in tasks:
@@ -152,7 +152,7 @@ class Worker:
             default_slot_profile=_PROFILE,
             process_mark=mark_of(os.getpid()),
         )
-        self._host.say(self._own, OutgoingEvent(RESOURCE_MANAGER, body, None))
+        self._host.emit(self._own, OutgoingEvent(RESOURCE_MANAGER, body, None))
 
     def _run_task(self, job_id: str, name: str, attempt: str) -> None:
         with self._lock:
@@ -186,7 +186,7 @@ class Worker:
             self._say(job_id, body)
 
     def _say(self, job_id: str, body: Body) -> None:
-        self._host.say(self._own, OutgoingEvent(address(JOB_MASTER, job_id), body, None))
+        self._host.emit(self._own, OutgoingEvent(address(JOB_MASTER, job_id), body, None))
 
     def _reports(self, state: TaskExecutorState) -> list[AccumulatorSnapshot]:
         return [

@@ -422,10 +422,10 @@ def test_an_end_that_kafka_does_not_tell_in_time_is_an_error(kafka: EmbeddedKafk
         log = KafkaEventLog(link.address, topic, Codec(topic))
         # The topic is new: its partition may have no leader yet, which `end` waits for.
         assert log.end() == 0
-        assert log.ask_end(PATIENCE_S).result() == 0
+        assert log.probe_end(PATIENCE_S).result() == 0
         link.cut()
         with pytest.raises(KafkaException):
-            log.ask_end(1.0).result()
+            log.probe_end(1.0).result()
         link.heal()
         assert log.end() == 0
         log.close()

@@ -82,7 +82,7 @@ def test_a_job_s_topic_that_somebody_made_anew_gets_its_partitions(
     said: queue.Queue[OutgoingEvent] = queue.Queue()
     shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id, 60_000_000)
     try:
-        shell.obey("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
+        shell.perform("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
         assert said.get(timeout=PATIENCE_S).body == ChannelsCreated(job_id="j")
     finally:
         shell.close()
@@ -101,7 +101,7 @@ def test_kafka_deletes_what_a_running_job_printed_long_ago(kafka: EmbeddedKafka,
     said: queue.Queue[OutgoingEvent] = queue.Queue()
     shell = JobMasterShell(lambda _, owed: said.put(owed), admin, cluster_id, 60_000_000)
     try:
-        shell.obey("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
+        shell.perform("job_master/j", [CreateChannels("j", graph, 1, 3)], None)
         assert said.get(timeout=PATIENCE_S).body == ChannelsCreated(job_id="j")
     finally:
         shell.close()

@@ -34,17 +34,17 @@ def test_a_transaction_that_hangs_is_found_and_can_be_ended(
     plain.flush()
 
     transactions = OpenTransactions(admin, topic, lambda: now[0])
-    assert transactions.look(1) == []
+    assert transactions.check(1) == []
     now[0] = 9.9
-    assert transactions.look(1) == []
+    assert transactions.check(1) == []
     now[0] = 10.0
-    assert transactions.look(1) == [(0, 1)]
+    assert transactions.check(1) == [(0, 1)]
 
     monkeypatch.setenv("TAILRACE_HOME", str(tmp_path))
     monkeypatch.setenv("TAILRACE_BOOTSTRAP_SERVERS", servers)
     monkeypatch.setenv("TAILRACE_CLUSTER_ID", cluster_id)
     assert main(shlex.split(abort_command(topic, 0, 1))[1:]) == 0
-    eventually(lambda: transactions.look(1) == [], "the transaction is aborted")
+    eventually(lambda: transactions.check(1) == [], "the transaction is aborted")
 
 
 def test_a_producer_that_commits_again_and_again_is_none(kafka: EmbeddedKafka, cluster_id: str) -> None:
@@ -59,5 +59,5 @@ def test_a_producer_that_commits_again_and_again_is_none(kafka: EmbeddedKafka, c
         busy.produce(topic, b"any")
         busy.flush()
         now[0] += 9
-        assert transactions.look(1) == []
+        assert transactions.check(1) == []
         busy.commit_transaction()

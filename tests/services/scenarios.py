@@ -431,7 +431,7 @@ def transcript(records: Sequence[Record]) -> str:
         cause = "" if header.cause is None else f" <- {header.cause}"
         event = body.AVRO_NAME.rpartition(".")[2]
         said = f"{header.sender} -> {header.recipient}: {event}{fields}{cause}"
-        if not leadership.admits(record):
+        if not leadership.accepts(record):
             said = f"(epoch {header.sender_epoch}, ignored: {said})"
         leadership = leadership.evolve(record)
         line = f"{record.offset:>3} {said}"

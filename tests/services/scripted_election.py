@@ -31,22 +31,22 @@ class GivenMandates:
             gone = roles or tuple(self._granted)
             self._granted = {each: epoch for each, epoch in self._granted.items() if each not in gone}
 
-    def contend(self, role: str) -> None:
+    def join(self, role: str) -> None:
         with self._lock:
             if role not in self.stands:
                 self._began[role] = self.stands[role] = self._began.get(role, 0) + 1
 
-    def withdraw(self, role: str, *, for_ever: bool = False) -> None:
+    def leave(self, role: str, *, for_ever: bool = False) -> None:
         self.take(role)
         with self._lock:
             self.stands.pop(role, None)
             if for_ever:
                 self.for_ever.append(role)
 
-    def granted(self) -> Mapping[str, int | None]:
+    def grants(self) -> Mapping[str, int | None]:
         return self._granted
 
-    def confirm(self, role: str, epoch: int) -> None:
+    def confirm_leadership(self, role: str, epoch: int) -> None:
         self.confirmed[role] = epoch
 
     def close(self) -> None:

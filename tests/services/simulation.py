@@ -1,4 +1,4 @@
-"""A cluster without threads, Kafka or Spark: real roles, a list as the log, a clock that tests move, tasks that obey.
+"""A cluster without threads, Kafka or Spark: real roles, a list as the log, a clock that tests move, tasks that perform.
 
 `settle` lets every role decide, in a fixed order, until nobody owes anything; each decision is folded before the
 next. Shells are simulated: channels exist at once, and tasks do what `TaskScript` says.
@@ -86,7 +86,7 @@ class Cluster:
 
     def start_master(self) -> None:
         """A jobmanager process takes the lead; what an earlier one's shells began has to begin again."""
-        claimed = [each for each in self.replica.awake if self.replica.leadership.is_claimed(each)]
+        claimed = [each for each in self.replica.active_addresses if self.replica.leadership.is_claimed(each)]
         jobs = [each for each in claimed if kind_of(each) == "job_master"]
         self.lead("dispatcher", "resource_manager", *jobs)
         if self.configuration and not self.said("ConfigurationChanged"):
@@ -190,7 +190,7 @@ class Cluster:
 
     def step(self, but: str | None = None) -> bool:
         """One role, `but` that one, says what it owes, or one instruction is obeyed; whether there was any."""
-        for role_address in self.replica.awake:
+        for role_address in self.replica.active_addresses:
             if not self.led(role_address) or role_address in self.dead or role_address == but:
                 continue
             if self._speak(role_address, but):
@@ -199,7 +199,7 @@ class Cluster:
             for instruction in role.instructions(state):
                 if (role_address, instruction.key) not in self.obeyed:
                     self.obeyed.add((role_address, instruction.key))
-                    self._obey(role_address, instruction)
+                    self._perform(role_address, instruction)
                     return True
         return False
 
@@ -207,13 +207,17 @@ class Cluster:
         """A process says all that it owes; whether it owed anything. A JobMaster runs where the Dispatcher does."""
         leadership, at = self.replica.leadership, self.replica.offset
         leader = leadership.leader(role_address)
-        together = [each for each in self.replica.awake if each != but and leadership.leader(each) == leader]
+        together = [
+            each
+            for each in self.replica.active_addresses
+            if each != but and leadership.leader(each) == leader
+        ]
         owed = [(each, what) for each in together for what in self.owed(each)]
         for each, what in owed:
             self.say(each, what.recipient, what.body, cause=what.cause, decided_at=at)
         return bool(owed)
 
-    def _obey(self, role_address: str, instruction: Instruction) -> None:
+    def _perform(self, role_address: str, instruction: Instruction) -> None:
         match instruction:
             case _ if isinstance(instruction, OF_MASTERS):
                 self._say(role_address, answer(role_address, instruction, self.storage, lambda _: graph()))

@@ -53,7 +53,7 @@ class MastersChaos:
     def mislead(self) -> None:
         """Two have a mandate for the same at once."""
         if (master := self._master()) is not None:
-            jobs = [each for each in self.world.truth.awake if each.startswith("job_master")]
+            jobs = [each for each in self.world.truth.active_addresses if each.startswith("job_master")]
             kind = self.draw.choice((jobs, jobs, ["dispatcher"], ["resource_manager"]))
             self._world.election.mislead(self.draw.choice(kind or ["dispatcher"]), master.mandates)
 

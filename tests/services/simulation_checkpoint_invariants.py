@@ -47,7 +47,7 @@ class CheckpointHistory:
     def note(self, state: JobMasterState) -> None:
         """A state that has changed."""
         checkpoints, job_id = state.checkpoints, state.job_id
-        if state.ended is not None:
+        if state.terminated is not None:
             return
         self._options[job_id] = state.options.checkpointing
         before = self._counters.get(job_id, 0)

@@ -96,7 +96,7 @@ class TaskCheckpoints:
         barriers.generations[subtask] = task.generation
         return None
 
-    def obey(self, instruction: OF_TASKS) -> None:
+    def perform(self, instruction: OF_TASKS) -> None:
         """What the JobMaster has the tasks told."""
         key = instruction.job_id, instruction.checkpoint_id
         here = [each for each in instruction.attempts if each in self._process.running]

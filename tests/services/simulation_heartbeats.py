@@ -57,7 +57,7 @@ def heartbeats_count(manager: Process, worker: Process) -> bool:
     participant = ResourceManagerHeartbeats(lambda *_: None, lambda *_: False)
     participant.follow(of_manager)
     participant.update(HeartbeatMonitor(timeout=2, stall=1), 0)
-    participant.beats(manager.position - 1)
+    participant.heartbeats_to_send(manager.position - 1)
     beat = resource_manager.HeartbeatFromTaskManager(
         resource_id=own.resource_id,
         instance_id=registration.instance_id,
@@ -67,7 +67,7 @@ def heartbeats_count(manager: Process, worker: Process) -> bool:
     header = Header(
         event_id="beat", time=0, sender=worker.leads[0], sender_epoch=1, recipient="resource_manager"
     )
-    heard = [participant.hear(Record(number, header, beat)) for number in range(2)]
+    heard = [participant.on_heartbeat(Record(number, header, beat)) for number in range(2)]
     assert heard[0] is not None, "one that has just begun to be heard counts"
     return heard[1] is not None
 
@@ -78,7 +78,7 @@ def _of_job(
     own, address = process.leads[0], f"job_master/{job_id}"
     job = master.states.get(address)
     connection = None if job is None else job.connections.get(resource_id)
-    if job is None or connection is None or connection.farewell is not None:
+    if job is None or connection is None or connection.disconnect is not None:
         return
     beat = task_executor.HeartbeatFromJobManager(
         position=position, allocated_slot_report=allocated_slot_report(job, resource_id)

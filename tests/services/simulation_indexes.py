@@ -41,10 +41,10 @@ def check_task_executor(state: TaskExecutorState) -> None:
     assert set(state.unacknowledged) <= set(tasks)
     owing = set()
     for job_id, connection in state.jobs.items():
-        offers = connection.answered and connection.unoffered
-        if not connection.greeted or offers or job_id not in table.per_job:
+        offers = connection.answered and connection.slots_to_offer
+        if not connection.registration_sent or offers or job_id not in table.per_job:
             owing.add(job_id)
-        assert connection.unoffered <= table.per_job.get(job_id, frozenset())
+        assert connection.slots_to_offer <= table.per_job.get(job_id, frozenset())
         for deployment in connection.deployments.values():
             assert deployment.runnable <= set(tasks)
     assert set(state.jobs_owing) == owing

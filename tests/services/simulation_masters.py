@@ -63,7 +63,7 @@ class Election:
         for mandates in {each for row in self._nodes.values() for _, each in row if not each.alive()}:
             self.expire(mandates)
 
-    def granted(self, mandates: Mandates) -> dict[str, int | None]:
+    def grants(self, mandates: Mandates) -> dict[str, int | None]:
         """To whom it is told now."""
         first = {role: row[0] for role, row in self._nodes.items() if row}
         granted: dict[str, int | None] = {
@@ -96,22 +96,22 @@ class Mandates:
         self._wishes: dict[str, None] = {}
         self._granted: dict[str, int | None] = {}
 
-    def contend(self, role: str) -> None:
+    def join(self, role: str) -> None:
         if role not in self._wishes:
             self._wishes[role] = None
             if not self.deaf:
                 self._election.stand(role, self)
 
-    def withdraw(self, role: str, *, for_ever: bool = False) -> None:
+    def leave(self, role: str, *, for_ever: bool = False) -> None:
         self._wishes.pop(role, None)
         if role in self._granted:
             self._granted = {each: epoch for each, epoch in self._granted.items() if each != role}
         self._election.leave(role, self)
 
-    def granted(self) -> Mapping[str, int | None]:
+    def grants(self) -> Mapping[str, int | None]:
         return self._granted
 
-    def confirm(self, role: str, epoch: int) -> None:
+    def confirm_leadership(self, role: str, epoch: int) -> None:
         pass
 
     def close(self) -> None:
@@ -168,7 +168,7 @@ class SharedReplica(Replica):
 
     def _note(self, address: str, state: Any) -> None:
         self.states[address] = state
-        if self.role(address).at_rest(state):
+        if self.role(address).is_quiescent(state):
             self._awake.pop(address, None)
         else:
             self._awake[address] = None
@@ -217,8 +217,8 @@ class _Shell:
     def __init__(self, master: Master) -> None:
         self._master = master
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
-        self._master.obey(role_address, instructions)
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self._master.perform(role_address, instructions)
 
     def retire(self, role_address: str) -> None:
         self._master.retire(role_address)
@@ -258,7 +258,7 @@ class Master(Process):
         self.host.close()
         self.host._shells = dict.fromkeys(MASTER_KINDS, _Shell(self))
         self.host._position = self._replica.offset
-        self.host._candidacy.begin()
+        self.host._candidacy.start()
 
     def claims(self) -> None:
         """It is given what it stands for, not what it wants."""
@@ -272,7 +272,7 @@ class Master(Process):
         )
 
     def leads_address(self, address: str) -> bool:
-        return self.host._terms.of(address) is not None
+        return self.host._terms.term_for(address) is not None
 
     def read(self, count: int | None) -> list[Record]:
         """The next events; the process ends with its cluster."""
@@ -296,8 +296,8 @@ class Master(Process):
         self._log.only = only
         host = self.host
         try:
-            host._candidacy.pursue()
-            host._follow_mandates(self._log, self._stop)
+            host._candidacy.tick()
+            host._follow_elections(self._log, self._stop)
             if self._stop.is_set():
                 self.end()
             elif self._replica.offset >= host._appended_to and not self.mandates.suspended:
@@ -313,12 +313,12 @@ class Master(Process):
             self.world.masters.remove(self)
 
     def say(self, address: str, owed: OutgoingEvent) -> None:
-        self.world.append(self.host.sealed(address, [owed]), by_shell=True)
+        self.world.append(self.host.with_headers(address, [owed]), by_shell=True)
 
     def mean_to_say(self, address: str, owed: OutgoingEvent) -> None:
-        self.unsaid += self.host.sealed(address, [owed])
+        self.unsaid += self.host.with_headers(address, [owed])
 
-    def obey(self, address: str, instructions: Sequence[Instruction]) -> None:
+    def perform(self, address: str, instructions: Sequence[Instruction]) -> None:
         """What the real shells do; in each term for the first time."""
         if address == "resource_manager" and address not in self._began:
             self._began.add(address)
@@ -333,7 +333,7 @@ class Master(Process):
         for instruction in instructions:
             if (address, instruction.key) not in self.begun:
                 self.begun.add((address, instruction.key))
-                self._obey(address, instruction)
+                self._perform(address, instruction)
 
     def retire(self, address: str) -> None:
         """Begins afresh if it is led again."""
@@ -381,8 +381,8 @@ class StandbyWorld(World):
 
     def _unled(self, master: Master) -> list[int]:
         dues = [
-            master.host._candidacy._soon.of(each)
-            for each in self.truth.awake
+            master.host._candidacy._soon.get(each)
+            for each in self.truth.active_addresses
             if not any(one.leads_address(each) for one in self.masters)
         ]
         return [due for due in dues if due is not None]

@@ -134,7 +134,7 @@ def test_somebody_leads_everything_as_soon_as_it_is_known_who_should(seed: int) 
     for _ in range(3):
         world.turn()
     sessions = {master.session for master in world.masters}
-    for role in ("dispatcher", "resource_manager", *world.truth.awake):
+    for role in ("dispatcher", "resource_manager", *world.truth.active_addresses):
         if kind_of(role) in ("dispatcher", "resource_manager", "job_master"):
             leader = world.truth.leadership.leader(role)
             assert leader is not None

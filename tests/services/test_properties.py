@@ -166,7 +166,7 @@ def test_what_is_at_rest_owes_nothing_ever_and_no_event_to_everyone_changes_it(n
     for states, now in states_along(name):
         for address, state in states.items():
             role = quiet().role(address)
-            if not role.at_rest(state):
+            if not role.is_quiescent(state):
                 continue
             assert role.decide(state, now + 3600 * SECOND) == []
             assert role.deadline(state) is None
@@ -179,10 +179,10 @@ def test_an_event_to_everyone_concerns_whoever_is_not_at_rest(name: str | int) -
     replica = quiet()
     for record in log_of(name):
         touched = replica.apply(record)
-        resting = {each for each, state in replica.states.items() if replica.role(each).at_rest(state)}
-        assert set(replica.awake) == set(replica.states) - resting
+        resting = {each for each, state in replica.states.items() if replica.role(each).is_quiescent(state)}
+        assert set(replica.active_addresses) == set(replica.states) - resting
         assert record.header.recipient != "*" or not resting & set(touched)
-        assert not any(replica.story(each) for each in resting)
+        assert not any(replica.recent_events(each) for each in resting)
 
 
 # Determinism
@@ -246,7 +246,7 @@ def test_whoever_reads_only_what_concerns_it_ignores_the_same(name: str | int) -
     log = log_of(name)
     whole, ignored = LeadershipState(), set()
     for record in log:
-        if not whole.admits(record):
+        if not whole.accepts(record):
             ignored.add(record.offset)
         whole = whole.evolve(record)
     senders = {record.header.sender for record in log}
@@ -254,7 +254,7 @@ def test_whoever_reads_only_what_concerns_it_ignores_the_same(name: str | int) -
         own = LeadershipState()
         for record in log:
             if {record.header.sender, record.header.recipient} & {address, "*"}:
-                assert own.admits(record) == (record.offset not in ignored)
+                assert own.accepts(record) == (record.offset not in ignored)
                 own = own.evolve(record)
         assert own == whole
 
@@ -341,5 +341,5 @@ def test_what_is_illegal_is_told_with_its_story_and_changes_nothing(name: str | 
         same = replica.states == before
         assert same
         assert recipient in str(told[-1][0]) + str(told[-2][0])
-        assert told[-1][1] == replica.story(recipient)
+        assert told[-1][1] == replica.recent_events(recipient)
     assert len(told) == 2 * len([each for each in before if each.startswith("job_master/")])

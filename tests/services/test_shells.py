@@ -87,7 +87,7 @@ def channels(
 def test_channels_that_can_not_be_created_fail_the_job(
     channels: JobMasterShell, said: queue.Queue[OutgoingEvent]
 ) -> None:
-    channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
+    channels.perform("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
     assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsFailed(job_id="j", reason="unheard of")
 
 
@@ -98,7 +98,7 @@ def test_a_kafka_that_can_not_be_reached_for_a_moment_fails_no_job(
     channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     broker.failures = [PASSING] * 3
-    channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
+    channels.perform("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
     assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsCreated(job_id="j")
 
 
@@ -107,10 +107,10 @@ def test_channels_that_are_not_wanted_here_any_more_are_not_waited_for_and_the_j
     channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker, how: str
 ) -> None:
     broker.failures = [PASSING] * 100_000
-    channels.obey("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
+    channels.perform("job_master/j", [CreateChannels("j", GRAPH, 0, 3)], None)
     match how:
         case "not demanded":
-            channels.obey("job_master/j", [], None)
+            channels.perform("job_master/j", [], None)
         case "retired":
             channels.retire("job_master/j")
         case _:
@@ -122,7 +122,7 @@ def test_channels_that_are_not_wanted_here_any_more_are_not_waited_for_and_the_j
 def test_channels_are_deleted_in_the_end(
     channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
-    channels.obey("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
+    channels.perform("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
     assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsDeleted(job_id="j")
     assert broker.failures == []
 
@@ -131,7 +131,7 @@ def test_a_shell_that_is_closed_leaves_its_deletions_to_its_successor(
     channels: JobMasterShell, said: queue.Queue[OutgoingEvent], broker: Broker
 ) -> None:
     broker.failures *= 1_000
-    channels.obey("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
+    channels.perform("job_master/j", [DeleteChannels("j", GRAPH, 3)], None)
     channels.close()
     assert said.empty()
 
@@ -142,8 +142,8 @@ def test_what_has_been_done_is_forgotten_once_it_is_not_demanded_any_more(
     broker.failures.clear()
     demand = DeleteChannels("j", GRAPH, 3)
     for demanded in ([demand], [demand], [], [demand]):
-        channels.obey("job_master/j", demanded, None)
-        channels.obey("job_master/other", [], None)
+        channels.perform("job_master/j", demanded, None)
+        channels.perform("job_master/other", [], None)
     for _ in range(2):
         assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsDeleted(job_id="j")
     channels.close()
@@ -155,7 +155,7 @@ def test_a_job_that_is_led_elsewhere_is_left_alone_and_begun_afresh_when_it_is_b
 ) -> None:
     broker.failures *= 1_000
     demand = DeleteChannels("j", GRAPH, 3)
-    channels.obey("job_master/j", [demand], None)
+    channels.perform("job_master/j", [demand], None)
     channels.retire("job_master/j")
     channels.retire("job_master/never_led")
     left = -1
@@ -164,7 +164,7 @@ def test_a_job_that_is_led_elsewhere_is_left_alone_and_begun_afresh_when_it_is_b
         threading.Event().wait(0.1)
     assert said.empty()
     broker.failures.clear()
-    channels.obey("job_master/j", [demand], None)
+    channels.perform("job_master/j", [demand], None)
     assert said.get(timeout=PATIENCE_S).body == job_master.ChannelsDeleted(job_id="j")
     channels.close()
     assert said.empty()
@@ -179,7 +179,9 @@ def test_a_program_that_can_not_even_be_begun_is_answered(
     monkeypatch.setattr(dispatcher_shell, "build", fork_fails)
     shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions())  # type: ignore[arg-type]
     try:
-        shell.obey("dispatcher", [BuildJobGraph("j", EntryPoint(target="a:b", arguments=()), None, 3)], None)
+        shell.perform(
+            "dispatcher", [BuildJobGraph("j", EntryPoint(target="a:b", arguments=()), None, 3)], None
+        )
         body = said.get(timeout=PATIENCE_S).body
     finally:
         shell.close()
@@ -209,7 +211,7 @@ def test_a_program_is_built_from_its_blobs_and_what_is_large_of_its_graph_become
     )
     entry_point = EntryPoint(target="a:b", arguments=(), python_files=files)
     try:
-        shell.obey("dispatcher", [BuildJobGraph("j", entry_point, None, 3)], None)
+        shell.perform("dispatcher", [BuildJobGraph("j", entry_point, None, 3)], None)
         built = said.get(timeout=PATIENCE_S).body
     finally:
         shell.close()
@@ -252,7 +254,7 @@ def test_a_built_graph_has_the_key_groups_of_what_the_job_begins_with(
     savepoint = None if given is None else str(tmp_path / given)
     try:
         demand = BuildJobGraph("j", entry_point, None, 3, savepoint, configured(clusters))
-        shell.obey("dispatcher", [demand], None)
+        shell.perform("dispatcher", [demand], None)
         built = said.get(timeout=PATIENCE_S).body
     finally:
         shell.close()
@@ -266,7 +268,7 @@ def test_a_program_whose_blobs_are_gone_is_answered(said: queue.Queue[OutgoingEv
     shell = DispatcherShell(lambda _, owed: said.put(owed), Submissions(), None, depot)  # type: ignore[arg-type]
     entry_point = EntryPoint(target="a:b", arguments=(), python_files=files)
     try:
-        shell.obey("dispatcher", [BuildJobGraph("j", entry_point, None, 3)], None)
+        shell.perform("dispatcher", [BuildJobGraph("j", entry_point, None, 3)], None)
         failed = said.get(timeout=PATIENCE_S).body
     finally:
         shell.close()
@@ -282,7 +284,7 @@ def test_a_program_is_built_once_for_as_long_as_that_is_demanded(
     demand = BuildJobGraph("j", EntryPoint(target="a:b", arguments=()), None, 3)
     try:
         for demanded in ([demand], [demand], [], [demand]):
-            shell.obey("dispatcher", demanded, None)
+            shell.perform("dispatcher", demanded, None)
         for _ in range(2):
             assert isinstance(said.get(timeout=PATIENCE_S).body, dispatcher.JobGraphBuilt)
     finally:

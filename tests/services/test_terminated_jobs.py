@@ -47,9 +47,9 @@ def ended() -> Job:
     for execution in job.executions():
         job.report(execution, ExecutionState.FINISHED)
     job.say()
-    assert not job.role.at_rest(job.state)
+    assert not job.role.is_quiescent(job.state)
     job.tell(JOB, job_master.ChannelsDeleted(job_id="j"))
-    assert job.role.at_rest(job.state)
+    assert job.role.is_quiescent(job.state)
     return job
 
 
@@ -67,13 +67,13 @@ def test_a_thousand_jobs_that_have_ended_cost_an_event_to_everyone_nothing() -> 
     replica = cluster.replica
     masters = [each for each in replica.states if each.startswith("job_master/")]
     assert len(masters) == JOBS
-    assert sorted(replica.awake) == ["dispatcher", "resource_manager", "task_executor/te-1"]
+    assert sorted(replica.active_addresses) == ["dispatcher", "resource_manager", "task_executor/te-1"]
 
     role, evolved = JobMaster(), Counter[str]()
     fresh = role.initial(masters[0])
     summary = max(sum(1 for _ in values(replica.states[each])) for each in masters)
     assert summary < 1.2 * sum(1 for _ in values(fresh))
-    assert not any(replica.story(each) for each in masters)
+    assert not any(replica.recent_events(each) for each in masters)
 
     original = JobMaster.evolve
 
@@ -154,7 +154,7 @@ def test_a_task_executor_that_comes_late_is_answered_and_then_the_job_rests_agai
     job = ended()
     before = job.state
     job.tell("task_executor/te-7", job_master.RegisterTaskManager(job_id="j", resource_id="te-7"))
-    assert not job.role.at_rest(job.state)
+    assert not job.role.is_quiescent(job.state)
     (said,) = job.say()
     assert isinstance(said.body, task_executor.DisconnectJobManager)
     assert said.body.reason == f"Stopping JobMaster for job {GRAPH.name}(j)."
@@ -180,4 +180,4 @@ def test_a_suspended_job_is_not_let_go() -> None:
     )
     assert job.owed() == []
     assert job.state.graph is not None
-    assert not job.role.at_rest(job.state)
+    assert not job.role.is_quiescent(job.state)

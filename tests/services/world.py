@@ -97,7 +97,7 @@ class World:
             self.log.append(record)
             if by_shell:
                 self.by_shells.add(offset)
-            self.admitted.append(truth.leadership.admits(record))
+            self.admitted.append(truth.leadership.accepts(record))
             self.changed.append([(address, truth.states[address]) for address in truth.apply(record)])
             self.leaderships.append(truth.leadership)
 
@@ -476,9 +476,9 @@ class Process:
         for instruction in role.instructions(self.states[address]):
             if (address, instruction.key) not in self.begun:
                 self.begun.add((address, instruction.key))
-                self._obey(address, instruction)
+                self._perform(address, instruction)
 
-    def _obey(self, address: str, instruction: Instruction) -> None:
+    def _perform(self, address: str, instruction: Instruction) -> None:
         match instruction:
             case _ if isinstance(instruction, OF_MASTERS):
                 barriers = self.world.barriers
@@ -495,7 +495,7 @@ class Process:
                     self.ended.add(attempt)
                     self._report(job_id, attempt, CANCELED, cause=cause)
             case TriggerTasks() | ConfirmTasks() | AbortTasks():
-                self.checkpoints.obey(instruction)
+                self.checkpoints.perform(instruction)
             case StartWorkerProcess():
                 self._start_worker(address, instruction)
             case StopWorkerProcess(resource_id=resource_id, cause=cause):

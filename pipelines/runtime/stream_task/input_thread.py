@@ -69,7 +69,7 @@ class InputThread(threads.Thread):
 
     def _read(self) -> None:
         own: dict[socket.socket, Callable[[], object]] = {
-            self._control.socket: self._obey,
+            self._control.socket: self._perform,
             self._listener: self._accept,
             self._wake_in: lambda: self._wake_in.recv(4096),
         }
@@ -100,7 +100,7 @@ class InputThread(threads.Thread):
     def _wake(self) -> None:
         self._wake_out.send(b"w")
 
-    def _obey(self) -> None:
+    def _perform(self) -> None:
         for data in self._control.receive():
             command: Command = self._commands.decode(data)
             match command:

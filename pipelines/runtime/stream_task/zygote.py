@@ -55,10 +55,10 @@ class Zygote:
                 if key.fileobj is self._wake_in:
                     self._wake_in.recv(4096)
                     self._reap()
-                elif not self._obey(selector):
+                elif not self._perform(selector):
                     return
 
-    def _obey(self, selector: selectors.BaseSelector) -> bool:
+    def _perform(self, selector: selectors.BaseSelector) -> bool:
         data, descriptors, _, _ = socket.recv_fds(self._requests, REQUEST.size, 2)
         if len(data) < REQUEST.size:
             return False

@@ -248,7 +248,7 @@ class LocalCluster:
                 f"-D {HIGH_AVAILABILITY.key}={HighAvailability.ZOOKEEPER}",
             )
         ports = self._given.get(BLOB_SERVER_PORT)
-        if ports.most is not None and ports.most < len(names):
+        if ports.max_count is not None and ports.max_count < len(names):
             first = next(iter(ports))
             raise Failure(
                 ExitCode.USAGE,

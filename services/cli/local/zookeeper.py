@@ -97,7 +97,7 @@ class LocalZooKeeper:
         from ...election.candidates_reader import CandidatesReader
         from ...election.settings import ZooKeeperSettings
 
-        settings = ZooKeeperSettings.of(configuration)
+        settings = ZooKeeperSettings.from_configuration(configuration)
         try:
             contenders = CandidatesReader(settings)
         except KazooTimeoutError:
@@ -106,7 +106,7 @@ class LocalZooKeeper:
                 f"ZooKeeper at {settings.quorum} does not answer: does it run, and is {ZOOKEEPER_QUORUM.key} right?",
             ) from None
         with contenders:
-            yield lambda: contenders.of(DISPATCHER)
+            yield lambda: contenders.candidates_of(DISPATCHER)
 
     def settings(self) -> dict[str, str]:
         """What a process of the cluster, wherever it is started, needs to know: option -> text."""

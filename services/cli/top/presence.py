@@ -56,7 +56,7 @@ def _contenders(configuration: Configuration) -> tuple[str, ...] | None:
     from ...election.zookeeper_nodes import ZooKeeperUnreachable, inventory
 
     try:
-        found = inventory(ZooKeeperSettings.of(configuration), timeout_s=_TIMEOUT_S)
+        found = inventory(ZooKeeperSettings.from_configuration(configuration), timeout_s=_TIMEOUT_S)
     except ZooKeeperUnreachable:
         return None
     return tuple(dict.fromkeys(each.address for role in found for each in role.contenders))

@@ -148,7 +148,7 @@ class TopApp(App[None]):
                 self.exit()
                 return
             if pressed.ask is not None:
-                self._obey(pressed.ask, pressed.place)
+                self._perform(pressed.ask, pressed.place)
             elif pressed.look.question is None:
                 self._player.say(None)
             self.draw()
@@ -166,7 +166,7 @@ class TopApp(App[None]):
             self.error = error
             self.exit()
 
-    def _obey(self, wanted: Ask, place: str) -> None:
+    def _perform(self, wanted: Ask, place: str) -> None:
         player = self._player
         match wanted:
             case Ask.PAUSE:

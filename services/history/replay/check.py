@@ -114,7 +114,7 @@ class DecisionCheck:
         replica, counts = self.replica, self.counts
         header, body, offset = record.header, record.body, record.offset
         counts.events += 1
-        if not replica.admits(record):
+        if not replica.accepts(record):
             counts.fenced += 1
             replica.apply(record)
             return []
@@ -184,16 +184,18 @@ class DecisionCheck:
         affected = [body.role]
         if body.role == DISPATCHER:
             claimed = replica.leadership.is_claimed
-            affected += [each for each in replica.awake if kind_of(each) == JOB_MASTER and not claimed(each)]
+            affected += [
+                each for each in replica.active_addresses if kind_of(each) == JOB_MASTER and not claimed(each)
+            ]
         for each in affected:
             predecessor = before.leader(each)
             session = None if predecessor is None else self._sessions.get(predecessor.session)
             if session is not None:
                 session.dirty.pop(each, None)
-                session.deadlines.put(each, None)
+                session.deadlines.set(each, None)
                 if session.turn is not None:
                     self.counts.cut_off += len(session.turn.owed.pop(each, ()))
-            if replica.is_awake(each):
+            if replica.is_active(each):
                 self._touched(each, offset)
 
     def _said(self, record: Record) -> list[Difference]:
@@ -241,7 +243,10 @@ class DecisionCheck:
         turn, journal, replica = _Turn(at, time), self._journal, self.replica
         level = self._leadership_behind(at).feature_level
         looked_at = {each: None for each, since in session.dirty.items() if since <= at}
-        for each in (*looked_at, *(due for due in session.deadlines.passed(time) if due not in looked_at)):
+        for each in (
+            *looked_at,
+            *(due for due in session.deadlines.pop_expired(time) if due not in looked_at),
+        ):
             session.dirty.pop(each, None)
             state = journal.behind(at, each)
             if state is not None:
@@ -256,7 +261,7 @@ class DecisionCheck:
                     owed, deadline = [], None
                 if owed:
                     turn.owed[each] = deque(owed)
-                session.deadlines.put(each, deadline)
+                session.deadlines.set(each, deadline)
             later = journal.first_change_behind(at, each)
             if later is not None:
                 session.dirty[each] = later
@@ -288,7 +293,7 @@ class DecisionCheck:
             said,
             owed,
             self._journal.behind(turn.at, sender),
-            tuple(each for each in self.replica.story(sender) if each.offset <= turn.at),
+            tuple(each for each in self.replica.recent_events(sender) if each.offset <= turn.at),
         )
 
     def _leadership_behind(self, offset: int) -> LeadershipState:

@@ -198,7 +198,7 @@ class Entities:
         elif role == DISPATCHER:
             replica = self._fold.replica
             claimed = replica.leadership.is_claimed
-            for each in replica.awake:
+            for each in replica.active_addresses:
                 if kind_of(each) == JOB_MASTER and not claimed(each):
                     yield job(instance_of(each))
 

@@ -140,7 +140,7 @@ class Teller:
 
     def turns(self, since: int) -> Turns:
         """The last turns of who has something to say yet, and of those who decided behind the offset `since`."""
-        awake = self.fold.replica.is_awake
+        awake = self.fold.replica.is_active
         found = {
             sender: turn
             for sender, turn in self._turns.items()
@@ -209,7 +209,7 @@ class Teller:
             if recipient != sender:
                 found[recipient] = states.get(recipient)
         elif type(record.body) not in _OF_STATES:
-            for each in replica.awake:
+            for each in replica.active_addresses:
                 if each != sender and kind_of(each) == JOB_MASTER:
                     found[each] = states.get(each)
         return found

@@ -169,7 +169,7 @@ class CompletedCheckpointStore:
             disposal.discard_incomplete(directory)
             return
         own = disposal.only_of(directory, kept, read=self._read)
-        doomed = self._doom(directory, own)
+        doomed = self._mark_deleted(directory, own)
         try:
             disposal.delete(directory, doomed, before_each)
         finally:
@@ -190,7 +190,7 @@ class CompletedCheckpointStore:
                 raise TornFile(f"{min(gone)} belongs to a checkpoint that is being deleted")
             self._keep(metadata)
 
-    def _doom(self, directory: str, files: set[str]) -> set[str]:
+    def _mark_deleted(self, directory: str, files: set[str]) -> set[str]:
         """Those of the files, now absolute, that no other checkpoint refers to which was added meanwhile."""
         storage = Storage.open(base_of(canonical(directory)))
         absolute = {storage.absolute(path) for path in files}

@@ -70,7 +70,7 @@ def on_decline_checkpoint(
         return state
     execution = state.executions[body.execution_attempt_id]
     why = f"{executions.execution_name(state, execution)} on {execution.resource_id} declined: {body.reason}"
-    failed = pending.failed(CheckpointFailureReason.CHECKPOINT_DECLINED, why, record.offset)
+    failed = pending.with_failure(CheckpointFailureReason.CHECKPOINT_DECLINED, why, record.offset)
     return replace(state, checkpoints=state.checkpoints.put(failed))
 
 
@@ -84,15 +84,17 @@ def on_checkpoint_completed(
     checkpoints = replace(
         state.checkpoints,
         pending=state.checkpoints.pending.delete(pending.checkpoint_id),
-        notices=notifications.withdraw_notifications(state.checkpoints.notices, pending.checkpoint_id),
+        notifications=notifications.withdraw_notifications(
+            state.checkpoints.notifications, pending.checkpoint_id
+        ),
         last_ended=record.header.time,
         stopping=state.checkpoints.stopping or pending.options.stops,
-    ).answered(pending.requests, Answer("", checkpoint))
+    ).with_answer(pending.requests, Answer("", checkpoint))
     if not pending.is_savepoint:
         retained = state.options.checkpointing.retained
         checkpoints = replace(
-            subsumption.add_completed(checkpoints, checkpoint, retained, cause), failures=0, anew=False
-        ).overtaken(checkpoint.checkpoint_id, cause)
+            subsumption.add_completed(checkpoints, checkpoint, retained, cause), failures=0, force_full=False
+        ).with_subsumed(checkpoint.checkpoint_id, cause)
         restore = checkpoints.latest
     else:
         checkpoints, restore = checkpoints.with_savepoint(checkpoint), None
@@ -106,7 +108,7 @@ def on_checkpoint_completed(
     )
     if not pending.options.stops or not _is_active(state):
         return state
-    if pending.outlived:
+    if pending.attempt_restarted:
         # It knows nothing of its stop, and may have gone on behind the savepoint.
         return termination.cancel_job(state, cause)
     return termination.finish_stopped_job(state, pending, cause)
@@ -125,13 +127,14 @@ def on_checkpoint_aborted(
     checkpoints = replace(
         checkpoints,
         pending=checkpoints.pending.delete(pending.checkpoint_id),
-        notices=notifications.withdraw_notifications(checkpoints.notices, pending.checkpoint_id),
+        notifications=notifications.withdraw_notifications(checkpoints.notifications, pending.checkpoint_id),
         discarding=checkpoints.discarding.set(pending.checkpoint_id, discard),
         last_ended=record.header.time,
         failures=checkpoints.failures + counts,
-        anew=checkpoints.anew or body.failure is CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
+        force_full=checkpoints.force_full
+        or body.failure is CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
         last_failure=f"checkpoint {pending.checkpoint_id}: {body.failure.value}: {body.reason}",
-    ).answered(pending.requests, answer)
+    ).with_answer(pending.requests, answer)
     state = replace(state, checkpoints=checkpoints)
     state = notifications.notifications_for(
         state, pending.checkpoint_id, NotificationKind.ABORT, notifications.participants(pending), cause
@@ -141,7 +144,7 @@ def on_checkpoint_aborted(
         why = f"{checkpoints.failures} checkpoints failed one after another, {tolerable} are tolerable; the last: "
         return termination.fail_job(state, f"{why}{answer.reason}", cause)
     if pending.options.stops and _is_active(state):
-        by_task = body.failure is CheckpointFailureReason.TASK_FAILURE or pending.outlived
+        by_task = body.failure is CheckpointFailureReason.TASK_FAILURE or pending.attempt_restarted
         drained = pending.options.drains and (by_task or not _all_are_there(state))
         return _continues(state, pending, answer.reason, record, drained=drained)
     if pending.options.drains and state.status is JobStatus.SUSPENDED and pending.has_begun:
@@ -182,12 +185,12 @@ def on_checkpoint_discarded(
     state: JobMasterState, _record: Record, body: job_master.CheckpointDiscarded
 ) -> JobMasterState:
     checkpoints = state.checkpoints
-    if state.ended is not None:
+    if state.terminated is not None:
         number = body.checkpoint_id
-        left = state.ended.without(
+        left = state.terminated.without(
             lambda each: isinstance(each, DiscardCheckpoint) and each.checkpoint_id == number
         )
-        return replace(state, ended=left)
+        return replace(state, terminated=left)
     if body.checkpoint_id not in checkpoints.discarding:
         return state
     discarding = checkpoints.discarding.delete(body.checkpoint_id)
@@ -197,8 +200,10 @@ def on_checkpoint_discarded(
 def on_checkpoints_removed(
     state: JobMasterState, _record: Record, _body: job_master.CheckpointsRemoved
 ) -> JobMasterState:
-    if state.ended is not None:
-        return replace(state, ended=state.ended.without(lambda each: isinstance(each, RemoveCheckpoints)))
+    if state.terminated is not None:
+        return replace(
+            state, terminated=state.terminated.without(lambda each: isinstance(each, RemoveCheckpoints))
+        )
     if state.checkpoints.removal is None:
         return state
     kept = subsumption.retained_checkpoints(state.checkpoints, state.options.checkpointing, state.status)
@@ -302,7 +307,7 @@ def deadline(state: JobMasterState) -> Time | None:
 def instructions(state: JobMasterState) -> list[Instruction]:
     """What is to be done in storage, in the order in which it came up."""
     checkpoints, graph, job_id = state.checkpoints, state.graph, state.job_id
-    if graph is None or not (checkpoints.owes or checkpoints.restoring is not None):
+    if graph is None or not (checkpoints.has_outgoing or checkpoints.restoring is not None):
         return []
     found: list[Instruction] = [
         WriteMetadata(job_id, graph, pending, pending.cause, _count_failure(state, pending))

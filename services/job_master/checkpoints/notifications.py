@@ -38,8 +38,8 @@ def notifications_for(
     }
     if not found:
         return state
-    notices = state.checkpoints.notices.update(found)
-    return replace(state, checkpoints=replace(state.checkpoints, notices=notices))
+    notices = state.checkpoints.notifications.update(found)
+    return replace(state, checkpoints=replace(state.checkpoints, notifications=notices))
 
 
 def participants(pending: PendingCheckpoint) -> list[str]:
@@ -58,10 +58,10 @@ def started_attempts(
     if latest is None or latest == restore or latest.generation != state.generation:
         return state
     key = (latest.checkpoint_id, NotificationKind.CONFIRM, resource_id)
-    notice = state.checkpoints.notices.get(key) or Notification((), cause, latest)
+    notice = state.checkpoints.notifications.get(key) or Notification((), cause, latest)
     told = replace(notice, attempts=tuple(sorted({*notice.attempts, attempt})))
-    notices = state.checkpoints.notices.set(key, told)
-    return replace(state, checkpoints=replace(state.checkpoints, notices=notices))
+    notices = state.checkpoints.notifications.set(key, told)
+    return replace(state, checkpoints=replace(state.checkpoints, notifications=notices))
 
 
 def withdraw_notifications(
@@ -78,9 +78,11 @@ def withdraw_notifications(
 def outgoing_events(state: JobMasterState) -> list[OutgoingEvent]:
     """TriggerCheckpoint, ConfirmCheckpoint and AbortCheckpoint, in the order of what led to them."""
     owed = []
-    for key in sorted(state.checkpoints.notices, key=lambda key: (state.checkpoints.notices[key].cause, key)):
+    for key in sorted(
+        state.checkpoints.notifications, key=lambda key: (state.checkpoints.notifications[key].cause, key)
+    ):
         checkpoint_id, kind, resource_id = key
-        notice = state.checkpoints.notices[key]
+        notice = state.checkpoints.notifications[key]
         body: Body
         match kind:
             case NotificationKind.TRIGGER:
@@ -118,13 +120,13 @@ def _notification_sent(kind: NotificationKind) -> Step[JobMasterState]:
         | task_executor.AbortCheckpoint,
     ) -> JobMasterState:
         key = (body.checkpoint_id, kind, instance_of(record.header.recipient))
-        notice = state.checkpoints.notices.get(key)
+        notice = state.checkpoints.notifications.get(key)
         if notice is None:
             return state
         left = tuple(each for each in notice.attempts if each not in body.execution_attempt_ids)
-        notices = state.checkpoints.notices
+        notices = state.checkpoints.notifications
         notices = notices.set(key, replace(notice, attempts=left)) if left else notices.delete(key)
-        return replace(state, checkpoints=replace(state.checkpoints, notices=notices))
+        return replace(state, checkpoints=replace(state.checkpoints, notifications=notices))
 
     return step
 

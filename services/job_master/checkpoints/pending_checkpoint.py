@@ -66,7 +66,7 @@ class PendingCheckpoint(msgspec.Struct, frozen=True):
     requests: tuple[CheckpointRequest, ...] = ()
     failure: Failure | None = None
     """Set where CheckpointAborted is owed."""
-    outlived: bool = False
+    attempt_restarted: bool = False
     """Of one that stops the job: an Execution has started again behind its part, and knows nothing of its stop."""
 
     @property
@@ -114,6 +114,6 @@ class PendingCheckpoint(msgspec.Struct, frozen=True):
         vertex = self.awaited[attempt]
         return replace(self, awaited=self.awaited.delete(attempt), finished=self.finished.set(vertex, None))
 
-    def failed(self, kind: CheckpointFailureReason, reason: str, cause: int) -> PendingCheckpoint:
+    def with_failure(self, kind: CheckpointFailureReason, reason: str, cause: int) -> PendingCheckpoint:
         """It is to be aborted; what came first is the reason."""
         return self if self.failure is not None else replace(self, failure=Failure(kind, reason, cause))

@@ -63,7 +63,7 @@ class CheckpointShell:
         self._searches: dict[str, tuple[str, threading.Event]] = {}
         """By the address of who looks for a checkpoint: the demand's key, and what ends it. For the host's thread."""
 
-    def obey(self, role_address: str, demand: Demand, led_no_more: threading.Event | None = None) -> None:
+    def perform(self, role_address: str, demand: Demand, led_no_more: threading.Event | None = None) -> None:
         """Begins with it; what came of it is said as an event. Once the job is `led_no_more` here nothing is said, and
         nothing more deleted: another process may have completed a checkpoint by then that needs it."""
         gone = led_no_more or threading.Event()
@@ -118,7 +118,7 @@ class CheckpointShell:
     def _write(self, demand: WriteMetadata) -> Body:
         job_id, pending = demand.job_id, demand.pending
         try:
-            checkpoint = self._retried(
+            checkpoint = self._retry(
                 _TRIES_TO_WRITE, lambda: self._store.add(job_id, demand.job_graph, pending, demand.counted)
             )
         except _ShellClosed:
@@ -142,7 +142,7 @@ class CheckpointShell:
 
         try:
             if demand.is_first:
-                found = self._retried(_TRIES_TO_BEGIN, recover)
+                found = self._retry(_TRIES_TO_BEGIN, recover)
             else:
                 found = _retry_write(demand.job_id, over, recover)
         except _ShellClosed:
@@ -180,7 +180,7 @@ class CheckpointShell:
 
     def _delete(self, directory: str, job_id: str, act: Callable[[], None]) -> None:
         try:
-            self._retried(_TRIES_TO_DELETE, act)
+            self._retry(_TRIES_TO_DELETE, act)
         except _ShellClosed:
             raise
         except Exception as error:
@@ -198,7 +198,7 @@ class CheckpointShell:
                 break
         raise _ShellClosed
 
-    def _retried(self, tries: int, act: Callable[[], _T]) -> _T:
+    def _retry(self, tries: int, act: Callable[[], _T]) -> _T:
         """What `act` gives, tried again while storage can't be reached. Raises _Closed, and what `act` does."""
         pause = _FIRST_PAUSE_S
         for _ in range(tries - 1):

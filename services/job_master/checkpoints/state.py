@@ -109,7 +109,7 @@ class Checkpoints(msgspec.Struct, frozen=True):
     """When a checkpoint was completed or aborted last."""
     failures: int = 0
     """How many failed one after another."""
-    anew: bool = False
+    force_full: bool = False
     """What the last one referred to was not in storage: the next one refers to nothing from before."""
     last_failure: str | None = None
     """Why the last one that failed did."""
@@ -118,7 +118,7 @@ class Checkpoints(msgspec.Struct, frozen=True):
     """Those that wait for their checkpoint to begin, in order."""
     answers: Map[int, Answer] = Map()
     """By the offset of the request."""
-    notices: Map[NoticeKey, Notification] = Map()
+    notifications: Map[NoticeKey, Notification] = Map()
     subsumed: tuple[Discard, ...] = ()
     """To be discarded when no Execution can be on its way to begin with it."""
     discarding: Map[int, Discard] = Map()
@@ -126,7 +126,7 @@ class Checkpoints(msgspec.Struct, frozen=True):
     """What the ended job left in storage is to be removed: the offset of its end."""
 
     @property
-    def owes(self) -> bool:
+    def has_outgoing(self) -> bool:
         """Whether something is to be said or done still, also for a job that has ended."""
         return bool(self.pending or self.answers or self.discarding or self.removal is not None)
 
@@ -140,7 +140,7 @@ class Checkpoints(msgspec.Struct, frozen=True):
         """Whether only its metadata is missing: nothing may be run behind it before its outcome is known."""
         return any(each.options.stops and each.is_acknowledged for each in self.pending.values())
 
-    def stands_still(self, attempt: str) -> bool:
+    def is_frozen_by_stop(self, attempt: str) -> bool:
         """Whether an Execution has a part in a savepoint that the job ends with, and is to do nothing behind it."""
         return any(each.options.stops and each.has_part(attempt) for each in self.pending.values())
 
@@ -158,7 +158,7 @@ class Checkpoints(msgspec.Struct, frozen=True):
         moved = {each.checkpoint_id: each for each in pending}
         return replace(self, pending=self.pending.update(moved)) if moved else self
 
-    def attempt_moved(
+    def with_attempt_started(
         self, attempt: str, name: str, before: ExecutionState, to: ExecutionState, cause: int
     ) -> Checkpoints:
         """An Execution is in another state: a checkpoint that awaits it goes on without it, or is to be aborted.
@@ -177,57 +177,57 @@ class Checkpoints(msgspec.Struct, frozen=True):
         for each in self.pending.values():
             needed = each.options.stops and each.has_part(attempt)
             if attempt in each.awaited or (needed and not each.is_acknowledged):
-                moved.append(each.failed(CheckpointFailureReason.TASK_FAILURE, why, cause))
+                moved.append(each.with_failure(CheckpointFailureReason.TASK_FAILURE, why, cause))
             elif needed and again:
-                moved.append(replace(each, outlived=True))
+                moved.append(replace(each, attempt_restarted=True))
         return self.put_all(moved)
 
-    def given_up(self, kind: CheckpointFailureReason, reason: str, cause: int) -> Checkpoints:
+    def without_pending(self, kind: CheckpointFailureReason, reason: str, cause: int) -> Checkpoints:
         """What is under way is to be aborted, unless its metadata is being written."""
         pending = {
-            number: each if each.is_acknowledged else each.failed(kind, reason, cause)
+            number: each if each.is_acknowledged else each.with_failure(kind, reason, cause)
             for number, each in self.pending.items()
         }
         return replace(self, pending=self.pending.update(pending))
 
-    def overtaken(self, by: int, cause: int) -> Checkpoints:
+    def with_subsumed(self, by: int, cause: int) -> Checkpoints:
         """A newer checkpoint is complete: older ones that still await somebody are not wanted any more."""
         kind, why = (
             CheckpointFailureReason.CHECKPOINT_SUBSUMED,
             f"checkpoint {by}, which began later, is complete",
         )
         return self.put_all(
-            each.failed(kind, why, cause)
+            each.with_failure(kind, why, cause)
             for number, each in self.pending.items()
             if number < by and each.awaited and not each.is_savepoint
         )
 
-    def refused(self, reason: str) -> Checkpoints:
+    def with_rejection(self, reason: str) -> Checkpoints:
         """All who wait for a checkpoint to begin are told that it will not."""
         if not self.requests:
             return self
         answers = {each.offset: Answer(each.requester, reason=reason) for each in self.requests}
         return replace(self, requests=(), answers=self.answers.update(answers))
 
-    def answered(self, requests: Iterable[CheckpointRequest], answer: Answer) -> Checkpoints:
+    def with_answer(self, requests: Iterable[CheckpointRequest], answer: Answer) -> Checkpoints:
         """The same answer for all these requests."""
         answers = {each.offset: replace(answer, requester=each.requester) for each in requests}
         return replace(self, answers=self.answers.update(answers)) if answers else self
 
-    def winds_down(self, reason: str, cause: int, *, suspends: bool) -> Checkpoints:
+    def begin_termination(self, reason: str, cause: int, *, suspends: bool) -> Checkpoints:
         """The job is to end or to pause: nothing more begins. A rollback that is under way outlasts a pause."""
-        left = self.given_up(CheckpointFailureReason.JOB_ENDED, reason, cause).refused(reason)
-        return replace(left, notices=Map(), restoring=left.restoring if suspends else None)
+        left = self.without_pending(CheckpointFailureReason.JOB_ENDED, reason, cause).with_rejection(reason)
+        return replace(left, notifications=Map(), restoring=left.restoring if suspends else None)
 
-    def nothing_to_tell(self, resource_id: str) -> Checkpoints:
+    def without_notifications(self, resource_id: str) -> Checkpoints:
         """A TaskExecutor is gone."""
-        gone = [key for key in self.notices if key[2] == resource_id]
+        gone = [key for key in self.notifications if key[2] == resource_id]
         if not gone:
             return self
-        notices = self.notices.mutate()
+        notices = self.notifications.mutate()
         for key in gone:
             del notices[key]
-        return replace(self, notices=notices.finish())
+        return replace(self, notifications=notices.finish())
 
     def with_savepoint(self, savepoint: CompletedCheckpoint) -> Checkpoints:
         """A savepoint is complete."""

@@ -38,7 +38,7 @@ def release_checkpoints(checkpoints: Checkpoints) -> Checkpoints:
     """What is subsumed is discarded, if no Execution can be on its way to begin with it."""
     if not checkpoints.subsumed or checkpoints.since is None:
         return checkpoints
-    if any(kind is NotificationKind.CONFIRM for _, kind, _ in checkpoints.notices):
+    if any(kind is NotificationKind.CONFIRM for _, kind, _ in checkpoints.notifications):
         return checkpoints
     discards = {each.checkpoint_id: each for each in checkpoints.subsumed}
     return replace(checkpoints, subsumed=(), discarding=checkpoints.discarding.update(discards))
@@ -54,7 +54,7 @@ def retained_directories(checkpoints: Checkpoints) -> tuple[str, ...]:
 def on_job_end(state: JobMasterState, cause: int) -> Checkpoints:
     """The job is over for good. What it leaves in storage is removed, if it has written there."""
     reason = f"job {state.job_id} is {state.status.value}"
-    checkpoints = state.checkpoints.winds_down(reason, cause, suspends=False)
+    checkpoints = state.checkpoints.begin_termination(reason, cause, suspends=False)
     checkpoints = replace(checkpoints, subsumed=(), since=None)
     if not checkpoints.counter:
         return checkpoints

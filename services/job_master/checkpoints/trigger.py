@@ -201,7 +201,7 @@ def _options(state: JobMasterState, number: int, request: CheckpointRequest | No
         snapshot_type=SnapshotType.CHECKPOINT,
         directory=layout.checkpoint_directory(directory, number),
         shared=layout.shared_directory(directory),
-        full=options.interval is None or foreign or state.checkpoints.anew,
+        full=options.interval is None or foreign or state.checkpoints.force_full,
     )
 
 
@@ -239,7 +239,7 @@ def on_checkpoint_triggered(
     state: JobMasterState, record: Record, body: job_master.CheckpointTriggered
 ) -> JobMasterState:
     checkpoints, cause = state.checkpoints, record.offset
-    if state.ended is not None:
+    if state.terminated is not None:
         return state
     if not state.known or body.checkpoint_id <= checkpoints.counter:
         raise IllegalEvent(
@@ -269,10 +269,10 @@ def on_checkpoint_triggered(
     pending = replace(pending, awaited=Map(awaited), finished=Map(finished))
     if state.status not in job_status.ACTIVE:
         reason = f"job {state.job_id} is {state.status.value}"
-        pending = pending.failed(CheckpointFailureReason.JOB_ENDED, reason, cause)
+        pending = pending.with_failure(CheckpointFailureReason.JOB_ENDED, reason, cause)
     elif gone is not None or len(awaited) + len(finished) != state.topology.subtasks:
         reason = "not all tasks run any more"
-        pending = pending.failed(CheckpointFailureReason.TASKS_NOT_RUNNING, reason, cause)
+        pending = pending.with_failure(CheckpointFailureReason.TASKS_NOT_RUNNING, reason, cause)
     left = tuple(each for each in checkpoints.requests if each.offset not in body.requests)
     checkpoints = replace(
         checkpoints, counter=body.checkpoint_id, requests=left, last_triggered=record.header.time

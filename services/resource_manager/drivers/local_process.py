@@ -96,7 +96,7 @@ class LocalProcessDriver:
         self._watched: dict[str, WorkerRecord] = {}
         self._stopping: dict[str, str] = {}
         self._timers: dict[str, threading.Timer] = {}
-        self._exits: ProcessExitWatcher[str] = ProcessExitWatcher(self._ended)
+        self._exits: ProcessExitWatcher[str] = ProcessExitWatcher(self._on_process_end)
 
     def start(self, resource_id: str, number_of_slots: int) -> str:
         with self._lock:
@@ -182,7 +182,7 @@ class LocalProcessDriver:
         self._watched[record.resource_id] = record
         if not self._exits.watch(record.resource_id, record):
             # Not from here: whoever asked for it is to be told first that it was started.
-            threads.Thread(target=self._ended, args=[record.resource_id], name="worker end").start()
+            threads.Thread(target=self._on_process_end, args=[record.resource_id], name="worker end").start()
 
     def _kill(self, record: WorkerRecord) -> None:
         process = record.process()
@@ -191,7 +191,7 @@ class LocalProcessDriver:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
 
-    def _ended(self, resource_id: str) -> None:
+    def _on_process_end(self, resource_id: str) -> None:
         with self._lock:
             record = self._watched.pop(resource_id, None)
             if record is None:

@@ -171,9 +171,9 @@ def test_the_last_source_that_says_something_holds(layers: list[Values]) -> None
     given = [Setting(key, text, str(i)) for i, layer in enumerate(layers) for key, text in layer.items()]
     if not consistent(merged):
         with pytest.raises(ConfigurationError):
-            Configuration.of(given)
+            Configuration.from_settings(given)
         return
-    configuration = Configuration.of(given)
+    configuration = Configuration.from_settings(given)
     assert configuration == Configuration(merged)
     for setting in configuration.effective():
         says = [str(i) for i, layer in enumerate(layers) if setting.key in layer]

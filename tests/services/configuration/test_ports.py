@@ -20,7 +20,7 @@ def test_what_is_written_is_read(ranges: tuple[tuple[int, int], ...]) -> None:
     ports = Ports(ranges)
     assert PORTS.read(PORTS.write(ports)) == ports
     assert set(ports) == {port for first, last in ranges for port in range(first, last + 1)}
-    assert ports.most == len(set(ports))
+    assert ports.max_count == len(set(ports))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_what_is_written_is_read(ranges: tuple[tuple[int, int], ...]) -> None:
 )
 def test_what_it_may_be(text: str, ports: list[int], most: int | None) -> None:
     found = Configuration({"blob.server.port": text}).get(BLOB_SERVER_PORT)
-    assert (list(found), found.most) == (ports, most)
+    assert (list(found), found.max_count) == (ports, most)
 
 
 @pytest.mark.parametrize(

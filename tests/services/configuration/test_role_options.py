@@ -44,9 +44,9 @@ DIRECTORIES = {
 
 @given(anything)
 def test_no_map_of_a_log_stops_a_fold(configuration: dict[str, str]) -> None:
-    manager = ResourceManagerOptions.of(configuration)
-    worker = TaskExecutorOptions.of(configuration)
-    job = JobOptions.of(configuration)
+    manager = ResourceManagerOptions.from_configuration(configuration)
+    worker = TaskExecutorOptions.from_configuration(configuration)
+    job = JobOptions.from_configuration(configuration)
     assert manager.slots_per_worker >= 1
     assert min(manager.slot_request_timeout, worker.slot_timeout, job.slot_idle_timeout) > 0
     if isinstance(job.restart_strategy, ExponentialDelay):
@@ -65,7 +65,9 @@ def test_a_job_goes_by_its_own_options_then_by_the_clusters(
             own = False
         assert value == (job[key] if own else cluster[key])
     assert job_options.BY_KEY.keys() & (cluster.keys() | job.keys()) <= effective.keys()
-    assert JobOptions.of(job_configuration(cluster, {})) == JobOptions.of(cluster)
+    assert JobOptions.from_configuration(job_configuration(cluster, {})) == JobOptions.from_configuration(
+        cluster
+    )
     assert job_configuration(cluster, effective) == effective
 
 
@@ -73,13 +75,13 @@ def test_defaults_are_those_of_the_table() -> None:
     # But for directories, which only a cluster that has a home can name, and for the interval of checkpoints.
     nothing = Configuration()
     assert (
-        ResourceManagerOptions.of(nothing.as_map())
+        ResourceManagerOptions.from_configuration(nothing.as_map())
         == ResourceManagerOptions()
-        == ResourceManagerOptions.of({})
+        == ResourceManagerOptions.from_configuration({})
     )
-    assert TaskExecutorOptions.of(nothing.as_map(Scope.TASKMANAGER)) == TaskExecutorOptions()
-    assert JobOptions.of({}) == JobOptions()
-    of_jobs = JobOptions.of(job_configuration(nothing.as_map(), {}))
+    assert TaskExecutorOptions.from_configuration(nothing.as_map(Scope.TASKMANAGER)) == TaskExecutorOptions()
+    assert JobOptions.from_configuration({}) == JobOptions()
+    of_jobs = JobOptions.from_configuration(job_configuration(nothing.as_map(), {}))
     assert of_jobs.checkpointing.interval == job_options.CHECKPOINT_INTERVAL.default
     homeless = msgspec.structs.replace(
         of_jobs.checkpointing, interval=None, checkpoints_directory="", savepoints_directory=""
@@ -93,7 +95,7 @@ def test_tasks_write_changes_to_storage_where_their_job_takes_checkpoints(
 ) -> None:
     possible = {key: text for key, text in configuration.items() if not job_options.faults({key: text})}
     effective = job_configuration({}, possible)
-    interval = JobOptions.of(effective).checkpointing.interval
+    interval = JobOptions.from_configuration(effective).checkpointing.interval
     assert Settings.of(effective).periodic_checkpoints is (interval is not None)
 
 
@@ -103,13 +105,15 @@ def test_a_job_takes_checkpoints_unless_somebody_switches_them_off(written: str 
     key = job_options.CHECKPOINT_INTERVAL.key
     said = {} if written is None else {key: written}
     cluster = Configuration({} if by_job else said).as_map()
-    interval = JobOptions.of(job_configuration(cluster, said if by_job else {})).checkpointing.interval
+    interval = JobOptions.from_configuration(
+        job_configuration(cluster, said if by_job else {})
+    ).checkpointing.interval
     assert interval == {None: 180 * S, "off": None, "7 s": 7 * S}[written]
 
 
 def test_a_log_that_names_no_interval_has_no_checkpoints_at_intervals() -> None:
     # It is older than the default, and has to be decided again as it was.
-    assert JobOptions.of(job_configuration({}, {})).checkpointing.interval is None
+    assert JobOptions.from_configuration(job_configuration({}, {})).checkpointing.interval is None
 
 
 def test_what_masters_go_by_is_what_the_leader_says() -> None:
@@ -128,7 +132,7 @@ def test_what_masters_go_by_is_what_the_leader_says() -> None:
             "cluster.evenly-spread-out-slots": "true",
         }
     )
-    assert ResourceManagerOptions.of(configuration.as_map()) == ResourceManagerOptions(
+    assert ResourceManagerOptions.from_configuration(configuration.as_map()) == ResourceManagerOptions(
         slot_request_timeout=60 * S,
         unfulfillable_timeout=2 * S,
         start_up_time=0,
@@ -141,7 +145,7 @@ def test_what_masters_go_by_is_what_the_leader_says() -> None:
         shutdown_timeout=6 * S,
         evenly_spread_out=True,
     )
-    job = JobOptions.of(
+    job = JobOptions.from_configuration(
         job_configuration(configuration.as_map(), {"execution.schedule-mode": "LAZY_FROM_SOURCES"})
     )
     assert job.schedule_mode is ScheduleMode.LAZY_FROM_SOURCES
@@ -213,4 +217,4 @@ def test_a_task_executor_registers_with_what_is_configured() -> None:
     assert isinstance(registration, RegisterTaskExecutor)
     assert registration.number_of_slots == 4
     assert registration.default_slot_profile.heap_memory_mb == 256
-    assert TaskExecutorOptions.of(registration.configuration).slot_timeout == 3 * S
+    assert TaskExecutorOptions.from_configuration(registration.configuration).slot_timeout == 3 * S

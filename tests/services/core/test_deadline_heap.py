@@ -18,10 +18,10 @@ def test_the_earliest_is_that_of_a_plain_mapping(steps: list[tuple[str, int | No
     for step in steps:
         if isinstance(step, int):
             due = sorted((time, each) for each, time in plain.items() if time <= step)
-            assert deadlines.passed(step) == [each for _, each in due]
+            assert deadlines.pop_expired(step) == [each for _, each in due]
             plain = {each: time for each, time in plain.items() if time > step}
         else:
-            deadlines.put(*step)
+            deadlines.set(*step)
             plain.pop(step[0], None)
             if step[1] is not None:
                 plain[step[0]] = step[1]

@@ -33,7 +33,7 @@ class Agendas(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def drop(self, key: str) -> None:
-        self.agenda = self.agenda.drop(key)
+        self.agenda = self.agenda.remove(key)
         self.model.pop(key, None)
 
     @rule(now=TIMES)

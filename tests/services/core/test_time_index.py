@@ -38,7 +38,7 @@ def test_from_now_on_all_keys_have_one_time(steps: list[tuple[str, str, int]]) -
     line = FifoTimeIndex()
     for step, key, time in steps:
         line = line.add(key, time) if step == "add" else line.remove(key)
-    again = line.again(5)
+    again = line.move_to_end(5)
     assert list(again) == list(again.until(5)) == list(line)
     assert list(again.until(4)) == []
 

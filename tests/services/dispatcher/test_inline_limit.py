@@ -65,7 +65,9 @@ def test_the_log_grows_with_the_job_and_with_the_number_of_task_executors(
 ) -> None:
     blobs = depot(tmp_path_factory.mktemp("blobs"))
     graph = graph_of(code, files)
-    request = InlineLimit(blobs, MINSIZE, MOST).admitted(dispatcher.SubmitJob(job_id="j", job_graph=graph))
+    request = InlineLimit(blobs, MINSIZE, MOST).apply_to_submission(
+        dispatcher.SubmitJob(job_id="j", job_graph=graph)
+    )
     assert isinstance(request, dispatcher.SubmitJob)
     assert request.job_graph is not None
     assert validate(request.job_graph) == []
@@ -90,7 +92,7 @@ def test_what_becomes_a_blob_is_what_was_submitted(
 ) -> None:
     blobs = depot(tmp_path_factory.mktemp("blobs"))
     graph = graph_of(code, files)
-    found = InlineLimit(blobs, MINSIZE, MOST).shrunk(graph, "j")
+    found = InlineLimit(blobs, MINSIZE, MOST).move_to_blobs(graph, "j")
     paths = {each: blobs.file(parse(each, "j")) for each in keys_of(found)}
     for each in found.vertices:
         found = with_code(found, each.vertex_id, paths)
@@ -106,17 +108,17 @@ def test_what_can_be_no_blob_is_bounded_by_an_option_that_the_refusal_names(
     limit = InlineLimit(depot(tmp_path), MINSIZE, MOST)
     graph = graph_of([10], [], selector)
     if selector < MOST:
-        assert limit.shrunk(graph, "j") == graph
+        assert limit.move_to_blobs(graph, "j") == graph
         return
     with pytest.raises(
         GraphTooLarge, match=r"has 2,09.,... bytes .* blob\.inline\.size\.max allows 2,097,152"
     ):
-        limit.shrunk(graph, "j")
+        limit.move_to_blobs(graph, "j")
 
 
 def test_a_refusal_says_why_there_are_no_blobs(tmp_path: Path) -> None:
     with pytest.raises(GraphTooLarge, match=r"can't be kept as blobs: .* raise blob\.size\.max"):
-        InlineLimit(depot(tmp_path, largest=100), MINSIZE, MOST).shrunk(graph_of([6_000_000], []), "j")
+        InlineLimit(depot(tmp_path, largest=100), MINSIZE, MOST).move_to_blobs(graph_of([6_000_000], []), "j")
 
 
 @pytest.mark.parametrize(
@@ -128,5 +130,5 @@ def test_a_refusal_says_why_there_are_no_blobs(tmp_path: Path) -> None:
     ],
 )
 def test_other_requests_are_as_they_were(request_body: dispatcher.SubmitJob, tmp_path: Path) -> None:
-    assert InlineLimit(depot(tmp_path), MINSIZE, MOST).admitted(request_body) is request_body
+    assert InlineLimit(depot(tmp_path), MINSIZE, MOST).apply_to_submission(request_body) is request_body
     assert list(tmp_path.rglob("blob_*")) == []

@@ -25,12 +25,12 @@ def test_a_job_goes_from_phase_to_phase_as_the_table_says_and_not_otherwise(
 ) -> None:
     job = Job("j", CLIENT, before, 1)
     if after in TRANSITIONS[before]:
-        assert job.moved(after).phase is after
+        assert job.transition(after).phase is after
     else:
         with pytest.raises(
             IllegalTransition, match=f"job j is {before.value} and can't become {after.value}"
         ):
-            job.moved(after)
+            job.transition(after)
 
 
 def test_every_phase_is_in_the_table_and_leads_to_the_end() -> None:

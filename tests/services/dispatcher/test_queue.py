@@ -65,13 +65,13 @@ def test_an_event_costs_the_same_however_many_wait() -> None:
     def cost(count: int) -> int:
         cluster = waiting(count)
         begun, role = InstructionTracker(), cluster.replica.role("dispatcher")
-        begun.new("dispatcher", role.instructions(state_of(cluster)))
+        begun.take_new("dispatcher", role.instructions(state_of(cluster)))
 
         def turn() -> None:
             submit(cluster, "another")
             state = state_of(cluster)
             role.decide(state, cluster.now)
-            begun.new("dispatcher", role.instructions(state))
+            begun.take_new("dispatcher", role.instructions(state))
 
         return operations(turn)
 

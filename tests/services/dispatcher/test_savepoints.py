@@ -91,7 +91,7 @@ def test_the_shell_says_what_came_of_each_request_once(tmp_path: Path) -> None:
     demands = [DisposeSavepoint(f"file://{tmp_path}/s", 7), DisposeSavepoint(f"file://{tmp_path}/x", 8)]
     try:
         for _ in range(2):
-            shell.obey("dispatcher", demands, DispatcherState())
+            shell.perform("dispatcher", demands, DispatcherState())
         said = [heard.get(timeout=30) for _ in demands]
     finally:
         shell.close()
@@ -111,7 +111,9 @@ def test_one_that_an_earlier_leader_has_deleted_is_disposed_of(tmp_path: Path, e
     submissions: Any = Submissions()
     shell = DispatcherShell(lambda _, owed: heard.put(owed), submissions, elected=elected)
     try:
-        shell.obey("dispatcher", [DisposeSavepoint(f"file://{tmp_path}/s/_metadata", 7)], DispatcherState())
+        shell.perform(
+            "dispatcher", [DisposeSavepoint(f"file://{tmp_path}/s/_metadata", 7)], DispatcherState()
+        )
         body = heard.get(timeout=30).body
     finally:
         shell.close()

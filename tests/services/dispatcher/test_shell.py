@@ -56,13 +56,13 @@ def test_a_leader_says_by_what_configuration_it_goes_and_admits_nothing_before_t
     shell = DispatcherShell(lambda _, owed: heard.append(owed), submissions, ours, elected=3)
     try:
         for _ in range(2):
-            shell.obey("dispatcher", [], DispatcherState(configuration=logged))
+            shell.perform("dispatcher", [], DispatcherState(configuration=logged))
         assert len(submissions.followed) == (0 if said else 2)
         read_back = DispatcherState(
             configuration=logged if ours is None else ours, positions=Map({0: 7}), submissions_topic_id="t"
         )
         for _ in range(2):
-            shell.obey("dispatcher", [], read_back)
+            shell.perform("dispatcher", [], read_back)
     finally:
         shell.close()
     begins = [FeatureLevelRaised(level=FEATURE_LEVEL)] if said and logged is None else []
@@ -87,7 +87,7 @@ def test_a_level_that_the_next_release_can_not_know_is_refused(level: int, said:
     heard: list[OutgoingEvent] = []
     shell = DispatcherShell(lambda _, owed: heard.append(owed), Submissions())  # type: ignore[arg-type]
     try:
-        shell.obey("dispatcher", [RaiseFeatureLevel(level, 7, "client/c")], DispatcherState())
+        shell.perform("dispatcher", [RaiseFeatureLevel(level, 7, "client/c")], DispatcherState())
     finally:
         shell.close()
     assert [type(each.body) for each in heard] == ([] if said is None else [said])

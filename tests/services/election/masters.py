@@ -43,19 +43,19 @@ class Master(ZooKeeperLeaderElection):
 
     def epoch(self, role: str = ROLE) -> int:
         """Its epoch, as soon as it has been granted the role."""
-        eventually(lambda: role in self.granted(), f"{self.address} is granted {role}")
-        epoch = self.granted()[role]
+        eventually(lambda: role in self.grants(), f"{self.address} is granted {role}")
+        epoch = self.grants()[role]
         assert epoch is not None
         return epoch
 
     def believes(self, role: str = ROLE) -> bool:
         """Whether it would decide something now."""
-        return role in self.granted() and not self.suspended
+        return role in self.grants() and not self.suspended
 
     def leads(self, role: str = ROLE) -> int:
         """As `epoch`, and has it confirmed as a host does."""
         epoch = self.epoch(role)
-        self.confirm(role, epoch)
+        self.confirm_leadership(role, epoch)
         return epoch
 
 

@@ -28,17 +28,17 @@ def main() -> None:
     address = sys.argv[1]
     settings = msgspec.json.decode(sys.stdin.readline(), type=ZooKeeperSettings)
     mandates = ZooKeeperLeaderElection(settings, LeaderInformation(address, f"session of {address}"))
-    mandates.contend(ROLE)
+    mandates.join(ROLE)
     ended = threading.Event()
     threading.Thread(target=wait_for_the_end, args=(ended,), daemon=True).start()
     last: tuple[int | None, bool] | None = None
     while not ended.is_set():
-        seen = (mandates.granted().get(ROLE), mandates.suspended)
+        seen = (mandates.grants().get(ROLE), mandates.suspended)
         if seen != last:
             last = seen
             print(json.dumps({"time": uptime(), "epoch": seen[0], "suspended": seen[1]}), flush=True)
             if seen[0] is not None and not seen[1]:
-                mandates.confirm(ROLE, seen[0])
+                mandates.confirm_leadership(ROLE, seen[0])
         time.sleep(0.002)
     mandates.close()
 

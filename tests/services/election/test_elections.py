@@ -37,8 +37,8 @@ def enter(settings: ZooKeeperSettings, *masters: Master, role: str = ROLE) -> No
     """The masters stand for a role, one after the other."""
     with onlooker(settings) as kazoo:
         for count, master in enumerate(masters, start=1):
-            master.contend(role)
-            eventually(partial(has, kazoo, Paths.of(settings).latch(role), count))
+            master.join(role)
+            eventually(partial(has, kazoo, Paths.from_settings(settings).latch(role), count))
 
 
 def test_the_first_is_elected_and_the_next_in_turn_when_it_goes(
@@ -51,9 +51,9 @@ def test_the_first_is_elected_and_the_next_in_turn_when_it_goes(
         leader = standing.pop(0)
         epochs.append(leader.epoch())
         assert leader.believes()
-        assert not any(master.granted() for master in standing)
+        assert not any(master.grants() for master in standing)
         leader.close()
-        assert not leader.granted()
+        assert not leader.grants()
         assert leader.suspended
     assert epochs == sorted(set(epochs))
 
@@ -62,16 +62,16 @@ def test_the_epoch_is_the_creation_zxid_of_the_node_above_the_base(
     settings: ZooKeeperSettings, masters: Make
 ) -> None:
     epoch = masters(settings)
-    epoch.contend(ROLE)
+    epoch.join(ROLE)
     raised = msgspec.structs.replace(
         settings, cluster_path=settings.cluster_path + "-raised", base_epoch=1 << 40
     )
     higher = masters(raised)
-    higher.contend(ROLE)
+    higher.join(ROLE)
     with onlooker(settings) as kazoo:
         for master, where, base in ((epoch, settings, 0), (higher, raised, 1 << 40)):
             told = master.epoch()
-            (node,) = tree(kazoo, Paths.of(where).latch(ROLE))
+            (node,) = tree(kazoo, Paths.from_settings(where).latch(ROLE))
             assert told == kazoo.exists(node).czxid + base
 
 
@@ -81,35 +81,35 @@ def test_each_role_is_led_by_itself(settings: ZooKeeperSettings, masters: Make) 
     enter(settings, other, one, role="resource_manager")
     enter(settings, other, one, role=JOB)
     assert one.epoch("dispatcher") < other.epoch("resource_manager") < other.epoch(JOB)
-    assert set(one.granted()) == {"dispatcher"}
-    assert set(other.granted()) == {"resource_manager", JOB}
+    assert set(one.grants()) == {"dispatcher"}
+    assert set(other.grants()) == {"resource_manager", JOB}
 
 
 def test_what_is_granted_is_the_same_object_until_it_changes(
     settings: ZooKeeperSettings, masters: Make
 ) -> None:
     master = masters(settings)
-    master.contend(ROLE)
+    master.join(ROLE)
     master.epoch()
-    before = master.granted()
-    master.contend(ROLE)
-    master.confirm(ROLE, 3)
-    assert master.granted() is before
-    master.contend("rest_server")
+    before = master.grants()
+    master.join(ROLE)
+    master.confirm_leadership(ROLE, 3)
+    assert master.grants() is before
+    master.join("rest_server")
     master.epoch("rest_server")
-    assert master.granted() is not before
-    assert master.granted().items() > before.items()
+    assert master.grants() is not before
+    assert master.grants().items() > before.items()
 
 
 def test_who_withdraws_is_followed_and_may_stand_anew(settings: ZooKeeperSettings, masters: Make) -> None:
     one, other = masters(settings), masters(settings)
     enter(settings, one, other)
     first = one.epoch()
-    one.withdraw(ROLE)
-    assert ROLE not in one.granted()
-    one.contend(ROLE)
+    one.leave(ROLE)
+    assert ROLE not in one.grants()
+    one.join(ROLE)
     second = other.epoch()
-    other.withdraw(ROLE)
+    other.leave(ROLE)
     third = one.epoch()
     assert first < second < third
 
@@ -119,17 +119,17 @@ def test_a_leader_is_published_once_it_is_confirmed_and_no_more_when_it_goes(
 ) -> None:
     one, other = masters(settings), masters(settings)
     enter(settings, one, other)
-    path = Paths.of(settings).leader(ROLE)
+    path = Paths.from_settings(settings).leader(ROLE)
     with onlooker(settings) as kazoo:
         epoch = one.epoch()
         assert kazoo.exists(path) is None
-        other.confirm(ROLE, 1)
-        one.confirm(ROLE, epoch)
+        other.confirm_leadership(ROLE, 1)
+        one.confirm_leadership(ROLE, epoch)
         eventually(lambda: kazoo.exists(path))
         content, stat = kazoo.get(path)
         assert decode(content) == LeaderInformation("host:1", "session of host:1", epoch, {"blob": "h:1"})
         assert stat.ephemeralOwner != 0
-        one.withdraw(ROLE)
+        one.leave(ROLE)
         eventually(lambda: kazoo.exists(path) is None)
         epoch = other.leads()
         eventually(lambda: kazoo.exists(path))
@@ -142,9 +142,9 @@ def test_a_leader_whose_publication_is_removed_or_another_s_publishes_itself_aga
     settings: ZooKeeperSettings, masters: Make
 ) -> None:
     master = masters(settings)
-    master.contend(ROLE)
+    master.join(ROLE)
     epoch = master.leads()
-    path = Paths.of(settings).leader(ROLE)
+    path = Paths.from_settings(settings).leader(ROLE)
     with onlooker(settings) as kazoo:
 
         def published() -> bool:
@@ -165,12 +165,12 @@ def test_who_loses_its_node_steps_down_and_stands_anew_behind_the_others(
     one, other = masters(settings), masters(settings)
     enter(settings, one, other)
     first = one.leads()
-    latch = Paths.of(settings).latch(ROLE)
+    latch = Paths.from_settings(settings).latch(ROLE)
     with onlooker(settings) as kazoo:
         kazoo.delete(f"{latch}/{in_order(kazoo.get_children(latch))[0]}")
         second = other.leads()
         eventually(lambda: len(kazoo.get_children(latch)) == 2)
-        eventually(lambda: not one.granted())
+        eventually(lambda: not one.grants())
         kazoo.delete(f"{latch}/{in_order(kazoo.get_children(latch))[0]}")
         assert first < second < one.epoch()
 
@@ -180,7 +180,7 @@ def test_who_waits_and_loses_its_node_is_elected_all_the_same(
 ) -> None:
     standing = [masters(settings) for _ in range(3)]
     enter(settings, *standing)
-    latch = Paths.of(settings).latch(ROLE)
+    latch = Paths.from_settings(settings).latch(ROLE)
     with onlooker(settings) as kazoo:
         kazoo.delete(f"{latch}/{in_order(kazoo.get_children(latch))[1]}")
         standing[0].close()
@@ -198,20 +198,20 @@ def test_the_end_of_one_wakes_one_other_and_not_all(
     standing[0].leads()
     with onlooker(settings) as kazoo:
         # To publish itself it pursues its latch once more.
-        eventually(lambda: kazoo.exists(Paths.of(settings).leader(ROLE)))
+        eventually(lambda: kazoo.exists(Paths.from_settings(settings).leader(ROLE)))
     woken: list[Latch] = []
-    pursue = Latch.pursue
+    pursue = Latch.acquire
 
     def counted(latch: Latch) -> int | None:
         woken.append(latch)
         return pursue(latch)
 
-    monkeypatch.setattr(Latch, "pursue", counted)
+    monkeypatch.setattr(Latch, "acquire", counted)
     standing[0].close()
     standing[1].epoch()
     standing[2].close()
     eventually(lambda: len(set(woken)) == 2)
-    assert not standing[3].granted()
+    assert not standing[3].grants()
     assert len({id(latch) for latch in woken}) == 2
 
 
@@ -219,11 +219,11 @@ def test_a_job_that_is_over_leaves_nothing(settings: ZooKeeperSettings, masters:
     standing = [masters(settings) for _ in range(3)]
     enter(settings, *standing, role=JOB)
     standing[0].leads(JOB)
-    paths = Paths.of(settings)
+    paths = Paths.from_settings(settings)
     with onlooker(settings) as kazoo:
         eventually(lambda: kazoo.exists(paths.leader(JOB)))
         for master in random.Random(7).sample(standing, 3):
-            master.withdraw(JOB, for_ever=master is standing[0])
+            master.leave(JOB, for_ever=master is standing[0])
         eventually(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
 
 
@@ -233,12 +233,12 @@ def test_a_job_that_is_over_before_its_last_leader_was_published_leaves_nothing(
     first, last = masters(settings), masters(settings)
     enter(settings, first, last, role=JOB)
     first.leads(JOB)
-    paths = Paths.of(settings)
+    paths = Paths.from_settings(settings)
     with onlooker(settings) as kazoo:
         eventually(lambda: kazoo.exists(paths.leader(JOB)))
         first.close()
         last.epoch(JOB)
-        last.withdraw(JOB, for_ever=True)
+        last.leave(JOB, for_ever=True)
         eventually(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
 
 
@@ -249,10 +249,10 @@ def test_a_job_that_is_over_leaves_nothing_even_of_masters_that_never_heard_of_i
     leader, deaf = masters(quick), masters(settings)
     enter(settings, leader, deaf, role=JOB)
     leader.leads(JOB)
-    paths = Paths.of(settings)
+    paths = Paths.from_settings(settings)
     with onlooker(settings) as kazoo:
         eventually(lambda: kazoo.exists(paths.leader(JOB)))
-        leader.withdraw(JOB, for_ever=True)
+        leader.leave(JOB, for_ever=True)
         deaf.epoch(JOB)
         deaf.close()
         eventually(lambda: tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches])
@@ -264,14 +264,14 @@ def test_who_goes_right_after_a_job_is_over_leaves_nothing_of_it(
     leader = masters(settings)
     jobs = [f"job_master/{number:04x}" for number in range(20)]
     for job in jobs:
-        leader.contend(job)
+        leader.join(job)
     for job in jobs:
         leader.leads(job)
-    paths = Paths.of(settings)
+    paths = Paths.from_settings(settings)
     with onlooker(settings) as kazoo:
         eventually(lambda: len(tree(kazoo, paths.leaders)) == 2 * len(jobs))
         for job in jobs:
-            leader.withdraw(job, for_ever=True)
+            leader.leave(job, for_ever=True)
         leader.close()
         assert tree(kazoo, settings.cluster_path) == [paths.leaders, paths.latches]
 
@@ -291,16 +291,16 @@ def test_a_creation_whose_answer_was_lost_leaves_no_contender_that_nobody_pursue
         return asked
 
     with onlooker(settings) as kazoo:
-        kazoo.ensure_path(Paths.of(settings).latch(ROLE))
+        kazoo.ensure_path(Paths.from_settings(settings).latch(ROLE))
         monkeypatch.setattr(Client, "create_async", loses_the_answer)
         one, other = masters(settings), masters(settings)
-        one.contend(ROLE)
-        other.contend(ROLE)
-        eventually(lambda: one.granted() or other.granted())
+        one.join(ROLE)
+        other.join(ROLE)
+        eventually(lambda: one.grants() or other.grants())
         eventually(lambda: len(lost) == 2)
-        latch = Paths.of(settings).latch(ROLE)
+        latch = Paths.from_settings(settings).latch(ROLE)
         eventually(lambda: {f"{latch}/{node}" for node in kazoo.get_children(latch)} == set(lost))
-        leader, standby = (one, other) if one.granted() else (other, one)
+        leader, standby = (one, other) if one.grants() else (other, one)
         leader.close()
         standby.epoch()
 
@@ -311,10 +311,10 @@ def test_with_a_password_and_creator_nobody_else_touches_the_nodes(
     ours = msgspec.structs.replace(settings, acl=ZooKeeperAcl.CREATOR, digest=Secret("tailrace:swordfish"))
     one, other = masters(ours), masters(ours)
     enter_as = {"auth_data": {("digest", "tailrace:swordfish")}}
-    one.contend(ROLE)
+    one.join(ROLE)
     one.leads()
-    other.contend(ROLE)
-    paths = Paths.of(settings)
+    other.join(ROLE)
+    paths = Paths.from_settings(settings)
     with onlooker(settings, **enter_as) as friend, onlooker(settings) as stranger:
         eventually(lambda: friend.exists(paths.leader(ROLE)))
         for path in (settings.cluster_path, *tree(friend, settings.cluster_path)):
@@ -337,7 +337,7 @@ def test_a_master_without_the_password_is_told_and_elected_once_it_is_let_in(
             settings.cluster_path, makepath=True, acl=[make_digest_acl("tailrace", "swordfish", all=True)]
         )
         master = masters(settings)
-        master.contend(ROLE)
+        master.join(ROLE)
         told = ""
 
         def is_told() -> bool:
@@ -347,7 +347,7 @@ def test_a_master_without_the_password_is_told_and_elected_once_it_is_let_in(
 
         eventually(is_told)
         assert "NoAuthError" in told
-        assert not master.granted()
+        assert not master.grants()
         owner.set_acls(settings.cluster_path, OPEN_ACL_UNSAFE)
         master.epoch()
 
@@ -357,6 +357,6 @@ def test_the_embedded_servers_grant_the_session_timeout_that_is_asked_for_within
 ) -> None:
     asked = msgspec.structs.replace(settings, session_timeout_s=1.0)
     master = masters(asked)
-    master.contend(ROLE)
+    master.join(ROLE)
     master.epoch()
     assert master._session.timeout_s == 1.0

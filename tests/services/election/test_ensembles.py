@@ -35,11 +35,11 @@ def over(ensemble: ZooKeeperEnsemble, name: str, session_s: float) -> ZooKeeperS
 
 def stand(settings: ZooKeeperSettings, masters: Make) -> tuple[Master, Master, int]:
     one, other = masters(settings), masters(settings)
-    one.contend(ROLE)
+    one.join(ROLE)
     epoch = one.leads()
-    other.contend(ROLE)
+    other.join(ROLE)
     with onlooker(settings) as kazoo:
-        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+        eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
     return one, other, epoch
 
 
@@ -59,14 +59,14 @@ def has_left(master: Master, server: str | None) -> bool:
 
 def test_a_rolling_restart_changes_nothing(ensemble: ZooKeeperEnsemble, masters: Make) -> None:
     one, other, _ = stand(over(ensemble, "rolling", 60.0), masters)
-    granted = one.granted()
+    granted = one.grants()
     for server in ensemble.servers:
         server.stop()
         eventually(one.believes)
         server.start()
     eventually(one.believes)
-    assert one.granted() is granted
-    assert not other.granted()
+    assert one.grants() is granted
+    assert not other.grants()
 
 
 def test_a_server_that_stands_still_is_left_for_another_in_time(
@@ -74,7 +74,7 @@ def test_a_server_that_stands_still_is_left_for_another_in_time(
 ) -> None:
     # The server that stands still may lead the ensemble, and the others then take seconds to elect another.
     one, other, _ = stand(over(ensemble, "still", 20.0), masters)
-    granted = one.granted()
+    granted = one.grants()
     for _ in range(2):
         left = peer(one)
         server = next(server for server in ensemble.servers if server.address == left)
@@ -85,8 +85,8 @@ def test_a_server_that_stands_still_is_left_for_another_in_time(
         finally:
             server.resume()
         eventually(lambda: all(server.mode() is not None for server in ensemble.servers))
-    assert one.granted() is granted
-    assert not other.granted()
+    assert one.grants() is granted
+    assert not other.grants()
 
 
 def test_after_the_whole_ensemble_was_gone_for_longer_than_a_session_there_is_a_new_term(
@@ -96,14 +96,14 @@ def test_after_the_whole_ensemble_was_gone_for_longer_than_a_session_there_is_a_
     ensemble.kill()
     try:
         eventually(lambda: one.suspended and other.suspended)
-        eventually(lambda: not one.granted())
-        assert not other.granted()
+        eventually(lambda: not one.grants())
+        assert not other.grants()
     finally:
         ensemble.start()
     eventually(lambda: one.believes() or other.believes())
     leader, standby = (one, other) if one.believes() else (other, one)
     assert leader.epoch() > epoch
-    assert not standby.granted()
+    assert not standby.grants()
     eventually(lambda: not standby.suspended)
     leader.close()
     assert standby.epoch() > epoch

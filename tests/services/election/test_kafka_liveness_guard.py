@@ -76,7 +76,7 @@ class Leader:
         self.mandates = KafkaLivenessGuard(
             self.given, self.heard, timeout_s=TIMEOUT_S, clock=lambda: self.now
         )
-        self.mandates.contend("dispatcher")
+        self.mandates.join("dispatcher")
         self.given.give("dispatcher", epoch=1)
         self.looks(2)
 
@@ -85,12 +85,12 @@ class Leader:
             self.now += every
             if self.reads:
                 self.tail.poll(0)
-            self.mandates.look()
+            self.mandates.check()
 
     @property
     def holds(self) -> bool:
-        assert ("dispatcher" in self.mandates.granted()) == ("dispatcher" in self.given.stands)
-        return "dispatcher" in self.mandates.granted()
+        assert ("dispatcher" in self.mandates.grants()) == ("dispatcher" in self.given.stands)
+        return "dispatcher" in self.mandates.grants()
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_within_a_session_timeout_of_silence_they_are_given_back_and_had_again_w
     leader.log.answer()
     leader.looks(2)
     assert leader.given.stands == {"dispatcher": 2}
-    assert leader.mandates.granted() == {}
+    assert leader.mandates.grants() == {}
     leader.given.give("dispatcher", epoch=2)
     assert leader.holds
     assert not leader.mandates.suspended
@@ -167,10 +167,10 @@ def test_who_has_never_begun_to_read_gives_them_back() -> None:
     log.append([WORD])
     given = GivenMandates()
     mandates = KafkaLivenessGuard(given, LivenessTrackingLog(log), timeout_s=TIMEOUT_S, clock=lambda: now)
-    mandates.contend("dispatcher")
+    mandates.join("dispatcher")
     for _ in range(20):
         now += LOOK_S
-        mandates.look()
+        mandates.check()
     assert given.stands == {}
 
 
@@ -231,9 +231,9 @@ def test_who_was_stopped_looks_for_answers_first(leader: Leader) -> None:
 def test_what_is_wanted_meanwhile_is_stood_for_afterwards(leader: Leader) -> None:
     leader.log.answers_questions = False
     leader.looks(12)
-    leader.mandates.contend("job_master/j1")
-    leader.mandates.withdraw("dispatcher")
-    leader.mandates.withdraw("job_master/j2", for_ever=True)
+    leader.mandates.join("job_master/j1")
+    leader.mandates.leave("dispatcher")
+    leader.mandates.leave("job_master/j2", for_ever=True)
     assert leader.given.stands == {}
     assert leader.given.for_ever == ["job_master/j2"]
     leader.log.answer()
@@ -249,7 +249,7 @@ def test_silence_is_never_longer_than_the_time_since_the_last_answer(
     for step, waiting, answered in looks:
         now += step
         answers += answered
-        silence.look(now, waiting=waiting, answers=answers)
+        silence.check(now, waiting=waiting, answers=answers)
         since = 0.0 if answered or not waiting else since + min(step, 2.0)
         assert silence.seconds == pytest.approx(since)
         assert silence.seconds == 0.0 or (waiting and not answered)

@@ -27,14 +27,14 @@ def test_each_leader_is_told_in_turn(settings: ZooKeeperSettings, masters: Make)
     told: queue.SimpleQueue[LeaderInformation | None] = queue.SimpleQueue()
     one, other = masters(settings), masters(settings)
     with LeaderRetriever(settings, ROLE, told.put) as retriever:
-        one.contend(ROLE)
+        one.join(ROLE)
         epoch = one.leads()
         first = told.get(timeout=PATIENCE_S)
         assert first == LeaderInformation("host:1", "session of host:1", epoch, {"blob": "h:1"})
         assert retriever.wait(PATIENCE_S) == first
         one.close()
         assert told.get(timeout=PATIENCE_S) is None
-        other.contend(ROLE)
+        other.join(ROLE)
         epoch = other.leads()
         second = told.get(timeout=PATIENCE_S)
         assert second is not None
@@ -46,7 +46,7 @@ def test_what_is_known_stays_known_in_a_blip_and_what_changed_meanwhile_is_told(
 ) -> None:
     told: queue.SimpleQueue[LeaderInformation | None] = queue.SimpleQueue()
     one, other = masters(settings), masters(settings)
-    one.contend(ROLE)
+    one.join(ROLE)
     one.leads()
     with Link(zookeeper.connect_string) as link:
         beyond = msgspec.structs.replace(settings, quorum=link.address, session_timeout_s=1.0)
@@ -57,10 +57,10 @@ def test_what_is_known_stays_known_in_a_blip_and_what_changed_meanwhile_is_told(
             eventually(lambda: not retriever._session.usable)
             assert retriever.leader == first
             one.close()
-            other.contend(ROLE)
+            other.join(ROLE)
             other.leads()
             with onlooker(settings) as kazoo:
-                eventually(lambda: kazoo.exists(Paths.of(settings).leader(ROLE)))
+                eventually(lambda: kazoo.exists(Paths.from_settings(settings).leader(ROLE)))
             assert retriever.leader == first
             link.heal()
             second = told.get(timeout=PATIENCE_S)

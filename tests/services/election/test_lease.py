@@ -25,7 +25,7 @@ class Leases(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.1, 1.0, 3.9, 7.9, 8.0, 11.9, 12.0, 40.0]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        self.given_up = self.given_up or not self.lease.held(self.now)
+        self.given_up = self.given_up or not self.lease.is_held_until(self.now)
 
     @rule(arrives=st.booleans())
     def a_request_is_sent(self, arrives: bool) -> None:
@@ -45,24 +45,24 @@ class Leases(RuleBasedStateMachine):
 
     @rule()
     def the_session_is_lost(self) -> None:
-        self.lease.lapse()
+        self.lease.expire()
         self.given_up = True
 
     @invariant()
     def it_is_held_only_while_the_session_lives(self) -> None:
-        if self.lease.held(self.now):
+        if self.lease.is_held_until(self.now):
             assert self.now < self.heard + TIMEOUT
 
     @invariant()
     def what_is_fresh_is_held(self) -> None:
-        if self.lease.fresh(self.now):
-            assert self.lease.held(self.now)
+        if self.lease.renew_at(self.now):
+            assert self.lease.is_held_until(self.now)
             assert self.now < self.heard + TIMEOUT * FRESH
 
     @invariant()
     def what_was_given_up_stays_given_up(self) -> None:
         if self.given_up:
-            assert not self.lease.held(self.now)
+            assert not self.lease.is_held_until(self.now)
 
 
 TestLeases = Leases.TestCase
@@ -79,11 +79,11 @@ def test_an_answer_that_comes_late_renews_from_when_it_was_asked_for(
     asked = sent + min(later, timeout * 0.9)
     now = asked + answered
     lease.confirm(asked, now)
-    assert lease.held(now) == (now < sent + timeout)
-    if lease.held(now):
-        assert not lease.held(max(now, asked + timeout))
+    assert lease.is_held_until(now) == (now < sent + timeout)
+    if lease.is_held_until(now):
+        assert not lease.is_held_until(max(now, asked + timeout))
 
 
 def test_nothing_is_held_before_the_first_session() -> None:
-    assert not Lease().held(0.0)
-    assert not Lease().fresh(0.0)
+    assert not Lease().is_held_until(0.0)
+    assert not Lease().renew_at(0.0)

@@ -10,7 +10,7 @@ from tailrace.services.core.role import JOB_MASTER, address
 from tailrace.services.election.paths import Paths, candidate, guid_of, in_order, role_of
 from tailrace.services.election.settings import ZooKeeperSettings
 
-PATHS = Paths.of(ZooKeeperSettings(quorum="h:1", cluster_path="/tailrace/c"))
+PATHS = Paths.from_settings(ZooKeeperSettings(quorum="h:1", cluster_path="/tailrace/c"))
 ROLES = ("dispatcher", "resource_manager", "rest_server")
 JOB_IDS = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True) | st.sampled_from(
     [f"{role}_lock" for role in ROLES] + ["job_manager_lock", "_lock", "dispatcher", "x-latch-1"]

@@ -86,7 +86,7 @@ class Watcher:
 
 def believed(master: Master) -> int | None:
     """The epoch under which it would decide something now."""
-    epoch = master.granted().get(ROLE)
+    epoch = master.grants().get(ROLE)
     return None if master.suspended else epoch
 
 
@@ -102,8 +102,8 @@ def test_at_most_one_decides_and_epochs_rise(
     standing = [masters(beyond(settings, link)) for link in links]
     with onlooker(settings) as kazoo:
         for master in standing:
-            master.contend(ROLE)
-        watcher = Watcher(standing, kazoo, Paths.of(settings).latch(ROLE))
+            master.join(ROLE)
+        watcher = Watcher(standing, kazoo, Paths.from_settings(settings).latch(ROLE))
         pause = threading.Event()
         try:
             for _ in range(STEPS):
@@ -121,14 +121,14 @@ def test_at_most_one_decides_and_epochs_rise(
                     case "reset":
                         link.reset()
                     case "withdraw":
-                        master.withdraw(ROLE)
-                        master.contend(ROLE)
+                        master.leave(ROLE)
+                        master.join(ROLE)
                     case "die":
                         link.sever()
                         links[index] = fresh = Link(zookeeper.connect_string)
                         links.append(link)
                         standing[index] = masters(beyond(settings, fresh))
-                        standing[index].contend(ROLE)
+                        standing[index].join(ROLE)
                         standing.append(master)
                     case _:
                         for each in links[:CONTENDERS]:

@@ -76,7 +76,7 @@ def secured(certificates: Path) -> Iterator[str]:
 
 
 def configured(quorum: str, more: dict[str, str]) -> ZooKeeperSettings:
-    return ZooKeeperSettings.of(
+    return ZooKeeperSettings.from_configuration(
         Configuration(
             {
                 "high-availability.type": "zookeeper",
@@ -104,9 +104,9 @@ def test_over_tls_a_master_is_known_by_its_certificate(
 ) -> None:
     settings = configured(secured, {**tls(certificates), f"{ZK}.client.acl": "creator", "cluster.id": "tls"})
     one, other = masters(settings), masters(settings)
-    one.contend(ROLE)
+    one.join(ROLE)
     first = one.leads()
-    other.contend(ROLE)
+    other.join(ROLE)
     of_client = {
         "use_ssl": True,
         "ca": str(certificates / "ca.pem"),
@@ -115,7 +115,7 @@ def test_over_tls_a_master_is_known_by_its_certificate(
         "keyfile_password": PASSWORD,
     }
     with onlooker(settings, **of_client) as kazoo:
-        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+        eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
         (acl,) = kazoo.get_acls(settings.cluster_path)[0]
         assert (acl.id.scheme, acl.id.id) == ("x509", "CN=master")
     one.close()
@@ -137,9 +137,9 @@ def test_who_does_not_fit_is_not_let_in_and_says_why(
             subprocess.run(["openssl", *arguments.split()], cwd=tmp_path, check=True, capture_output=True)
             options[f"{ZK}.ssl.ca"] = str(tmp_path / "ca.pem")
     master = masters(configured(secured, {**options, "cluster.id": "refused"}))
-    master.contend(ROLE)
+    master.join(ROLE)
     eventually(lambda: master._session.client.complaints.text)
-    assert not master.granted()
+    assert not master.grants()
     assert master.suspended
     if what == "another authority":
         assert "CERTIFICATE_VERIFY_FAILED" in master._session.complaint
@@ -167,10 +167,10 @@ def test_sasl_with_a_password(tmp_path: Path, masters: Make, capsys: pytest.Capt
             )
 
         master = masters(settings("credentials"))
-        master.contend(ROLE)
+        master.join(ROLE)
         assert master.leads()
         refused = masters(settings("wrong"))
-        refused.contend(ROLE)
+        refused.join(ROLE)
         told = ""
 
         def is_told() -> bool:
@@ -179,6 +179,6 @@ def test_sasl_with_a_password(tmp_path: Path, masters: Make, capsys: pytest.Capt
             return "ZooKeeper does not take this client" in told
 
         eventually(is_told)
-        assert not refused.granted()
+        assert not refused.grants()
         refused.close()
         master.close()

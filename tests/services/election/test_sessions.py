@@ -66,23 +66,23 @@ def test_a_master_that_is_back_before_its_session_is_over_goes_on_under_its_epoc
     settings: ZooKeeperSettings, masters: Make, link: Link
 ) -> None:
     one, other = masters(through(link, settings, 30.0)), masters(settings)
-    one.contend(ROLE)
+    one.join(ROLE)
     epoch = one.leads()
-    other.contend(ROLE)
+    other.join(ROLE)
     with onlooker(settings) as kazoo:
-        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
-        eventually(lambda: kazoo.exists(Paths.of(settings).leader(ROLE)))
+        eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
+        eventually(lambda: kazoo.exists(Paths.from_settings(settings).leader(ROLE)))
         before = tree(kazoo, settings.cluster_path)
         for _ in range(3):
-            granted = one.granted()
+            granted = one.grants()
             link.sever()
             eventually(lambda: one.suspended)
-            assert one.granted() is granted
+            assert one.grants() is granted
             link.heal()
             eventually(lambda: one.believes())
-            assert one.granted() is granted
+            assert one.grants() is granted
         assert one.epoch() == epoch
-        assert not other.granted()
+        assert not other.grants()
         assert tree(kazoo, settings.cluster_path) == before
 
 
@@ -91,7 +91,7 @@ def test_a_server_that_takes_connections_and_forgets_them_does_not_cost_the_sess
 ) -> None:
     with Forgetful(zookeeper.connect_string) as link:
         one = masters(through(link, settings, 30.0))
-        one.contend(ROLE)
+        one.join(ROLE)
         granted = one.epoch()
         link.forgets = 2
         link.reset()
@@ -105,15 +105,15 @@ def test_a_node_that_went_while_nobody_looked_ends_the_term(
     settings: ZooKeeperSettings, masters: Make, link: Link
 ) -> None:
     one = masters(through(link, settings, 30.0))
-    one.contend(ROLE)
+    one.join(ROLE)
     first = one.leads()
     link.sever()
     eventually(lambda: one.suspended)
     with onlooker(settings) as kazoo:
-        (node,) = tree(kazoo, Paths.of(settings).latch(ROLE))
+        (node,) = tree(kazoo, Paths.from_settings(settings).latch(ROLE))
         kazoo.delete(node)
     link.heal()
-    eventually(lambda: one.granted().get(ROLE) not in (None, first))
+    eventually(lambda: one.grants().get(ROLE) not in (None, first))
     assert one.epoch() > first
 
 
@@ -123,20 +123,20 @@ def test_who_is_cut_off_stops_deciding_before_another_is_elected_and_gives_up_by
 ) -> None:
     session_s = 3.0
     one, other = masters(through(link, settings, session_s)), masters(settings)
-    one.contend(ROLE)
+    one.join(ROLE)
     first = one.leads()
-    other.contend(ROLE)
+    other.join(ROLE)
     with onlooker(settings) as kazoo:
-        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+        eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
     link.sever() if how == "severed" else link.cut()
     while one.believes():
-        followed = bool(other.granted())
+        followed = bool(other.grants())
         assert not (followed and one.believes())
-    eventually(lambda: not one.granted())
+    eventually(lambda: not one.grants())
     second = other.epoch()
     link.heal()
     eventually(lambda: not one.suspended)
-    assert not one.granted()
+    assert not one.grants()
     assert second > first
     other.close()
     assert one.epoch() > second
@@ -147,19 +147,19 @@ def test_a_session_that_outlives_the_belief_in_it_is_a_new_term(
 ) -> None:
     """The whole of ZooKeeper stands still for longer than a session: it keeps the session, its master cannot know."""
     one = masters(lasting(settings, 2.0))
-    one.contend(ROLE)
+    one.join(ROLE)
     first = one.leads()
     session = one._session.id
     zookeeper.pause()
     try:
         eventually(lambda: one.suspended)
-        assert one.granted() == {ROLE: first}
-        eventually(lambda: not one.granted())
+        assert one.grants() == {ROLE: first}
+        eventually(lambda: not one.grants())
     finally:
         zookeeper.resume()
     assert one.epoch() > first
     with onlooker(settings) as kazoo:
-        eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 1)
+        eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 1)
     assert session is not None
 
 
@@ -168,7 +168,7 @@ def test_a_process_that_is_killed_is_followed_within_its_session_timeout(setting
     with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
         eventually(lambda: first.deciding)
         with OtherMaster(brief, "second:1") as second:
-            eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+            eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
             killed = first.kill()
             eventually(lambda: second.deciding)
             assert second.epoch is not None
@@ -182,7 +182,7 @@ def test_a_process_that_ends_in_order_is_followed_at_once(settings: ZooKeeperSet
     with OtherMaster(long, "first:1") as first, onlooker(settings) as kazoo:
         eventually(lambda: first.deciding)
         with OtherMaster(long, "second:1") as second:
-            eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+            eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
             first.end()
             eventually(lambda: second.deciding)
 
@@ -194,7 +194,7 @@ def test_a_process_that_stood_still_for_longer_than_its_session_wakes_without_a_
     with OtherMaster(brief, "first:1") as first, onlooker(settings) as kazoo:
         eventually(lambda: first.deciding)
         with OtherMaster(brief, "second:1") as second:
-            eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+            eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
             epoch, stopped = first.epoch, first.pause()
             eventually(lambda: second.deciding)
             followed = second.sights[-1].time
@@ -222,7 +222,7 @@ def test_a_process_that_stood_still_for_less_than_its_session_goes_on_under_its_
             eventually(lambda: uptime() > stopped + 1.5 and second.sights and not second.sights[-1].suspended)
             first.resume()
             with onlooker(settings) as kazoo:
-                eventually(lambda: len(tree(kazoo, Paths.of(settings).latch(ROLE))) == 2)
+                eventually(lambda: len(tree(kazoo, Paths.from_settings(settings).latch(ROLE))) == 2)
             assert first.deciding == epoch
             assert second.epoch is None
 
@@ -232,10 +232,10 @@ def test_masters_that_start_before_zookeeper_wait_for_it(masters: Make, settings
         late = msgspec.structs.replace(settings, quorum=zookeeper.connect_string, connection_timeout_s=0.3)
         zookeeper.kill()
         master = masters(late)
-        master.contend(ROLE)
+        master.join(ROLE)
         eventually(lambda: master._session.complaint)
         assert master.suspended
-        assert not master.granted()
+        assert not master.grants()
         zookeeper.start()
         assert zookeeper.connect_string == late.quorum
         master.epoch()
@@ -247,8 +247,8 @@ def test_a_session_that_ends_in_the_middle_of_an_election_leaves_no_contender_be
     settings: ZooKeeperSettings, masters: Make, link: Link, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leader, waiting = masters(settings), masters(through(link, settings, 4.0))
-    latch = Paths.of(settings).latch(ROLE)
-    leader.contend(ROLE)
+    latch = Paths.from_settings(settings).latch(ROLE)
+    leader.join(ROLE)
     leader.leads()
     create = Client.create_async
 
@@ -260,12 +260,12 @@ def test_a_session_that_ends_in_the_middle_of_an_election_leaves_no_contender_be
 
     with onlooker(settings) as kazoo:
         monkeypatch.setattr(Client, "create_async", cut_off)
-        waiting.contend(ROLE)
+        waiting.join(ROLE)
         eventually(lambda: len(tree(kazoo, latch)) == 2)
         monkeypatch.undo()
         orphan = tree(kazoo, latch)
         eventually(lambda: len(tree(kazoo, latch)) == 1)
-        assert not waiting.granted()
+        assert not waiting.grants()
         link.heal()
         eventually(lambda: len(tree(kazoo, latch)) == 2 and tree(kazoo, latch) != orphan)
         leader.close()
@@ -279,7 +279,7 @@ def test_a_node_made_in_a_session_that_nobody_had_heard_of_yet_does_not_hold_up_
     """kazoo goes on in a new session by itself, also in the middle of what was begun in the old one."""
     create = Client.create_async
     with onlooker(settings) as kazoo:
-        kazoo.ensure_path(Paths.of(settings).latch(ROLE))
+        kazoo.ensure_path(Paths.from_settings(settings).latch(ROLE))
         master = masters(through(link, settings, 3.0))
         # Ephemeral, and gone with the session that it is of.
         sign = f"{settings.cluster_path}/sign"
@@ -298,7 +298,7 @@ def test_a_node_made_in_a_session_that_nobody_had_heard_of_yet_does_not_hold_up_
             return create(self, *args, **more)
 
         monkeypatch.setattr(Client, "create_async", in_another_session)
-        master.contend(ROLE)
+        master.join(ROLE)
         epoch = master.epoch()
-        (node,) = tree(kazoo, Paths.of(settings).latch(ROLE))
+        (node,) = tree(kazoo, Paths.from_settings(settings).latch(ROLE))
         assert kazoo.exists(node).czxid == epoch

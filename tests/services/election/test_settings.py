@@ -24,13 +24,13 @@ def credentials(tmp_path: Path) -> str:
 
 
 def test_defaults() -> None:
-    assert ZooKeeperSettings.of(Configuration(BASE)) == ZooKeeperSettings(
+    assert ZooKeeperSettings.from_configuration(Configuration(BASE)) == ZooKeeperSettings(
         quorum="one:2181,two:2181", cluster_path="/tailrace/blue"
     )
 
 
 def test_what_is_set_is_obeyed(credentials: str) -> None:
-    found = ZooKeeperSettings.of(
+    found = ZooKeeperSettings.from_configuration(
         Configuration(
             {
                 **BASE,
@@ -68,7 +68,7 @@ def test_a_password_shows_nowhere(credentials: str) -> None:
             f"{ZK}.sasl.credentials-file": credentials,
         }
     )
-    settings = ZooKeeperSettings.of(configuration)
+    settings = ZooKeeperSettings.from_configuration(configuration)
     assert settings.sasl is not None
     assert (settings.sasl.mechanism, settings.sasl.user) == (SaslMechanism.DIGEST_MD5, "tailrace")
     assert settings.sasl.password == Secret(PASSWORD)
@@ -91,7 +91,7 @@ def test_tls_is_handed_to_the_client(tmp_path: Path) -> None:
         **{f"{ZK}.ssl.{name}": str(path) for name, path in files.items()},
         f"{ZK}.ssl.hostname-verification": "false",
     }
-    settings = ZooKeeperSettings.of(Configuration(configuration))
+    settings = ZooKeeperSettings.from_configuration(Configuration(configuration))
     assert PASSWORD not in repr(settings)
     client = Client(settings, "test")
     assert (client.use_ssl, client.verify_certs, client.check_hostname) == (True, True, False)
@@ -115,7 +115,7 @@ def test_tls_is_handed_to_the_client(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_refused_in_one_line(wrong: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigurationError) as error:
-        ZooKeeperSettings.of(Configuration({**BASE, **wrong}))
+        ZooKeeperSettings.from_configuration(Configuration({**BASE, **wrong}))
     assert told in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -124,5 +124,5 @@ def test_a_file_without_a_password_is_refused_without_being_told(tmp_path: Path)
     file = tmp_path / "credentials"
     file.write_text(PASSWORD)
     with pytest.raises(ConfigurationError, match="is not user:password") as error:
-        ZooKeeperSettings.of(Configuration({**BASE, f"{ZK}.client.auth-file": str(file)}))
+        ZooKeeperSettings.from_configuration(Configuration({**BASE, f"{ZK}.client.auth-file": str(file)}))
     assert PASSWORD not in str(error.value)

@@ -30,13 +30,13 @@ JOB, ENDED, UNKNOWN = "aa11", "bb22", "cc33_lock"
 def test_who_leads_who_waits_and_what_is_left_over(settings: ZooKeeperSettings, masters: Make) -> None:
     one, other = masters(settings), masters(settings)
     neighbour = masters(msgspec.structs.replace(settings, cluster_path=settings.cluster_path + "0"))
-    neighbour.contend("job_master/dd44")
+    neighbour.join("job_master/dd44")
     neighbour.leads("job_master/dd44")
     for role in ("dispatcher", f"job_master/{JOB}", f"job_master/{ENDED}"):
-        one.contend(role)
+        one.join(role)
         one.leads(role)
-    other.contend("dispatcher")
-    paths = Paths.of(settings)
+    other.join("dispatcher")
+    paths = Paths.from_settings(settings)
     with onlooker(settings) as kazoo:
         kazoo.ensure_path(paths.leader(f"job_master/{UNKNOWN}"))
         kazoo.ensure_path(paths.latch(f"job_master/{UNKNOWN}"))
@@ -61,7 +61,7 @@ def test_who_leads_who_waits_and_what_is_left_over(settings: ZooKeeperSettings, 
         Orphan(paths.of_job(f"job_master/{UNKNOWN}")[0], "the log knows no job cc33_lock"),
         Orphan(paths.of_job(f"job_master/{UNKNOWN}")[1], "the log knows no job cc33_lock"),
     ]
-    one.withdraw(f"job_master/{ENDED}", for_ever=True)
+    one.leave(f"job_master/{ENDED}", for_ever=True)
     remove(settings, left)
     assert [each.role for each in inventory(settings)] == ["dispatcher", f"job_master/{JOB}"]
     assert neighbour.believes("job_master/dd44")

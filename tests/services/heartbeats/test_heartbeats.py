@@ -302,7 +302,7 @@ REGISTRATION = Registration(
     TaskExecutorOptions(),
     instance_id="te-1",
 )  # fmt: skip
-CONNECTED = JobConnection("j", 4, greeted=True, answered=True, graph=GRAPH)
+CONNECTED = JobConnection("j", 4, registration_sent=True, answered=True, graph=GRAPH)
 CONNECTION = Connection("te", Handshake.DONE, 4)
 
 
@@ -333,7 +333,7 @@ class Job:
         self.state = TaskExecutorState(
             resource_id="te",
             registration=REGISTRATION,
-            slots=TaskSlotTable().sized(2, PROFILE),
+            slots=TaskSlotTable().with_size(2, PROFILE),
             jobs=Map({"j": CONNECTED}),
         )
         self.te.follow(self.state)
@@ -392,7 +392,7 @@ def test_a_job_master_sends_each_task_executor_the_slots_that_it_holds_there() -
 
 def beats_of(bench: Bench) -> list[tuple[str, Sequence[OutgoingEvent]]]:
     bench.round()
-    return list(bench.participant.beats(bench.position))
+    return list(bench.participant.heartbeats_to_send(bench.position))
 
 
 def test_a_job_and_its_task_executor_that_hear_each_other_say_nothing() -> None:
@@ -472,14 +472,14 @@ def test_who_has_not_answered_yet_is_not_missed(changed: dict[str, Any]) -> None
 
 def test_a_connection_that_is_being_ended_is_not_waited_for() -> None:
     job = Job()
-    parting = replace(CONNECTION, farewell=Handshake.SAID)
+    parting = replace(CONNECTION, disconnect=Handshake.SAID)
     job.passes(20)
     job.job.follow("job_master/j", JobMasterState(job_id="j", connections=Map({"te": parting})))
     job.passes(120, worker=False)
     job.job.follow("job_master/j", JobMasterState(job_id="j"))
     job.passes(120, worker=False)
     assert job.said == []
-    assert list(job.job.beats(7)) == []
+    assert list(job.job.heartbeats_to_send(7)) == []
 
 
 def test_a_heartbeat_of_a_deposed_master_is_none() -> None:
@@ -518,7 +518,7 @@ def test_a_job_that_is_led_elsewhere_is_waited_for_no_more_and_afresh_when_it_is
     job.job.retire("job_master/j")
     job.passes(120, worker=False)
     assert job.said == []
-    assert list(job.job.beats(7)) == []
+    assert list(job.job.heartbeats_to_send(7)) == []
     job.job.follow("job_master/j", state)
     job.passes(45, worker=False)
     assert job.said == []
@@ -568,18 +568,18 @@ class Silent:
         if "peer" not in monitor:
             monitor.watch("peer", now)
 
-    def beats(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
+    def heartbeats_to_send(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
         self.asked.set()
         return [("task_executor/te", [OutgoingEvent("resource_manager", beat("te").body, None)])]
 
-    def hear(self, record: Record) -> Target | None:
+    def on_heartbeat(self, record: Record) -> Target | None:
         self.heard.append(record)
         return None
 
-    def is_mine(self, target: Target) -> bool:
+    def owns(self, target: Target) -> bool:
         return True
 
-    def timed_out(self, target: Target, silence: int) -> None: ...
+    def on_timeout(self, target: Target, silence: int) -> None: ...
 
 
 def test_a_process_that_does_not_lead_yet_neither_sends_nor_listens() -> None:

@@ -53,7 +53,7 @@ class Monitored(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def hear(self, name: str) -> None:
-        self.monitor.heard(name, self.now)
+        self.monitor.on_heartbeat(name, self.now)
         if name in self.silent_since:
             self.silent_since[name] = self.now
 

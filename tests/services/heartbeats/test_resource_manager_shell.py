@@ -104,8 +104,8 @@ class Bench:
     def leaves(self, name: str) -> None:
         self.state = replace(self.state, workers=Map())
 
-    def obey(self, *instructions: Instruction) -> None:
-        self.shell.obey(RESOURCE_MANAGER, instructions, self.state)
+    def perform(self, *instructions: Instruction) -> None:
+        self.shell.perform(RESOURCE_MANAGER, instructions, self.state)
 
     def next(self) -> Body:
         return self.said.get(timeout=PATIENCE_S)
@@ -132,52 +132,52 @@ STARTED = resource_manager.WorkerStarted(resource_id="w", address="h:w")
 
 
 def test_a_worker_is_started_once_however_often_that_is_demanded(bench: Bench) -> None:
-    bench.obey(START)
-    bench.obey(START)
+    bench.perform(START)
+    bench.perform(START)
     assert bench.next() == STARTED
     assert bench.driver.started == [("w", 4)]
 
 
 def test_a_worker_that_can_not_be_started_is_lost(bench: Bench) -> None:
     bench.driver.fails = True
-    bench.obey(START)
+    bench.perform(START)
     assert bench.next_loss() == ("w", None, "it can't be started: no room on this machine")
 
 
 def test_a_worker_that_ends_at_once_was_started_first(bench: Bench) -> None:
     bench.driver.dies_at_once = True
-    bench.obey(START)
+    bench.perform(START)
     assert bench.next() == STARTED
     assert bench.next_loss() == ("w", None, "it ended")
 
 
 def test_the_end_of_a_registered_worker_is_said_once_whoever_saw_it_first(bench: Bench) -> None:
-    bench.obey(START)
+    bench.perform(START)
     bench.next()
     bench.registers("w")
-    bench.obey()
+    bench.perform()
     bench.watch.on_end("w", "i", "its process has ended")
     bench.driver.exits("w")
     assert bench.next_loss() == ("w", "i", "its process has ended")
 
 
 def test_a_worker_that_ended_before_its_registration_was_read_is_lost_with_it(bench: Bench) -> None:
-    bench.obey(START)
+    bench.perform(START)
     bench.next()
     bench.driver.exits("w")
     assert bench.next_loss() == ("w", None, "it ended")
     bench.registers("w")
-    bench.obey()
+    bench.perform()
     assert bench.next_loss() == ("w", "i", "it ended")
 
 
 def test_a_worker_is_stopped_once_and_its_end_is_said_after_it_has_left(bench: Bench) -> None:
-    bench.obey(START)
+    bench.perform(START)
     bench.next()
     bench.registers("w")
-    bench.obey(STOP)
+    bench.perform(STOP)
     bench.leaves("w")
-    bench.obey(STOP)
+    bench.perform(STOP)
     assert bench.driver.stopped.get(timeout=PATIENCE_S) == ("w", "idle")
     bench.driver.exits("w")
     assert bench.next_loss() == ("w", None, "it ended")
@@ -186,7 +186,7 @@ def test_a_worker_is_stopped_once_and_its_end_is_said_after_it_has_left(bench: B
 
 
 def test_a_worker_that_does_not_run_has_been_stopped(bench: Bench) -> None:
-    bench.obey(STOP)
+    bench.perform(STOP)
     name, instance, reason = bench.next_loss()
     assert (name, instance) == ("w", None)
     assert reason == "its process does not run any more; it was to be stopped: idle"
@@ -195,7 +195,7 @@ def test_a_worker_that_does_not_run_has_been_stopped(bench: Bench) -> None:
 def test_a_survivor_that_nobody_knows_is_stopped_and_one_that_is_known_is_left_alone(bench: Bench) -> None:
     bench.driver.running = {"known": "h:known", "stranger": "h:stranger"}
     bench.knows("known", WorkerState.REGISTERED)
-    bench.obey()
+    bench.perform()
     name, _ = bench.driver.stopped.get(timeout=PATIENCE_S)
     assert name == "stranger"
     bench.driver.exits("known")
@@ -211,14 +211,14 @@ def test_who_did_not_survive_is_lost_unless_it_is_another_drivers_or_its_start_o
     bench.registers("by hand")
     bench.knows("w", WorkerState.REQUESTED)
     bench.knows("stopping", WorkerState.STOPPING)
-    bench.obey(START)
+    bench.perform(START)
     assert bench.next_loss()[:2] == ("registered", "i")
     assert bench.next() == STARTED
 
 
 def test_survivors_are_looked_for_before_anything_is_started(bench: Bench) -> None:
     bench.driver.looking.clear()
-    bench.obey(START)
+    bench.perform(START)
     assert bench.driver.started == []
     bench.driver.looking.set()
     assert bench.next() == STARTED
@@ -226,15 +226,15 @@ def test_survivors_are_looked_for_before_anything_is_started(bench: Bench) -> No
 
 def test_of_a_worker_that_is_gone_nothing_is_kept(bench: Bench) -> None:
     bench.registers("w")
-    bench.obey()
+    bench.perform()
     bench.watch.on_end("w", "i", "its process has ended")
-    bench.obey()
+    bench.perform()
     bench.watch.on_end("w", "i", "its process has ended")
     assert bench.next_loss() == ("w", "i", "its process has ended")
     assert bench.said.empty()
     bench.leaves("w")
-    bench.obey()
+    bench.perform()
     bench.registers("w")
-    bench.obey()
+    bench.perform()
     bench.watch.on_end("w", "i", "and again")
     assert bench.next_loss() == ("w", "i", "and again")

@@ -61,7 +61,7 @@ def test_what_was_submitted_is_reported_until_the_runtime_has_ended_it() -> None
     runtime = Runtime()
     shell.register(runtime, Configuration(), resource_id="te", process_address="here")
     run = RunTasks("d", "job", GRAPH, "v", frozenset({"a"}), tasks)
-    shell.obey("task_executor/te", [run], state)
+    shell.perform("task_executor/te", [run], state)
     assert reported() == {"a": {"n": 1.0}, "b": {}}, "b waits for its deployment"
     del runtime.counts["a"]
     assert reported() == {"b": {}}

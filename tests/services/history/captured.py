@@ -47,7 +47,7 @@ def live(seed: int) -> tuple[Live, ...]:
                 record.offset,
                 dict(replica.states),
                 replica.leadership,
-                frozenset(replica.awake),
+                frozenset(replica.active_addresses),
                 whole(hasher.hashes()),
                 time,
             )
@@ -73,8 +73,8 @@ def differs(replica: Replica, from_: Live) -> str | None:
         return f"offset {replica.offset}, not {from_.offset}"
     if replica.leadership != from_.leadership:
         return "who leads"
-    if frozenset(replica.awake) != from_.awake:
-        return f"awake: {frozenset(replica.awake) ^ from_.awake}"
+    if frozenset(replica.active_addresses) != from_.awake:
+        return f"awake: {frozenset(replica.active_addresses) ^ from_.awake}"
     if replica.states.keys() != from_.states.keys():
         return f"addresses: {replica.states.keys() ^ from_.states.keys()}"
     wrong = [each for each, state in from_.states.items() if replica.states[each] != state]

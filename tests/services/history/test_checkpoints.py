@@ -190,7 +190,7 @@ def test_what_is_told_is_what_the_job_masters_know_at_every_offset(story: Callab
     for record in story().log:
         fold.tell(record)
         for address, state in fold.replica.states.items():
-            if isinstance(state, JobMasterState) and state.ended is None:
+            if isinstance(state, JobMasterState) and state.terminated is None:
                 agree(fold, address.partition("/")[2], state)
 
 

@@ -35,17 +35,17 @@ class Election:
             for name, mandates in self.mandates.items()
         }
         for each in self.masters.values():
-            each.begin()
+            each.start()
 
     def goes_on(self, seconds: float) -> None:
         """Everybody is on time."""
         end = self.now + int(seconds * SECOND)
         while self.now <= end:
             for name, each in self.masters.items():
-                each.pursue()
+                each.tick()
                 for role in self.mandates[name].stands:
                     self.leaders.setdefault(role, name)
-            dues = [due for each in self.masters.values() if (due := each.due()) is not None]
+            dues = [due for each in self.masters.values() if (due := each.next_deadline()) is not None]
             self.now = min([end + 1, *dues])
 
 
@@ -70,7 +70,7 @@ def test_jobs_of_a_master_that_is_gone_spread_over_those_that_are_left() -> None
     assert min(shares.values()) > JOBS / len(STANDBYS) / 2
     # In the end all stand for all.
     assert {len(each.stands) for each in election.mandates.values()} == {JOBS + 1}
-    assert {each.due() for each in election.masters.values()} == {None}
+    assert {each.next_deadline() for each in election.masters.values()} == {None}
 
 
 def test_nobody_stands_for_jobs_of_a_leader_that_goes_on() -> None:
@@ -92,13 +92,13 @@ def test_who_has_begun_many_jobs_at_once_stands_for_one_after_the_other() -> Non
         opposed=True,
         clock=lambda: now,
     )
-    master.begin()
+    master.start()
     dues = []
-    while (due := master.due()) is not None:
+    while (due := master.next_deadline()) is not None:
         dues.append(due)
         now = due
-        master.look_at("job_master/j1")
-        master.pursue()
+        master.on_state_changed("job_master/j1")
+        master.tick()
         assert len(mandates.stands) == len(dues) + 1
     assert dues[0] == SECOND
     assert {later - earlier for earlier, later in itertools.pairwise(dues)} == {SECOND // 4}
@@ -119,7 +119,7 @@ def test_who_waits_for_its_moment_does_not_wait_longer_because_more_is_heard_of_
     for _ in range(6):
         election.goes_on(0.1)
         for each in election.masters.values():
-            each.look_at("job_master/j1")
+            each.on_state_changed("job_master/j1")
     assert all("job_master/j1" in each.stands for each in election.mandates.values())
 
 
@@ -132,6 +132,6 @@ def test_a_job_that_has_ended_meanwhile_is_not_stood_for() -> None:
     cluster.settle()
     for number in range(JOBS):
         for each in election.masters.values():
-            assert each.look_at(f"job_master/j{number}")
+            assert each.on_state_changed(f"job_master/j{number}")
     election.goes_on(1)
     assert {tuple(each.stands) for each in election.mandates.values()} == {("dispatcher",)}

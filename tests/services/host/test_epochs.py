@@ -57,7 +57,7 @@ def test_a_claim_counts_where_its_epoch_is_above_the_last_and_not_far(last: int,
     said = claim("dispatcher", last + step)
     record = Record(1, *_parts(said))
     counts = 0 < step <= LARGEST_STEP
-    assert known.admits(record) is counts
+    assert known.accepts(record) is counts
     assert (known.evolve(record).epoch("dispatcher") == last + step) is (counts or step == 0)
     assert leadership.is_epoch_out_of_reach(known, record) is (step > LARGEST_STEP)
 
@@ -101,7 +101,7 @@ def test_an_epoch_that_readers_would_ignore_is_not_claimed() -> None:
     candidacy = ElectionParticipant(
         Elected(), replica, ("dispatcher",), session="s", opposed=True, clock=lambda: 0
     )
-    candidacy.begin()
+    candidacy.start()
     assert candidacy.is_valid("dispatcher", LARGEST_STEP)
     with pytest.raises(EpochOutOfReach, match=r"lower high-availability\.zookeeper\.base-epoch"):
         candidacy.is_valid("dispatcher", LARGEST_STEP + 1)
@@ -191,6 +191,6 @@ def test_the_checker_takes_the_same_claims(claims: list[tuple[str, int]]) -> Non
         record = Record(offset, *_parts(claim(role, epoch)))
         header = msgspec.structs.asdict(record.header)
         event = checked(offset, LeaderElected.AVRO_NAME, header, {"role": role, "epoch": epoch})
-        assert checker.admits(event) is known.admits(record)
+        assert checker.admits(event) is known.accepts(record)
         known = known.evolve(record)
         assert checker.epoch(role) == known.epoch(role)

@@ -158,7 +158,7 @@ def test_a_fault_in_one_job_fails_that_job(fault: str, always: bool) -> None:
 def check_others_go_on(log: MemoryEventLog, host: Host) -> None:
     """The other job is cancelled, and its JobMaster says what it has to."""
     assert host.leading.wait(PATIENCE_S)
-    host.say("dispatcher", OutgoingEvent(GOOD, job_master.CancelJob(job_id="good"), None))
+    host.emit("dispatcher", OutgoingEvent(GOOD, job_master.CancelJob(job_id="good"), None))
     eventually(
         lambda: said(
             log,
@@ -175,7 +175,7 @@ def test_what_a_shell_says_of_a_job_and_does_not_fit_fails_that_job() -> None:
     log = two_jobs()
     with leading(log, JobMaster(), "a") as host:
         assert host.leading.wait(PATIENCE_S)
-        host.say(BAD, OutgoingEvent(BAD, TOO_LARGE, None))
+        host.emit(BAD, OutgoingEvent(BAD, TOO_LARGE, None))
         eventually(
             lambda: said(log, lambda each: isinstance(each.body, client.JobFinished)), "the client is told"
         )

@@ -39,7 +39,7 @@ def test_all_is_appended_in_order_while_the_log_is_slow() -> None:
     voice = EventEmitter(append, lambda error: None)
     said = [event(number) for number in range(100)]
     for each in said:
-        voice.say(each)
+        voice.emit(each)
     assert appended == []
     open_gate.set()
     voice.close()
@@ -56,9 +56,9 @@ def test_a_failure_is_told_once_and_nothing_is_said_behind_it() -> None:
         raise LogUnavailable("gone")
 
     voice = EventEmitter(append, failures.append)
-    voice.say(event(1))
+    voice.emit(event(1))
     voice.close()
-    voice.say(event(2))
+    voice.emit(event(2))
     voice.close()
     assert [str(error) for error in failures] == ["gone"]
     assert attempts == [1]

@@ -361,7 +361,7 @@ def test_what_a_shell_cannot_say_ends_it(start: Callable[..., Running]) -> None:
     running = start(log, "a")
     assert running.host.leading.wait(PATIENCE_S)
     log.close()
-    running.host.say("resource_manager", OutgoingEvent("resource_manager", REGISTRATION, None))
+    running.host.emit("resource_manager", OutgoingEvent("resource_manager", REGISTRATION, None))
     (error,) = running.join()
     assert isinstance(error, LogUnavailable)
 
@@ -370,7 +370,7 @@ def test_what_a_shell_says_is_said_under_the_epoch_of_its_role(start: Callable[.
     log = MemoryEventLog()
     running = start(log, WORKER, (WORKER,), concerns=(WORKER,))
     assert running.host.leading.wait(PATIENCE_S)
-    running.host.say(WORKER, OutgoingEvent("resource_manager", REGISTRATION, None))
+    running.host.emit(WORKER, OutgoingEvent("resource_manager", REGISTRATION, None))
     (said,) = wait_for(log, lambda record: record.body == REGISTRATION)
     assert (said.header.sender, said.header.sender_epoch) == (WORKER, 1)
 
@@ -450,7 +450,7 @@ class NotElected(StandaloneLeaderElection):
 
     elected_by = "zookeeper"
 
-    def granted(self) -> Mapping[str, int | None]:
+    def grants(self) -> Mapping[str, int | None]:
         return _NOTHING
 
 
@@ -465,17 +465,17 @@ def test_a_standby_tells_what_its_states_come_to_and_leads_nothing_by_it(
     standby = start(log, "b", mandates=NotElected())
     assert eventually(lambda: standby.host.position >= 0, "it has read the log")
     body = StateHash(offset=0, hashes={"dispatcher": "1"}, code_fingerprint="2")
-    standby.host.say_as_standby(OutgoingEvent(EVERYONE, body, None))
+    standby.host.emit_as_standby(OutgoingEvent(EVERYONE, body, None))
     (said,) = wait_for(log, lambda record: record.body == body)
     assert (said.header.sender, said.header.sender_epoch) == ("standby/b", 0)
     assert not standby.host.leads_any()
     told: list[Record] = []
 
     class Watching:
-        def reached(self, offset: int) -> int:
+        def on_position(self, offset: int) -> int:
             return 1 << 60
 
-        def told(self, record: Record) -> None:
+        def on_event(self, record: Record) -> None:
             told.append(record)
 
     replica = Replica([ResourceManager()])

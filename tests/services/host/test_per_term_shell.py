@@ -24,7 +24,7 @@ class Slow:
         self.may_end = threading.Event()
         self.ended = threading.Event()
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self.obeyed.append(state)
 
     def close(self) -> None:
@@ -62,15 +62,15 @@ def afresh(shells: list[Slow], said: list[OutgoingEvent]) -> Iterator[PerTermShe
 def test_nothing_is_begun_before_there_is_something_to_obey(afresh: PerTermShell, shells: list[Slow]) -> None:
     afresh.retire("dispatcher")
     assert shells == []
-    afresh.obey("dispatcher", [], 1)
-    afresh.obey("dispatcher", [], 2)
+    afresh.perform("dispatcher", [], 1)
+    afresh.perform("dispatcher", [], 2)
     assert [each.obeyed for each in shells] == [[1, 2]]
 
 
 def test_a_new_term_has_a_new_shell_at_once_and_the_old_one_says_nothing(
     afresh: PerTermShell, shells: list[Slow], said: list[OutgoingEvent]
 ) -> None:
-    afresh.obey("dispatcher", [], 1)
+    afresh.perform("dispatcher", [], 1)
     shells[0].say("dispatcher", OWED)
     assert len(said) == 1
     afresh.retire("dispatcher")
@@ -79,7 +79,7 @@ def test_a_new_term_has_a_new_shell_at_once_and_the_old_one_says_nothing(
     afresh.retire("dispatcher")
     shells[0].say("dispatcher", OWED)
     assert len(said) == 2
-    afresh.obey("dispatcher", [], 2)
+    afresh.perform("dispatcher", [], 2)
     assert [each.obeyed for each in shells] == [[1], [2]]
     assert not shells[0].ended.is_set()
     shells[1].say("dispatcher", OWED)
@@ -87,9 +87,9 @@ def test_a_new_term_has_a_new_shell_at_once_and_the_old_one_says_nothing(
 
 
 def test_a_shell_can_wait_for_the_end_of_those_before_it(afresh: PerTermShell, shells: list[Slow]) -> None:
-    afresh.obey("dispatcher", [], 1)
+    afresh.perform("dispatcher", [], 1)
     afresh.retire("dispatcher")
-    afresh.obey("dispatcher", [], 2)
+    afresh.perform("dispatcher", [], 2)
     settled = threading.Event()
     waiting = threading.Thread(target=lambda: (shells[1].settled(), settled.set()))
     waiting.start()

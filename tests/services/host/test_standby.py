@@ -39,8 +39,8 @@ class Shells:
     def __init__(self) -> None:
         self.told: list[tuple[str, str]] = []
 
-    def obey(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
-        self.told.append(("obey", role_address))
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self.told.append(("perform", role_address))
 
     def retire(self, role_address: str) -> None:
         self.told.append(("retire", role_address))
@@ -89,7 +89,7 @@ class Master:
         return self.finished(replica)
 
     def leads(self, role: str) -> bool:
-        return bool(self.host.sealed(role, [OutgoingEvent(EVERYONE, WORD, None)]))
+        return bool(self.host.with_headers(role, [OutgoingEvent(EVERYONE, WORD, None)]))
 
 
 @pytest.fixture
@@ -180,8 +180,8 @@ def test_who_loses_a_mandate_says_nothing_more_of_that_role_and_may_be_given_it_
     first.mandates.take("resource_manager")
     eventually(lambda: ("retire", "resource_manager") in first.shells.told)
     assert first.leads("dispatcher")
-    first.host.say("resource_manager", OutgoingEvent(EVERYONE, WORD, None))
-    assert first.host.sealed("resource_manager", [OutgoingEvent(EVERYONE, WORD, None)]) == []
+    first.host.emit("resource_manager", OutgoingEvent(EVERYONE, WORD, None))
+    assert first.host.with_headers("resource_manager", [OutgoingEvent(EVERYONE, WORD, None)]) == []
     second.mandates.give("resource_manager", epoch=5)
     registers(log)
     answers = wait_for(log, is_answer, 2)
@@ -195,8 +195,8 @@ def test_who_loses_a_mandate_says_nothing_more_of_that_role_and_may_be_given_it_
     assert claims(log, "resource_manager") == [(1, "a"), (5, "b"), (9, "a")]
     told = [what for what, address in first.shells.told if address == "resource_manager"]
     again = told.index("retire") + 1
-    assert "obey" in told[:again]
-    assert "obey" in told[again:]
+    assert "perform" in told[:again]
+    assert "perform" in told[again:]
     assert first.thread.is_alive()
     assert second.thread.is_alive()
 
@@ -266,7 +266,7 @@ def test_while_mandates_are_suspended_nothing_is_decided_and_everything_kept(
     assert master.leads("dispatcher")
     assert ("retire", "resource_manager") not in master.shells.told
     # What befell the world is said all the same.
-    master.host.say("resource_manager", OutgoingEvent("client/x", WORD, None))
+    master.host.emit("resource_manager", OutgoingEvent("client/x", WORD, None))
     wait_for(log, lambda record: record.body == WORD)
     master.mandates.suspended = False
     (answer,) = wait_for(log, is_answer)
@@ -287,7 +287,7 @@ def test_who_leads_jobs_alone_knows_for_whom_the_resource_manager_waits(
     ended = resource_manager.WorkerLost(
         resource_id="te-1", instance_id=answer.body.instance_id, exited=True, reason="killed"
     )
-    first.host.say("resource_manager", OutgoingEvent("resource_manager", ended, None))
+    first.host.emit("resource_manager", OutgoingEvent("resource_manager", ended, None))
     eventually(lambda: [waited_for(each) for each in (first, second)] == [{"te-1"}] * 2)
     registers(log)
     wait_for(log, is_answer, 2)
@@ -372,14 +372,14 @@ def test_what_a_deposed_leader_still_says_is_ignored_by_all(
     first = start("a")
     first.mandates.give(*ROLES, epoch=1)
     assert first.host.leading.wait(PATIENCE_S)
-    (late,) = first.host.sealed("resource_manager", [OutgoingEvent(EVERYONE, WORD, None)])
+    (late,) = first.host.with_headers("resource_manager", [OutgoingEvent(EVERYONE, WORD, None)])
     second = start("b")
     second.mandates.give(*ROLES, epoch=2)
     assert second.host.leading.wait(PATIENCE_S)
     log.append([late])
     records = everything(log)
     assert folded(records).states == folded(records[:-1]).states
-    assert not folded(records[:-1]).leadership.admits(records[-1])
+    assert not folded(records[:-1]).leadership.accepts(records[-1])
 
 
 def test_all_end_with_the_cluster_and_who_starts_behind_its_end_waits_for_a_leader(
@@ -404,10 +404,10 @@ def said_by(sender: str, epoch: int) -> Callable[[Record], bool]:
 def ends(log: MemoryEventLog, master: Master) -> None:
     """Job j1 is cancelled, and comes to rest."""
     log.append([Event(header("client/x", "dispatcher"), dispatcher.CancelJob(job_id="j1"))])
-    master.host.say(JOB, OutgoingEvent(JOB, job_master.ChannelsCreated(job_id="j1"), None))
+    master.host.emit(JOB, OutgoingEvent(JOB, job_master.ChannelsCreated(job_id="j1"), None))
     wait_for(log, lambda record: isinstance(record.body, dispatcher.JobReachedTerminalState))
-    master.host.say(JOB, OutgoingEvent(JOB, job_master.ChannelsDeleted(job_id="j1"), None))
-    eventually(lambda: not master.replica.is_awake(JOB))
+    master.host.emit(JOB, OutgoingEvent(JOB, job_master.ChannelsDeleted(job_id="j1"), None))
+    eventually(lambda: not master.replica.is_active(JOB))
 
 
 def comes_late(log: MemoryEventLog) -> None:

@@ -26,7 +26,7 @@ def check_job_master(state: JobMasterState) -> None:
     owing = {
         each.resource_id
         for each in state.connections.values()
-        if Handshake.OWED in (each.registration, each.farewell)
+        if Handshake.OWED in (each.registration, each.disconnect)
     }
     assert set(state.connections_owing) == owing
 
@@ -152,7 +152,7 @@ def check_checkpoints(state: JobMasterState) -> None:
         assert all(each.state is not ExecutionState.RUNNING for each in state.executions.values()) or (
             state.submissions.cancellations
         )
-    for checkpoint_id, kind, resource_id in checkpoints.notices:
+    for checkpoint_id, kind, resource_id in checkpoints.notifications:
         assert resource_id in state.slots.of_resource or state.connections
         assert kind is not NotificationKind.TRIGGER or checkpoint_id in checkpoints.pending
 
@@ -175,7 +175,7 @@ def check_submissions(state: JobMasterState) -> None:
             resource_id = execution.resource_id
         left[(execution.vertex_id, resource_id, submissions.ready.value(attempt))] += 1
     assert {key: each.left for key, each in submissions.deployments.items()} == left
-    if state.assembling or state.checkpoints.restoring is not None:
+    if state.waiting_for_all_slots or state.checkpoints.restoring is not None:
         assert not submissions.ready
     elif state.status in ACTIVE:
         for attempt in state.current.values():

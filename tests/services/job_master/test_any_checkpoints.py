@@ -37,12 +37,12 @@ GOOD = (
     "acknowledge",
     "tick",
     "give",
-    "obey",
+    "perform",
     "say",
     "cancelled",
     "all run",
     "all acknowledge",
-    "all obey",
+    "all perform",
 )
 BAD = (
     "fail",
@@ -82,9 +82,9 @@ class Story(Checkpointed):
                         cancels = each.state is ExecutionState.CANCELING and action == "all run"
                         self.of_task("cancelled" if cancels else action.removeprefix("all "), each, number)
                     self.act("say", 5)
-            case "all obey":
+            case "all perform":
                 for _ in range(4):
-                    self.obey(number)
+                    self.perform(number)
                 self.say()
             case "tick":
                 self.now += (1 + number % 12) * 1_000_000
@@ -101,15 +101,15 @@ class Story(Checkpointed):
                 self.registered()
                 self.executors += 1
                 self.give(f"te-{self.executors}")
-            case "obey":
-                self.obey(number)
+            case "perform":
+                self.perform(number)
             case "not written" | "torn":
                 self.refuse(action)
             case "suspend":
                 self.tell("dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance"))
             case "resume" if self.state.status is JobStatus.SUSPENDED:
                 self.say()
-                if not self.state.counts.unfinished and not self.state.announcements:
+                if not self.state.counts.unfinished and not self.state.status_notifications:
                     self.tell("dispatcher", job_master.ResumeJob(job_id="j"))
             case "checkpoint" | "savepoint":
                 kind = SnapshotType.CHECKPOINT if action == "checkpoint" else SnapshotType.SAVEPOINT
@@ -147,7 +147,7 @@ class Story(Checkpointed):
             self.tell("resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j"))
         self.say()
 
-    def obey(self, number: int) -> None:
+    def perform(self, number: int) -> None:
         """One of the instructions, as the shell would."""
         instructions = self.role.instructions(self.state)
         if not instructions:
@@ -192,11 +192,11 @@ class Story(Checkpointed):
         self.tell("dispatcher", job_master.CancelJob(job_id="j"))
         for _ in range(60):
             self.say()
-            for each in self.executions() if self.state.ended is None else []:
+            for each in self.executions() if self.state.terminated is None else []:
                 if each.state is ExecutionState.CANCELING:
                     self.report(each, ExecutionState.CANCELED)
-            self.obey(0)
-            if self.role.at_rest(self.state):
+            self.perform(0)
+            if self.role.is_quiescent(self.state):
                 return
         raise AssertionError(f"it does not end: {self.role.instructions(self.state)}")
 
@@ -224,7 +224,13 @@ def test_whatever_happens_all_is_consistent_answered_and_replayed(
     retained: int, concurrent: int, path: str | None, actions: list[tuple[str, int]]
 ) -> None:
     story = Story(retained, concurrent, path)
-    beginning: tuple[tuple[str, int], ...] = (("obey", 0), ("obey", 1), ("give", 0), ("obey", 0), ("say", 11))
+    beginning: tuple[tuple[str, int], ...] = (
+        ("perform", 0),
+        ("perform", 1),
+        ("give", 0),
+        ("perform", 0),
+        ("say", 11),
+    )
     begun: Callable[[str, int], None] = story.act
     for action, number in (*beginning, *[("run", each) for each in range(4)], *actions):
         begun(action, number)

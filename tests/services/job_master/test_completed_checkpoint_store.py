@@ -285,7 +285,7 @@ def shell(said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def answer(shell: CheckpointShell, said: queue.Queue[OutgoingEvent], demand: Demand) -> Any:
-    shell.obey("job_master/job", demand)
+    shell.perform("job_master/job", demand)
     owed = said.get(timeout=PATIENCE_S)
     assert (owed.recipient, owed.cause) == ("job_master/job", 7)
     return owed.body
@@ -331,7 +331,7 @@ def test_who_leads_a_job_no_more_deletes_nothing_more_of_it_and_says_nothing(
         gone.set()
 
     monkeypatch.setattr(local_files.LocalFiles, "delete", in_the_middle)
-    shell.obey(
+    shell.perform(
         "job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (f"{job}/chk-2",), 7), gone
     )
     assert gone.wait(PATIENCE_S)
@@ -363,7 +363,7 @@ def test_who_has_stood_still_deletes_nothing_before_it_knows_that_it_leads(
         for number, names in ((1, "abc"), (2, "d")):
             answer(shell, said, WriteMetadata("job", GRAPH, acknowledged(job, number, *names), 7))
         monkeypatch.setattr(local_files.LocalFiles, "delete", stopped_behind_the_first)
-        shell.obey(
+        shell.perform(
             "job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (f"{job}/chk-2",), 7), gone
         )
         assert asked.wait(PATIENCE_S)
@@ -454,7 +454,7 @@ def test_a_search_ends_with_its_demand_and_nothing_is_said(
     candidate = RestoredCheckpoint(checkpoint_id=1, uri="file:///c/j/chk-1", generation=0)
     first, second = (FindCheckpoint("job", GRAPH, (candidate,), False, cause) for cause in (7, 8))
     shell.still_demanded("job_master/job", [first])
-    shell.obey("job_master/job", first)
+    shell.perform("job_master/job", first)
     assert asked.wait(PATIENCE_S)
     shell.still_demanded("job_master/job", [first])
     shell.still_demanded("job_master/other", [])
@@ -465,7 +465,7 @@ def test_a_search_ends_with_its_demand_and_nothing_is_said(
             shell.still_demanded("job_master/job", [])
         case "another is":
             shell.still_demanded("job_master/job", [second])
-            shell.obey("job_master/job", second)
+            shell.perform("job_master/job", second)
     shell.close()
     assert over.is_set()
     assert said.empty()
@@ -485,6 +485,6 @@ def test_a_shell_that_is_closed_leaves_the_rest_to_its_successor(
 ) -> None:
     monkeypatch.setattr(module, "_FIRST_PAUSE_S", PATIENCE_S)
     monkeypatch.setattr(CompletedCheckpointStore, "discard", unreachable)
-    shell.obey("job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (), 7))
+    shell.perform("job_master/job", DiscardCheckpoint("job", 1, f"{job}/chk-1", True, (), 7))
     shell.close()
     assert said.empty()

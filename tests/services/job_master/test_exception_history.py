@@ -51,6 +51,6 @@ def test_the_root_cause_of_a_job_that_failed_is_known_when_all_else_of_it_is_for
     job.ends(*[each for each in job.executions() if each.state is ExecutionState.CANCELING], state=FAILED)
     job.tell(JOB, job_master.ChannelsDeleted(job_id="j"))
     assert job.state.status is JobStatus.FAILED
-    assert job.role.at_rest(job.state)
+    assert job.role.is_quiescent(job.state)
     assert job.state.root_cause is not None
     assert job.state.root_cause.text == STACK

@@ -80,8 +80,8 @@ def comes_to_its_end(job: Job) -> None:
     job.say()
     state = job.state
     assert state.status in JOB_ENDS
-    assert state.terminal is Handshake.SAID
-    assert (state.unfinished, state.announcements) == (0, ())
+    assert state.terminal_notification is Handshake.SAID
+    assert (state.unfinished, state.status_notifications) == (0, ())
     assert all(each.state in EXECUTION_ENDS for each in job.executions())
     assert not state.slots.slots
     assert not state.slots.requests

@@ -151,10 +151,10 @@ def test_who_asks_a_job_that_is_over_is_answered_and_it_stays_at_rest() -> None:
     job.say()
     job.tell("job_master/j", job_master.ChannelsDeleted(job_id="j"))
     job.say()
-    assert job.role.at_rest(job.state)
+    assert job.role.is_quiescent(job.state)
     rest = job.state
     job.ask()
-    assert not job.role.at_rest(job.state)
+    assert not job.role.is_quiescent(job.state)
     assert len(answers(job.say())) == 1
     assert job.state == rest
 
@@ -283,7 +283,7 @@ def test_a_job_whose_savepoint_is_complete_finishes_whoever_is_lost_behind_it(ho
     if how != "executor":
         the_others_end(job)
     assert job.state.status is JobStatus.FINISHED
-    assert job.state.ended is None or not job.state.slots.returning
+    assert job.state.terminated is None or not job.state.slots.returning
 
 
 def test_a_task_in_a_new_process_may_have_gone_on_behind_the_savepoint() -> None:

@@ -38,7 +38,7 @@ class Pools(RuleBasedStateMachine):
     def want(self, due: int) -> None:
         allocation_id = f"a{len(self.steps):03}"
         request = PendingRequest(allocation_id, ("default", len(self.steps)), None, 1)
-        self.pool = self.pool.want([request], due)
+        self.pool = self.pool.request([request], due)
         self.steps[allocation_id] = SlotStep.WANTED
 
     @rule(data=st.data())
@@ -54,7 +54,7 @@ class Pools(RuleBasedStateMachine):
         allocation_id = self.any(data)
         if step_of(self.pool, allocation_id) is SlotStep.PENDING:
             offer = SlotOffer(allocation_id=allocation_id, slot_number=0, resource_profile=PROFILE)
-            self.pool = self.pool.offered([offer], resource_id, 4)
+            self.pool = self.pool.accept_offer([offer], resource_id, 4)
             assert self.pool.slots[allocation_id].slot is not None
 
     @rule(data=st.data(), free_at=st.integers(0, 10**6))
@@ -83,11 +83,11 @@ class Pools(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def returned(self, data: st.DataObject) -> None:
-        self.pool = self.pool.returned(self.any(data))
+        self.pool = self.pool.finish_return(self.any(data))
 
     @rule(data=st.data())
     def gone(self, data: st.DataObject) -> None:
-        self.pool = self.pool.gone(self.any(data))
+        self.pool = self.pool.remove_task_executor(self.any(data))
 
     @rule(resource_id=RESOURCE_IDS)
     def forget(self, resource_id: str) -> None:

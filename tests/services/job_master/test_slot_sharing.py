@@ -65,7 +65,7 @@ def test_a_job_requests_as_many_slots_as_its_groups_need_and_each_subtask_has_it
     graph: JobGraph,
 ) -> None:
     job = Job(graph)
-    assert SchedulingTopology.of(graph).required_slots == needed(graph)
+    assert SchedulingTopology.from_graph(graph).required_slots == needed(graph)
     assert len(job.state.slots.requests) == len(job.state.sharing.trees) == needed(graph)
     for (_, index), tree in job.state.sharing.trees.items():
         for leaf in leaves(tree.root):
@@ -160,7 +160,7 @@ def test_an_available_slot_is_used_again_if_it_offers_enough() -> None:
     (small, other, large) = sorted(pool.slots, key=lambda each: pool.slots[each].slot or ("", 0))
     assert pool.slots[large].slot == ("second", 0)
     pool = pool.available(small, 100, 1).available(other, 100, 1)
-    wanting = replace(job.state, slots=pool.gone(large))
+    wanting = replace(job.state, slots=pool.remove_task_executor(large))
     assert find_slots(wanting, [("second", 0)], 9).sharing.trees[("second", 0)].resolved is False
     bigger = replace(pool.slots[small], profile=replace(PROFILE, cpu_cores=4.0))
     wanting = replace(wanting, slots=replace(wanting.slots, slots=wanting.slots.slots.set(small, bigger)))

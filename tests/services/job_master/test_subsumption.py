@@ -110,11 +110,11 @@ def test_what_an_ended_job_was_told_to_keep_is_kept_and_all_else_is_removed(
     kept = (last,) if status in kept_by else ()
     assert instruction.retained == kept
     job.tell(JOB, job_master.ChannelsDeleted(job_id="j"))
-    assert not job.role.at_rest(job.state), "its files are there still"
+    assert not job.role.is_quiescent(job.state), "its files are there still"
     job.tell(JOB, job_master.CheckpointsRemoved(job_id="j"))
-    assert job.role.at_rest(job.state)
-    assert job.state.ended is not None
-    assert job.state.ended.checkpoints == kept
+    assert job.role.is_quiescent(job.state)
+    assert job.state.terminated is not None
+    assert job.state.terminated.checkpoints == kept
 
 
 def test_a_job_that_never_took_one_has_nothing_to_remove() -> None:
@@ -122,7 +122,7 @@ def test_a_job_that_never_took_one_has_nothing_to_remove() -> None:
     ended(job, JobStatus.CANCELED)
     assert job.demands(RemoveCheckpoints) == []
     job.tell(JOB, job_master.ChannelsDeleted(job_id="j"))
-    assert job.role.at_rest(job.state)
+    assert job.role.is_quiescent(job.state)
 
 
 def test_what_is_under_way_is_settled_before_all_is_removed() -> None:

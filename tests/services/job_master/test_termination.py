@@ -90,7 +90,7 @@ def test_a_job_can_be_cancelled_at_any_time_and_leaves_nothing_behind(moment: Ca
     job.say()
     confirm(job)
     assert job.state.status is JobStatus.CANCELED
-    assert (job.state.terminal, job.state.unfinished) == (Handshake.SAID, 0)
+    assert (job.state.terminal_notification, job.state.unfinished) == (Handshake.SAID, 0)
     assert not job.state.slots.slots
     assert not job.state.slots.returning
     ends = (ExecutionState.CANCELED, ExecutionState.FAILED, ExecutionState.FINISHED)
@@ -124,7 +124,7 @@ def test_a_suspended_job_keeps_its_channels_and_goes_on_with_what_has_not_finish
     allocations = set(job.state.slots.slots)
     job.tell("dispatcher", SUSPEND)
     job.say()
-    assert (job.state.status, job.state.terminal) == (JobStatus.SUSPENDED, None)
+    assert (job.state.status, job.state.terminal_notification) == (JobStatus.SUSPENDED, None)
     said = confirm(job)
     (end,) = bodies(said, dispatcher.JobReachedTerminalState)
     assert (end.status, end.reason) == (JobStatus.SUSPENDED, "maintenance")

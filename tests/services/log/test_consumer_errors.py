@@ -32,20 +32,20 @@ def tail() -> _KafkaTail:
 )
 def test_what_waiting_does_not_mend_ends_the_reader(tail: _KafkaTail, code: int) -> None:
     with pytest.raises(LogUnavailable, match=r"c\.log can't be read"):
-        tail._met(KafkaError(code, fatal=code == KafkaError._FATAL), -1001)
+        tail._on_message(KafkaError(code, fatal=code == KafkaError._FATAL), -1001)
 
 
 def test_other_errors_are_told_once_and_the_reader_goes_on(tail: _KafkaTail) -> None:
     with capture_logs() as lines:
         for _ in range(3):
-            tail._met(KafkaError(KafkaError._TRANSPORT), -1001)
-            tail._met(KafkaError(KafkaError.INVALID_MSG), 7)
+            tail._on_message(KafkaError(KafkaError._TRANSPORT), -1001)
+            tail._on_message(KafkaError(KafkaError.INVALID_MSG), 7)
     assert [each["event"] for each in lines] == ["reading is interrupted; keeps trying"] * 2
     assert tail.position == 5
 
 
 def test_the_end_moves_the_position_and_a_head_that_is_gone_is_refused(tail: _KafkaTail) -> None:
-    tail._met(KafkaError(KafkaError._PARTITION_EOF), 9)
+    tail._on_message(KafkaError(KafkaError._PARTITION_EOF), 9)
     assert tail.position == 9
     with pytest.raises(LogTruncated):
-        tail._met(KafkaError(KafkaError._AUTO_OFFSET_RESET), 12)
+        tail._on_message(KafkaError(KafkaError._AUTO_OFFSET_RESET), 12)

@@ -41,7 +41,7 @@ class Watched:
         """The topics that it tells people of."""
         with capture_logs() as lines:
             for _ in range(times):
-                self.watch.look()
+                self.watch.check()
         return [each["topic"] for each in lines if each["log_level"] == "error"]
 
 

@@ -168,7 +168,7 @@ class Manager:
 
     def slots(self) -> dict[tuple[str, int], tuple[SlotState, str | None]]:
         """Every slot: its state, and the allocation that holds it."""
-        slots = self.state.slot_manager.slots.everything()
+        slots = self.state.slot_manager.slots.total()
         return {key: (slot.state, slot.allocation_id) for key, slot in slots}
 
 

@@ -90,7 +90,7 @@ def test_a_request_is_left_over_only_if_no_free_slot_that_matches_is(
     registered = slots(layout)
     given_ = placed(registered, requests, placement)
     keys = {key for _, key, _ in given_}
-    left = [slot for key, slot in registered.everything() if slot.state is SlotState.FREE and key not in keys]
+    left = [slot for key, slot in registered.total() if slot.state is SlotState.FREE and key not in keys]
     served = {each.allocation_id for each, _, _ in given_}
     for each in requests:
         if each.allocation_id not in served:

@@ -66,10 +66,10 @@ def test_the_tables_are_complete() -> None:
 def test_a_slot_goes_from_state_to_state(before: SlotState, after: SlotState) -> None:
     slot = TaskManagerSlot(PROFILE, profile_key(PROFILE), before, changed=1)
     if (before.value, after.value) in SLOT_PAIRS:
-        assert slot.to(after, 2, "a", "j") == TaskManagerSlot(PROFILE, slot.key, after, "a", "j", 2)
+        assert slot.transition(after, 2, "a", "j") == TaskManagerSlot(PROFILE, slot.key, after, "a", "j", 2)
     else:
         with pytest.raises(IllegalSlotTransition, match=f"is {before} and|{before} can't become {after}"):
-            slot.to(after, 2, "a", "j")
+            slot.transition(after, 2, "a", "j")
 
 
 @pytest.mark.parametrize(("before", "after"), [*itertools.product(WorkerState, WorkerState)])

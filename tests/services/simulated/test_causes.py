@@ -62,10 +62,10 @@ class RealShells:
         shell.register(Idle(), Configuration({}), resource_id=name, process_address="here")
         self._shells[role_address] = shell
 
-    def obey(self, role_address: str, replica: Replica) -> None:
+    def perform(self, role_address: str, replica: Replica) -> None:
         if role_address in self._shells:
             state = replica.states[role_address]
-            self._shells[role_address].obey(
+            self._shells[role_address].perform(
                 role_address, replica.role(role_address).instructions(state), state
             )
 
@@ -100,7 +100,7 @@ def checked(records: Sequence[Record]) -> int:
         if isinstance(body, LeaderElected) and kind_of(body.role) == TASK_EXECUTOR:
             shells.begin(body.role)
         for each in changed:
-            shells.obey(each, replica)
+            shells.perform(each, replica)
     return count
 
 
@@ -169,9 +169,9 @@ def test_hosted_tasks_name_the_same_causes() -> None:
         for each in changed:
             if kind_of(each) != TASK_EXECUTOR:
                 continue
-            shells.obey(each, replica)
+            shells.perform(each, replica)
             said.clear()
-            hosted.obey(each, replica.role(each).instructions(replica.states[each]), replica.states[each])
+            hosted.perform(each, replica.role(each).instructions(replica.states[each]), replica.states[each])
             for address, owed in said:
                 header = Header(event_id="", time=0, sender=address, sender_epoch=0, recipient=owed.recipient)
                 heard = shells.say(Record(0, header, owed.body))

@@ -162,7 +162,7 @@ def test_real_hosts_go_on_from_there() -> None:
         concerns=tuple(own),
     )
     of_masters: dict[str, Shell] = {
-        JOB_MASTER: JobMastersWithoutTopics(masters.say),
+        JOB_MASTER: JobMastersWithoutTopics(masters.emit),
         RESOURCE_MANAGER: Follower(lambda *_: None),
     }
 
@@ -175,10 +175,10 @@ def test_real_hosts_go_on_from_there() -> None:
 
     with (
         running(log, masters, of_masters),
-        running(log, workers, {TASK_EXECUTOR: TasksThatRun(workers.say)}),
+        running(log, workers, {TASK_EXECUTOR: TasksThatRun(workers.emit)}),
     ):
         for each, member in own.items():
-            workers.say(each, registration(member.resource_id, member.slots))
+            workers.emit(each, registration(member.resource_id, member.slots))
         again = wait_for(log, fork, is_running)
         assert again.header.recipient == "job_master/j1", "what ran at the place runs on"
         header = Header(event_id="s", time=1, sender="client/x", sender_epoch=0, recipient=DISPATCHER)

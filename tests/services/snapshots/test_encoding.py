@@ -31,7 +31,7 @@ def test_what_is_written_is_read_as_the_same_and_goes_on_as_the_same(name: str |
             for now in (record.header.time, record.header.time + 1_000 * SECOND):
                 assert role.decide(read, now) == role.decide(state, now)
             assert role.deadline(read) == role.deadline(state)
-            assert role.at_rest(read) == role.at_rest(state)
+            assert role.is_quiescent(read) == role.is_quiescent(state)
             assert [each.key for each in role.instructions(read)] == [
                 each.key for each in role.instructions(state)
             ]

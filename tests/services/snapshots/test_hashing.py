@@ -51,7 +51,7 @@ def test_from_the_start_and_from_any_snapshot_it_is_the_same(name: str | int, da
     second = quiet()
     unpack(file, cluster="c", fingerprint="f").restore(second)
     assert (second.offset, hash_of(second)) == (first.offset, header.state_hash)
-    assert sorted(second.awake) == sorted(first.awake)
+    assert sorted(second.active_addresses) == sorted(first.active_addresses)
     changed = [sorted(second.apply(record)) for record in log[cut:end]]
     third = quiet()
     for record in log[:cut]:

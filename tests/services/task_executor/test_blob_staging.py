@@ -80,13 +80,13 @@ class Around:
 
 def test_a_job_without_blobs_is_deployed_at_once(tmp_path: Path) -> None:
     around = Around(tmp_path, Store())
-    around.shell.obey(ADDRESS, [run(graph_with(), task())], None)
+    around.shell.perform(ADDRESS, [run(graph_with(), task())], None)
     assert len(around.runtime.deployed) == 1
 
 
 def test_a_task_is_deployed_with_its_files_and_functions(tmp_path: Path) -> None:
     around = Around(tmp_path, Store(b"the file", b"the code"))
-    around.shell.obey(
+    around.shell.perform(
         ADDRESS, [run(graph_with(file=b"the file", code=b"the code"), task("a"), task("b"))], None
     )
     eventually(lambda: bool(around.runtime.deployed), "it is deployed")
@@ -104,7 +104,7 @@ def test_while_its_blobs_are_on_their_way_a_task_counts_as_deployed(tmp_path: Pa
     store = Store(b"the file")
     store.open.clear()
     around = Around(tmp_path, store)
-    around.shell.obey(ADDRESS, [run(graph_with(file=b"the file"), task("a"))], None)
+    around.shell.perform(ADDRESS, [run(graph_with(file=b"the file"), task("a"))], None)
     state = TaskExecutorState(resource_id="te")
     assert [each.execution_attempt_id for each in around.shell.running(state)] == ["a"]
     assert not around.runtime.deployed
@@ -117,8 +117,8 @@ def test_a_task_that_is_cancelled_meanwhile_is_not_deployed(tmp_path: Path) -> N
     store.open.clear()
     around = Around(tmp_path, store)
     tasks = task("a"), task("b")
-    around.shell.obey(ADDRESS, [run(graph_with(file=b"the file"), *tasks)], None)
-    around.shell.obey(ADDRESS, [run(graph_with(file=b"the file"), *tasks), StopTask("a", "job", 9)], None)
+    around.shell.perform(ADDRESS, [run(graph_with(file=b"the file"), *tasks)], None)
+    around.shell.perform(ADDRESS, [run(graph_with(file=b"the file"), *tasks), StopTask("a", "job", 9)], None)
     assert around.runtime.cancelled == ["a"]
     store.open.set()
     eventually(lambda: bool(around.runtime.deployed), "the other is deployed")
@@ -129,7 +129,7 @@ def test_a_task_that_is_cancelled_meanwhile_is_not_deployed(tmp_path: Path) -> N
 
 def test_what_can_not_be_had_fails_the_tasks_with_the_reason(tmp_path: Path) -> None:
     around = Around(tmp_path, Store())
-    around.shell.obey(ADDRESS, [run(graph_with(file=b"the file"), task("a"), task("b"))], None)
+    around.shell.perform(ADDRESS, [run(graph_with(file=b"the file"), task("a"), task("b"))], None)
     eventually(lambda: len(around.states()) == 2, "both have failed")
     for attempt, (told, state, reason) in zip("ab", sorted(around.states(), key=str), strict=True):
         assert (told, state) == (attempt, ExecutionState.FAILED)
@@ -140,7 +140,7 @@ def test_what_can_not_be_had_fails_the_tasks_with_the_reason(tmp_path: Path) -> 
 
 def test_a_job_can_not_have_the_blobs_of_another(tmp_path: Path) -> None:
     around = Around(tmp_path, Store(b"the file"))
-    around.shell.obey(ADDRESS, [run(graph_with(file=b"the file", job_id="other"), task("a"))], None)
+    around.shell.perform(ADDRESS, [run(graph_with(file=b"the file", job_id="other"), task("a"))], None)
     eventually(lambda: len(around.states()) == 1, "it has failed")
     assert "is no blob of job job" in (around.states()[0][2] or "")
 
@@ -149,6 +149,6 @@ def test_content_that_is_not_what_was_named_is_never_deployed(tmp_path: Path) ->
     store = Store()
     store.contents[digest_of(b"the code")] = b"other code"
     around = Around(tmp_path, store)
-    around.shell.obey(ADDRESS, [run(replace(graph_with(code=b"the code")), task("a"))], None)
+    around.shell.perform(ADDRESS, [run(replace(graph_with(code=b"the code")), task("a"))], None)
     eventually(lambda: len(around.states()) == 1, "it has failed")
     assert not around.runtime.deployed

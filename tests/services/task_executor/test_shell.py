@@ -113,7 +113,7 @@ def test_a_task_that_ran_before_the_process_was_started_again_resumes(
     state: ExecutionState, resumes: bool
 ) -> None:
     shell, runtime, _ = shell_of()
-    shell.obey(ADDRESS, [run(task(state=state))], None)
+    shell.perform(ADDRESS, [run(task(state=state))], None)
     assert [each.subtasks for each in runtime.deployed] == [(SubtaskDeployment("a", 3, 0, resumes),)]
 
 
@@ -131,7 +131,7 @@ def test_it_registers_with_its_options_and_with_slots_as_configured() -> None:
     assert body.number_of_slots == 4
     assert (body.default_slot_profile.cpu_cores, body.default_slot_profile.managed_memory_mb) == (2.0, 16)
     assert body.default_slot_profile.heap_memory_mb == 128
-    options = TaskExecutorOptions.of(body.configuration)
+    options = TaskExecutorOptions.from_configuration(body.configuration)
     assert options.slot_timeout == 3_000_000
     assert living(body.process_mark) == ProcessIdentity.of(os.getpid())
 
@@ -139,19 +139,19 @@ def test_it_registers_with_its_options_and_with_slots_as_configured() -> None:
 def test_what_is_demanded_is_begun_once_for_as_long_as_it_is_demanded() -> None:
     shell, runtime, _ = shell_of()
     for _ in range(3):
-        shell.obey(ADDRESS, [run(task("a"), task("b", cause=8))], None)
+        shell.perform(ADDRESS, [run(task("a"), task("b", cause=8))], None)
     stop = StopTask("b", "job", 9)
     for _ in range(3):
-        shell.obey(ADDRESS, [run(task("a")), stop], None)
+        shell.perform(ADDRESS, [run(task("a")), stop], None)
     assert [[each.execution_attempt_id for each in one.subtasks] for one in runtime.deployed] == [["a", "b"]]
     assert runtime.cancelled == ["b"]
 
 
 def test_a_report_says_what_the_task_was_begun_or_stopped_because_of() -> None:
     shell, _, said = shell_of()
-    shell.obey(ADDRESS, [run(task("a"), task("b", cause=8))], None)
+    shell.perform(ADDRESS, [run(task("a"), task("b", cause=8))], None)
     shell.reported("a", ExecutionState.RUNNING, None)
-    shell.obey(ADDRESS, [run(task("a"), task("b", cause=8)), StopTask("b", "job", 9)], None)
+    shell.perform(ADDRESS, [run(task("a"), task("b", cause=8)), StopTask("b", "job", 9)], None)
     shell.reported("b", ExecutionState.CANCELED, None)
     assert [(each.recipient, each.cause) for each in said[1:]] == [
         ("job_master/job", 7),
@@ -169,7 +169,7 @@ def test_a_registration_is_said_because_of_the_claim_that_the_process_made() -> 
 def test_an_acknowledgement_names_what_began_the_checkpoint_here_or_what_the_task_runs_by() -> None:
     """Barriers from elsewhere carry no offset."""
     shell, _, said = shell_of()
-    shell.obey(ADDRESS, [run(task("a")), TriggerTasks("job", 3, ("a",), 5, OPTIONS, 9)], None)
+    shell.perform(ADDRESS, [run(task("a")), TriggerTasks("job", 3, ("a",), 5, OPTIONS, 9)], None)
     shell.acknowledged("a", 3, SubtaskState(), CheckpointMetrics())
     shell.declined("a", 4, "because")
     assert [each.cause for each in said[1:]] == [9, 7]
@@ -187,14 +187,14 @@ def test_the_runtime_hears_once_of_each_step_of_a_checkpoint() -> None:
         AbortTasks("job", 1, ("a",), 11),
     ]
     for _ in range(3):
-        shell.obey(ADDRESS, demands, None)
+        shell.perform(ADDRESS, demands, None)
     assert runtime.checkpoints == [("trigger", ("a",), 3), ("confirm", ("a",), 2), ("abort", ("a",), 1)]
     assert runtime.triggered == [Checkpoint(checkpoint_id=3, timestamp=5, options=OPTIONS)]
 
 
 def test_what_becomes_of_a_checkpoint_is_said_before_the_end_of_its_task_and_not_after() -> None:
     shell, _, said = shell_of()
-    shell.obey(ADDRESS, [run(task("a"))], None)
+    shell.perform(ADDRESS, [run(task("a"))], None)
     state, metrics = SubtaskState(size=7), CheckpointMetrics(sync_duration=1)
     shell.acknowledged("a", 3, state, metrics)
     shell.declined("a", 4, "because")
@@ -217,6 +217,6 @@ def test_a_task_begins_with_the_checkpoint_that_it_was_submitted_with() -> None:
     shell, runtime, _ = shell_of()
     restore = RestoredCheckpoint(checkpoint_id=3, uri="chk-3", generation=1)
     submitted = msgspec.structs.replace(task(), generation=2, restore=restore, finished=True)
-    shell.obey(ADDRESS, [run(submitted)], None)
+    shell.perform(ADDRESS, [run(submitted)], None)
     (deployed,) = runtime.deployed[0].subtasks
     assert (deployed.generation, deployed.restore, deployed.finished) == (2, restore, True)

@@ -26,12 +26,12 @@ def test_a_slot_moves_as_the_table_says_and_not_otherwise(
 ) -> None:
     slot = TaskSlot(0, PROFILE, before)
     if after in TRANSITIONS[before]:
-        assert slot.moved(after).state is after
+        assert slot.transition(after).state is after
     else:
         with pytest.raises(
             IllegalTransition, match=f"slot 0 is {before.value} and can't become {after.value}"
         ):
-            slot.moved(after)
+            slot.transition(after)
 
 
 def test_every_state_is_in_the_table_and_leads_to_every_other() -> None:
@@ -45,7 +45,7 @@ def test_every_state_is_in_the_table_and_leads_to_every_other() -> None:
 
 def table(state: TaskSlotState, *, busy: bool = False) -> TaskSlotTable:
     """Slot 0 in a state, held by allocation "a" of job "j" unless it is free; `busy` with a task."""
-    slots = TaskSlotTable().sized(1, PROFILE)
+    slots = TaskSlotTable().with_size(1, PROFILE)
     if state is FREE:
         return slots
     held = slots.allocate(0, "j", "a")
@@ -63,7 +63,7 @@ STEPS: dict[str, Callable[[TaskSlotTable], TaskSlotTable | None]] = {
     "wait": lambda slots: slots.wait("a", 9),
     "activate": lambda slots: slots.activate("a"),
     "release": lambda slots: slots.release("a"),
-    "vacate": lambda slots: slots.vacate("a"),
+    "vacate": lambda slots: slots.free_if_empty("a"),
     "add_task": lambda slots: slots.add_task("a", "t2"),
 }
 BECOMES: dict[tuple[TaskSlotState, str], TaskSlotState | None] = {
@@ -98,11 +98,11 @@ def test_a_slot_waits_for_its_job_master_while_it_is_allocated(before: TaskSlotS
 
 def test_a_slot_is_not_free_while_a_task_runs_in_it() -> None:
     slots = table(RELEASING, busy=True)
-    assert slots.vacate("a") is slots
+    assert slots.free_if_empty("a") is slots
     (status,) = slots.report("te")
     assert (status.allocation_id, status.job_id) == ("a", "j")
-    slots = slots.remove_task("a", "t").vacate("a")
-    assert slots == TaskSlotTable().sized(1, PROFILE)
+    slots = slots.remove_task("a", "t").free_if_empty("a")
+    assert slots == TaskSlotTable().with_size(1, PROFILE)
 
 
 def test_a_slot_that_does_not_exist_is_not_allocated() -> None:
@@ -110,8 +110,8 @@ def test_a_slot_that_does_not_exist_is_not_allocated() -> None:
 
 
 def test_a_table_that_is_sized_anew_keeps_what_is_held() -> None:
-    slots = TaskSlotTable().sized(3, PROFILE).allocate(1, "j", "a")
+    slots = TaskSlotTable().with_size(3, PROFILE).allocate(1, "j", "a")
     assert slots is not None
-    assert sorted(slots.sized(1, PROFILE).slots) == [0, 1]
-    assert sorted(slots.sized(5, PROFILE).slots) == [0, 1, 2, 3, 4]
+    assert sorted(slots.with_size(1, PROFILE).slots) == [0, 1]
+    assert sorted(slots.with_size(5, PROFILE).slots) == [0, 1, 2, 3, 4]
     assert [each.allocation_id for each in slots.report("te")] == [None, "a", None]

@@ -167,7 +167,7 @@ def test_in_the_end_nothing_is_owed_and_the_states_are_sound(seed: int, place: f
     manager = replica.states.get(RESOURCE_MANAGER)
     registered = manager.workers if isinstance(manager, ResourceManagerState) else {}
     alive = {address(TASK_EXECUTOR, each) for each in registered}
-    for each in replica.awake:
+    for each in replica.active_addresses:
         state = replica.states[each]
         INDEXES[type(state)](state)
         led = replica.leadership.leader(each) is not None
@@ -212,10 +212,10 @@ def test_the_timeline_counts_what_the_states_have(seed: int, place: float) -> No
             at[time] = 0, 0, {}
             return
         by_job: dict[str, int] = {}
-        for _, slot in slots.everything():
+        for _, slot in slots.total():
             if slot.state.value != "FREE":
                 by_job[slot.job_id or ""] = by_job.get(slot.job_id or "", 0) + 1
-        at[time] = len(list(slots.everything())), sum(by_job.values()), by_job
+        at[time] = len(list(slots.total())), sum(by_job.values()), by_job
 
     look(found.would.start)
     for record in found.log:

@@ -43,7 +43,7 @@ def test_every_history_is_decided_again_as_it_was(name: str | int) -> None:
     known = quiet()
     heard = 0
     for record in history(name):
-        heard += record.header.decided and known.leadership.admits(record)
+        heard += record.header.decided and known.leadership.accepts(record)
         known.apply(record)
     assert check.counts.decided == heard
     assert check.counts.events == len(history(name))
@@ -62,7 +62,7 @@ def test_a_word_that_was_never_owed_is_found(name: int, data: st.DataObject) -> 
     known = quiet()
     for record in log[:at]:
         known.apply(record)
-    assume(known.leadership.admits(said))
+    assume(known.leadership.accepts(said))
     check = DecisionCheck(quiet())
     assert check.tell_all(log[:at]) == []
     found = check.tell(log[at])
@@ -86,7 +86,7 @@ def test_a_word_that_is_owed_and_not_said_is_missed(name: int, data: st.DataObje
     known = quiet()
     for i, each in enumerate(log):
         leader = known.leadership.leader(each.header.sender)
-        if each.header.decided and leader is not None and known.leadership.admits(each):
+        if each.header.decided and leader is not None and known.leadership.accepts(each):
             turns.setdefault((leader.session, each.header.decided_at, each.header.time), []).append(i)
         known.apply(each)
     last = {session: turn for turn in turns for session in turn[:1]}
