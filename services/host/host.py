@@ -1,9 +1,9 @@
 """The one loop that runs roles in a process (design, section 3).
 
 Read a batch, evolve. For what it leads, once its own last append has come back: decide, append; then have the shells
-perform what the states demand. Standbys do all but decide, and are warm: what they take over costs them an append and its
-read-back. Nothing is decided on what was only sent: the log is read back first, so that a fenced leader's last words
-move nothing.
+perform what the states demand. Standbys do all but decide, and are warm: what they take over costs them an append and
+its read-back. Nothing is decided on what was only sent: the log is read back first, so that a fenced leader's last
+words move nothing.
 
 What a process leads changes while it runs. An election gives it mandates and takes them away
 (high_availability/mandates.py); the host claims what it was given, in the log, and leads once it has read its claim

@@ -1,4 +1,5 @@
-"""A cluster without threads, Kafka or Spark: real roles, a list as the log, a clock that tests move, tasks that perform.
+"""A cluster without threads, Kafka or Spark: real roles, a list as the log, a clock that tests move, tasks that
+perform.
 
 `settle` lets every role decide, in a fixed order, until nobody owes anything; each decision is folded before the
 next. Shells are simulated: channels exist at once, and tasks do what `TaskScript` says.

@@ -59,7 +59,7 @@ class MastersChaos:
 
     def lose_node(self) -> None:
         """Of one role only: the roles of a master come to be led by several."""
-        if (master := self._master()) is not None and (granted := sorted(master.mandates.granted())):
+        if (master := self._master()) is not None and (granted := sorted(master.mandates.grants())):
             master.mandates.lose(self.draw.choice(granted))
 
     def old_leader(self) -> None:
@@ -76,7 +76,7 @@ class MastersChaos:
             old.mandates.expire()
         else:
             # Its session goes on, and it is given no mandate.
-            for role in sorted(old.mandates.granted()):
+            for role in sorted(old.mandates.grants()):
                 self._world.election.leave(role, old.mandates)
                 self._world.election.stand(role, old.mandates)
         for _ in range(self.draw.randint(1, 3)):

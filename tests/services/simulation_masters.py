@@ -119,7 +119,7 @@ class Mandates:
 
     def hear(self) -> None:
         """What it is given, as it is now."""
-        if not self.deaf and self._granted != (granted := self._election.granted(self)):
+        if not self.deaf and self._granted != (granted := self._election.grants(self)):
             self._granted = granted
 
     def expire(self) -> None:
@@ -268,7 +268,7 @@ class Master(Process):
             self.position < len(self.world.log)
             or self.unsaid
             or self.host._dirty
-            or self.mandates.granted() is not self.host._granted
+            or self.mandates.grants() is not self.host._granted
         )
 
     def leads_address(self, address: str) -> bool:
