@@ -60,7 +60,7 @@ soak: setup  ## Thousands of random histories of clusters and of programs, the i
 	@end=$$(($$(date +%s) + 60 * $(SOAK_MINUTES))); round=0; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 		round=$$((round + 1)); seed=$$(date +%s); echo "soak: round $$round, seeds from $${seed}000"; \
-		$(BIN)/pytest tests/services/test_simulation.py -q -x --first-seed $${seed}000 --seeds 5000 || exit 1; \
+		$(BIN)/pytest tests/services/simulated_cluster/test_chaos.py -q -x --first-seed $${seed}000 --seeds 5000 || exit 1; \
 		EXAMPLES=300 $(BIN)/pytest tests/services/test_any_order.py -q --timeout 1800 || exit 1; \
 		EXAMPLES=1500 $(BIN)/pytest tests/pipelines/model -q --timeout 1800 || exit 1; \
 		EXAMPLES=100 $(BIN)/pytest tests/pipelines/runtime -k checkpoints -q --timeout 1800 || exit 1; \

@@ -22,7 +22,7 @@ from tailrace.services.log import Codec
 from tailrace.services.snapshots.fingerprint import schema_fingerprint
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from services.simulation import Cluster, graph
+from services.simulated_cluster.cluster import Cluster, graph
 
 PARALLELISM = 4
 CLUSTER = "startup"

@@ -32,7 +32,6 @@ from tailrace.services.core.role import (
     instance_of,
 )
 from tailrace.services.dispatcher import Dispatcher
-from tailrace.services.entrypoints import liveness
 from tailrace.services.heartbeats.manager import HeartbeatManager
 from tailrace.services.host.host import Host
 from tailrace.services.job_master import JobMaster
@@ -40,10 +39,11 @@ from tailrace.services.job_master.checkpoints.shell import CheckpointShell
 from tailrace.services.log import Codec
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import log_topic
+from tailrace.services.processes import heartbeats as process_heartbeats
 from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.simulation.hearts import Hearts, beating_of
-from tailrace.services.simulation.hosted import Follower, JobMastersWithoutTopics, TasksThatRun
-from tailrace.services.simulation.tasks import registration
+from tailrace.services.simulation.fake_effects import Follower, JobMastersWithoutTopics, TasksThatRun
+from tailrace.services.simulation.heartbeats import Hearts, beating_of
+from tailrace.services.simulation.task_events import registration
 from tailrace.services.task_executor import TaskExecutor
 
 PATIENCE_S = 300.0
@@ -159,7 +159,9 @@ def master(bootstrap_servers: str, cluster: str, *, heartbeats: bool) -> None:
     files = CheckpointShell(host.emit)
     shells: dict[str, Shell] = {JOB_MASTER: JobMastersWithoutTopics(host.emit, files=files)}
     if heartbeats:
-        beating, workers, jobs = liveness.of_masters(_configuration(bootstrap_servers, cluster), host)
+        beating, workers, jobs = process_heartbeats.of_masters(
+            _configuration(bootstrap_servers, cluster), host
+        )
         shells = {
             RESOURCE_MANAGER: Follower(lambda _, state: workers.follow(state)),
             JOB_MASTER: JobMastersWithoutTopics(host.emit, jobs.follow, files=files),

@@ -33,8 +33,8 @@ from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.checkpoints.shell import CheckpointShell
 from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.simulation.hosted import JobMastersWithoutTopics, TasksThatRun
-from tailrace.services.simulation.tasks import registration
+from tailrace.services.simulation.fake_effects import JobMastersWithoutTopics, TasksThatRun
+from tailrace.services.simulation.task_events import registration
 from tailrace.services.task_executor import TaskExecutor
 
 SIZES = {"1k": scaled(1_000, least=500), "10k": scaled(10_000, least=500), "100k": scaled(100_000, least=500)}

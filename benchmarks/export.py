@@ -24,10 +24,10 @@ from tailrace.schemas import avro
 from tailrace.schemas.event import Event
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.replica import tune_gc_for_replay
-from tailrace.services.history.archive.export import Choice, export
+from tailrace.services.history.archive.exporter import Choice, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
-from tailrace.services.history.archive.importing import check, import_file
+from tailrace.services.history.archive.importer import check, import_file
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog

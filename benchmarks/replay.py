@@ -35,7 +35,7 @@ from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.task_executor import TaskExecutor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from services.simulation import Cluster, graph
+from services.simulated_cluster.cluster import Cluster, graph
 
 JOBS = scaled(1_500)
 PARALLELISM = 4

@@ -20,13 +20,13 @@ from replay import conversation, timed
 
 from tailrace.schemas.event import Event, Record
 from tailrace.services.core.replica import tune_gc_for_replay
-from tailrace.services.history.archive.export import Choice, export
+from tailrace.services.history.archive.exporter import Choice, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.replay import Counts, DecisionCheck
 from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.memory import MemoryEventLog
-from tailrace.services.snapshots.taking import all_roles
+from tailrace.services.snapshots.builder import all_roles
 
 ROUNDS = scaled(5)
 BATCH = 10_000

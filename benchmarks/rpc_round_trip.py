@@ -90,7 +90,7 @@ def main() -> None:
             ensure_cluster_topics(create_admin_client(each), each.cluster_id)
         program = (
             "import threading; from tailrace.services.configuration import load; "
-            "from tailrace.services.entrypoints import jobmanager; "
+            "from tailrace.services.processes import jobmanager; "
             "jobmanager.run(load(), threading.Event())"
         )
         environment = {**os.environ, **configuration.environment()}

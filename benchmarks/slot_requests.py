@@ -35,7 +35,7 @@ from tailrace.services.core.role import (
 )
 from tailrace.services.log.clients import client_configuration
 from tailrace.services.log.topics import ensure_cluster_topics
-from tailrace.services.simulation.tasks import PROFILE
+from tailrace.services.simulation.task_events import PROFILE
 
 ROUNDS = scaled(3)
 REQUESTS = scaled(10_000)

@@ -30,9 +30,9 @@ from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
 from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.snapshots.restoring import restore
+from tailrace.services.snapshots.builder import take
+from tailrace.services.snapshots.recovery import restore
 from tailrace.services.snapshots.store import SnapshotStore
-from tailrace.services.snapshots.taking import take
 
 EVENTS = int(os.environ.get("STARTUP_EVENTS", scaled(1_000_000)))
 ROUNDS = scaled(3)

@@ -24,7 +24,7 @@ from time_travel import exported
 
 from tailrace.services.cli import main as tailrace
 from tailrace.services.core.replica import tune_gc_for_replay
-from tailrace.services.history.source import open_source
+from tailrace.services.history.log_source import open_source
 from tailrace.services.history.time_travel import fold_to
 
 

@@ -28,9 +28,9 @@ from _scale import scaled
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.configuration import Configuration
-from tailrace.services.history.archive.export import Choice, export
+from tailrace.services.history.archive.exporter import Choice, export
 from tailrace.services.history.archive.formats import ArchiveFormat
-from tailrace.services.history.source import Source, open_source
+from tailrace.services.history.log_source import Source, open_source
 from tailrace.services.history.time_travel import fold_to, moment, replica_at, state_hash
 from tailrace.services.log import Codec
 from tailrace.services.log.factory import create_admin_client, open_event_log

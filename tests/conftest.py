@@ -52,7 +52,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="record tests/golden/<version>/ anew; only before that version is released",
     )
     parser.addoption(
-        "--seed", type=int, help="run this seed of tests/services/test_simulation.py, and no other"
+        "--seed",
+        type=int,
+        help="run this seed of tests/services/simulated_cluster/test_chaos.py, and no other",
     )
     parser.addoption("--seeds", type=int, default=300, help="how many seeds to run (default: 300)")
     parser.addoption("--first-seed", type=int, default=0, help="the first of them (default: 0)")

@@ -8,7 +8,7 @@ import uuid
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 
 class Topics:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.pipelines.graph.physical_plan import output_topic, topics
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment

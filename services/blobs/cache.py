@@ -19,10 +19,10 @@ from typing import Final, Protocol
 from ...infra.logging_setup import logger
 from .client import BlobClient
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
-from .files import BlobFiles, Incoming
-from .identity import SharedSecret
 from .keys import BlobKey
+from .local_blob_files import BlobFiles, Incoming
 from .protocol import Pace
+from .shared_secret_auth import SharedSecret
 from .single_flight import SingleFlight
 from .store import BlobStore, VoidBlobStore
 

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
-from .identity import SharedSecret, Side, drawn
 from .keys import BlobKey, digest_of, digest_of_file
 from .protocol import Answer, Channel, Delete, Get, Hello, Introduction, Pace, Proof, Put, Request, Status
+from .shared_secret_auth import SharedSecret, Side, drawn
 
 _CONNECT_S = 5.0
 T = TypeVar("T")

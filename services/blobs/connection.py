@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from ..configuration.options.blob import BLOB_SECRET_FILE
-from .depot import BlobDepot
 from .errors import BlobError, BlobNotFound, BlobRefused, BlobUnavailable
-from .files import Incoming
-from .identity import SharedSecret, Side, drawn
 from .keys import BlobKey
+from .local_blob_files import Incoming
 from .protocol import (
     Answer,
     Channel,
@@ -25,6 +23,8 @@ from .protocol import (
     decode_introduction,
     decode_request,
 )
+from .shared_secret_auth import SharedSecret, Side, drawn
+from .tiered_store import BlobDepot
 
 _STATUS: Final = (
     (BlobNotFound, Status.NOT_FOUND),

@@ -22,11 +22,11 @@ import msgspec
 from ...infra import threads
 from ...infra.logging_setup import logger
 from .connection import BlobServerConnection
-from .depot import BlobDepot
-from .files import BlobFiles
-from .identity import SharedSecret
+from .local_blob_files import BlobFiles
 from .protocol import Channel, Pace
+from .shared_secret_auth import SharedSecret
 from .store import BlobStore, VoidBlobStore
+from .tiered_store import BlobDepot
 
 _log = logger(__name__)
 _PAUSE_S = 0.2

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from ...pipelines.checkpoint.errors import CheckpointError, MissingFile
 from ...pipelines.checkpoint.storage import Storage
 from .errors import BlobUnavailable
-from .files import BlobFiles, Incoming
 from .keys import BlobKey
+from .local_blob_files import BlobFiles, Incoming
 
 _CHUNK: Final = 4 << 20
 _JOB = "job_"

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .errors import ExitCode, Failure, explained
+from .exit_codes import ExitCode, Failure, explained
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

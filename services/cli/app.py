@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from .commands import COMMANDS, Loaded
+from .command_registry import COMMANDS, Loaded
 
 
 class _Commands(TyperGroup):

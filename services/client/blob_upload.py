@@ -8,15 +8,15 @@ from ...schemas.event import EVERYONE
 from ...schemas.types import EntryPoint, JobGraph
 from ..blobs.client import BlobClient
 from ..blobs.errors import BlobError, BlobUnavailable
-from ..blobs.identity import SharedSecret
-from ..blobs.offloading import least_size, offloaded
+from ..blobs.job_blobs import least_size, offloaded
 from ..blobs.protocol import ENDPOINT, Pace
+from ..blobs.shared_secret_auth import SharedSecret
 from ..configuration import Configuration
 from ..configuration.options.blob import BLOB_CONNECT_TIMEOUT, BLOB_OFFLOAD_MINSIZE, BLOB_SOCKET_TIMEOUT
 from ..core.leadership import LeadershipState
 from ..core.role import DISPATCHER
 from ..log import EventLog, LogTruncated, LogUnavailable
-from ..snapshots.restoring import known_leadership
+from ..snapshots.recovery import known_leadership
 from ..snapshots.store import SnapshotStore
 
 _TRIES = 3

@@ -25,7 +25,7 @@ from ..log.factory import open_event_log, schema_registry_client
 from ..log.topics import LARGEST_SUBMISSION, submissions_topic
 from ..snapshots.store import SnapshotStore
 from .blob_upload import upload
-from .conversation import Conversation, JobRejectedError
+from .log_subscription import Conversation, JobRejectedError
 
 _NO_ID = re.compile(r"[^a-z0-9]+")
 _LONGEST_NAME = 24

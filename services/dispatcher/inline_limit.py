@@ -15,9 +15,9 @@ from ...schemas import dispatcher
 from ...schemas.body import Body
 from ...schemas.ids import is_id
 from ...schemas.types import JobGraph
-from ..blobs.depot import BlobDepot
 from ..blobs.errors import BlobError
-from ..blobs.offloading import offloaded
+from ..blobs.job_blobs import offloaded
+from ..blobs.tiered_store import BlobDepot
 from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX
 
 _log = logger(__name__)

@@ -16,7 +16,7 @@ from ...schemas.event import Record
 from ...schemas.ids import is_id
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import EntryPoint, JobStatus
-from ..blobs import offloading
+from ..blobs import job_blobs
 from ..configuration.role_options import job_configuration
 from ..core.immutable_maps import delete_key
 from ..core.role import JOB_MASTER, IllegalEvent, OutgoingEvent, Step, address
@@ -96,7 +96,7 @@ def _find_job_error(state: DispatcherState, body: dispatcher.SubmitJob) -> str |
     if body.job_graph is None and len(state.building) >= MAX_WAITING_BUILDS:
         return f"{MAX_WAITING_BUILDS:,} programs wait to be built already: submit again later"
     what = body.job_graph or body.entry_point
-    if what is not None and (of_blobs := offloading.fault(what, body.job_id)) is not None:
+    if what is not None and (of_blobs := job_blobs.fault(what, body.job_id)) is not None:
         return of_blobs
     if body.job_graph is not None:
         return _join_some(validate(body.job_graph)) or None
@@ -131,7 +131,7 @@ def on_job_graph_built(
 ) -> DispatcherState:
     state = _admit_built_job(state, record, body.job_id)
     job, graph = _job(state, record, body.job_id, Phase.BUILDING), body.job_graph
-    fault = offloading.fault(graph, body.job_id) or _join_some(validate(graph))
+    fault = job_blobs.fault(graph, body.job_id) or _join_some(validate(graph))
     admitted = job.transition(
         Phase.ADMITTED, cause=record.offset, name=graph.name, graph=graph, withdrawn=False
     )

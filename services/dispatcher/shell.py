@@ -18,9 +18,9 @@ from ...schemas import client, dispatcher, everyone
 from ...schemas.body import Body
 from ...schemas.event import EVERYONE
 from ...schemas.types import JobGraph
-from ..blobs.depot import BlobDepot
 from ..blobs.errors import BlobError
-from ..blobs.offloading import file_keys, parse
+from ..blobs.job_blobs import file_keys, parse
+from ..blobs.tiered_store import BlobDepot
 from ..configuration.role_options import job_configuration
 from ..core.feature_level import FEATURE_LEVEL
 from ..core.instruction_tracker import InstructionTracker

@@ -19,19 +19,19 @@ from ..core.feature_level import FIRST_LEVEL
 from ..core.replica import Replica, tune_gc_for_replay
 from ..log import EventLog
 from ..log.event_log import read_to_end
+from ..snapshots.builder import all_roles
 from ..snapshots.encoding import LEADERSHIP, encode
-from ..snapshots.hashing import Knowledge, combined, digest, whole
-from ..snapshots.restoring import restore
+from ..snapshots.recovery import restore
+from ..snapshots.state_hash import Knowledge, combined, digest, whole
 from ..snapshots.store import SnapshotStore
-from ..snapshots.taking import all_roles
-from .as_data import as_data
-from .stored_states import StoredStates
+from .lazy_states import StoredStates
+from .to_builtins import as_data
 
 if TYPE_CHECKING:
-    from .index import HistoryIndex
-    from .index_file import Mark
-    from .index_recorder import Recorder
-    from .source import Source
+    from .log_source import Source
+    from .state_index.index import HistoryIndex
+    from .state_index.index_file import Mark
+    from .state_index.writer import Recorder
 
 OnProgress = Callable[[int, int], object]
 """(events folded, events to be folded in all)."""
@@ -112,7 +112,7 @@ def fold_to(
 
 def _recorder(index: HistoryIndex, replica: Replica, mark: Mark | None) -> Recorder:
     # Most commands about history need no index, and are spared SQLite.
-    from .index_recorder import Recorder
+    from .state_index.writer import Recorder
 
     return Recorder(index, replica, mark)
 

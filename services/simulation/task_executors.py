@@ -15,10 +15,10 @@ from ..core.role import DISPATCHER, RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEve
 from ..dispatcher.state import DispatcherState
 from ..resource_manager.state import ResourceManagerState
 from ..task_executor.state import TaskExecutorState
-from .attempts import Attempts
 from .latencies import Latencies, Work
-from .tasks import ADDRESS, HARDWARE, PROFILE, registration
-from .world import World
+from .simulated_tasks import Attempts
+from .simulator import World
+from .task_events import ADDRESS, HARDWARE, PROFILE, registration
 
 
 class TaskExecutors:

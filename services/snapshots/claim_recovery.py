@@ -13,7 +13,7 @@ from ...schemas.everyone import LeaderElected
 from ..core.leadership import LARGEST_EPOCH, LeadershipState, is_epoch_out_of_reach
 from ..log import EventLog
 from ..log.event_log import read_to_end
-from .file import UnusableSnapshot
+from .snapshot_file import UnusableSnapshot
 from .store import SnapshotStore
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from ...infra.logging_setup import logger
 from ...pipelines.checkpoint.errors import CheckpointError
 from ..log import EventLog
-from .file import UnusableSnapshot
-from .restoring import OfAnotherLog, check_same_log
+from .recovery import OfAnotherLog, check_same_log
+from .snapshot_file import UnusableSnapshot
 from .store import SnapshotStore
 
 _log = logger(__name__)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ...pipelines.checkpoint.storage import Storage
 from ..configuration import Configuration
-from .file import Header, Snapshot, UnusableSnapshot, read_header, unpack
 from .fingerprint import schema_fingerprint
+from .snapshot_file import Header, Snapshot, UnusableSnapshot, read_header, unpack
 
 _SUFFIX = ".snapshot"
 _DIGITS = 20

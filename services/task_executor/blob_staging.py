@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from ...infra import threads
 from ...pipelines.runtime.deployment import VertexDeployment
 from ..blobs.errors import BlobError
+from ..blobs.job_blobs import code_keys, file_keys, parse, with_code
 from ..blobs.library_cache import BlobLibraryCacheManager
-from ..blobs.offloading import code_keys, file_keys, parse, with_code
 
 
 class BlobStager:

@@ -23,10 +23,10 @@ from tailrace.services.election.zookeeper_nodes import inventory, orphans
 from tailrace.services.log.cluster_topics import create_cluster_topics
 from tailrace.services.log.factory import create_admin_client
 
-from .jobs import AT_ONCE, LASTING, graph, program
+from .job_graphs import AT_ONCE, LASTING, graph, program
+from .leader_history import Reign, Story
 from .masters import Master, Masters
-from .story import Reign, Story
-from .workers import Workers
+from .simulated_task_executors import Workers
 
 _BETWEEN_JOBS_S = 0.4
 

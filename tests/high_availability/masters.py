@@ -11,10 +11,10 @@ from typing import Self
 
 import psutil
 
-from tailrace.services.cli.local.process import LocalProcess
+from tailrace.services.cli.local.local_process import LocalProcess
 from tailrace.services.configuration import Configuration
 
-from .links import Network
+from .network_links import Network
 
 
 class Master:

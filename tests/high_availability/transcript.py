@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tailrace.schemas.event import Record
 from tailrace.schemas.everyone import LeaderElected
 
-from .story import Reign, Story
+from .leader_history import Reign, Story
 
 _DRAWN = re.compile(r"(lasting|tailrace)-[0-9a-f]{8}\b|te-[0-9]+")
 _CALLED = {"lasting": "job", "tailrace": "client", "t": "te"}

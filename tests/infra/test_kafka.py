@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.infra.kafka import EmbeddedKafka, KafkaUnavailable
 

@@ -13,7 +13,7 @@ import msgspec
 import psutil
 import pytest
 from msgspec.structs import replace
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.infra.process_exit_watcher import ProcessExitWatcher
 from tailrace.infra.process_mark import is_from_here, living, mark_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from waiting import eventually
+from polling import eventually
 
 from tailrace.infra.processes import OwnedProcess
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 import tailrace
 from tailrace.infra import threads
@@ -25,7 +25,7 @@ ASKED = {
     "infra/zookeeper_ensemble.py",
     "pipelines/checkpoint/metadata.py",
     "pipelines/runtime/stream_task/state_writer.py",
-    "services/cli/demo.py",
+    "services/cli/commands/demo.py",
 }
 PLANTED = ZeroDivisionError("planted")
 

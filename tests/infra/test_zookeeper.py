@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from kazoo.client import KazooClient, KazooState
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.infra.ports import ReservedPort
 from tailrace.infra.zookeeper import EmbeddedZooKeeper, ZooKeeperUnavailable
@@ -23,7 +23,7 @@ from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
 from tailrace.services.election.client import Client
 from tailrace.services.election.settings import ZooKeeperSettings
 
-from ..torture.link import Link
+from ..fault_injection.network_link import Link
 
 pytestmark = pytest.mark.integration
 

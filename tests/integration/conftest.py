@@ -15,8 +15,8 @@ from tailrace.pipelines.runtime.runtime import TaskRuntime
 from tailrace.schemas.types import JobGraph
 from tailrace.services.log.topics import log_topic
 
-from ..checker import check
-from ..checker.reading import read_topic
+from ..log_checker import check
+from ..log_checker.log_reader import read_topic
 from .test_cluster import Cluster, started
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

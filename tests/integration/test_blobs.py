@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import eventually
+from polling import eventually
 
 from .test_cluster import Cluster, alive, running_tasks
 

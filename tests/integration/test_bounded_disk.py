@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from waiting import eventually
+from polling import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.runtime.stream_task.lazy_requests import LazyRequests

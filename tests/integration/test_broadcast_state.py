@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 from kafka_topics import Topics
-from waiting import eventually
+from polling import eventually
 
 from tailrace.services.client import read_output
 
-from ..torture.victims import stream_tasks
+from ..fault_injection.processes import stream_tasks
 from .test_cluster import Cluster
 
 pytestmark = pytest.mark.timeout(300)

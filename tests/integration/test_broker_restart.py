@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka_topics import Topics
+from polling import eventually
 from runtime_jobs import Job, Reports
-from waiting import eventually
 
 from tailrace import Formats, KafkaSink, KafkaSource, StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka

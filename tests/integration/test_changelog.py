@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from waiting import eventually
+from polling import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.runtime.failures import ProgressLost

@@ -20,14 +20,14 @@ from tailrace.pipelines.graph.physical_plan import changelog_topic
 from tailrace.schemas.job_master import CheckpointCompleted, CheckpointRestored, UpdateTaskExecutionState
 from tailrace.schemas.types import CompletedCheckpoint, JobStatus
 from tailrace.services.client import Client
-from tailrace.services.client.checkpoints import ask
+from tailrace.services.client.checkpoint_requests import ask
 from tailrace.services.log.topics import log_topic
 
-from ..checker import check
-from ..checker.reading import read_topic
-from ..torture.jobs import Shape
-from ..torture.running import OPTIONS, RunningJob
-from ..torture.victims import TorturedCluster
+from ..fault_injection.jobs import Shape
+from ..fault_injection.processes import TorturedCluster
+from ..fault_injection.running_job import OPTIONS, RunningJob
+from ..log_checker import check
+from ..log_checker.log_reader import read_topic
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 

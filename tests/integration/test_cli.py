@@ -14,7 +14,7 @@ import pytest
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.cli import main
-from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.configuration import load_configuration
 from tailrace.services.history.time_travel import moment
 from tailrace.services.log.factory import create_admin_client, open_event_log
@@ -22,7 +22,7 @@ from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 
 from ..services import scenarios_checkpoints
-from ..services.simulation import Cluster, folded
+from ..services.simulated_cluster.cluster import Cluster, folded
 
 
 @pytest.fixture

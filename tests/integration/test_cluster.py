@@ -23,21 +23,21 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 from msgspec.structs import replace
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 import tailrace
 from tailrace.pipelines.api.build import build
 from tailrace.schemas.dispatcher import SubmitJob
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import EntryPoint, ExecutionState, Header, JobGraph
-from tailrace.services.cli.demonstration import Tally, TextServer, Window
-from tailrace.services.cli.demonstration.tally import judge
-from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.demo import Tally, TextServer, Window
+from tailrace.services.cli.demo.window_counts import judge
+from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.cli.local import ClusterRecord, read_record
 from tailrace.services.client import Client, JobRejectedError, read_output
 from tailrace.services.configuration import Configuration
 from tailrace.services.history import Entry, Fold
-from tailrace.services.history.views import jobs
+from tailrace.services.history.cluster_view import jobs
 from tailrace.services.log import Codec
 from tailrace.services.log.dead_letters import read_dead_letters as read_dead_letters
 from tailrace.services.log.factory import open_event_log

@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
+from polling import eventually
 from typer.testing import CliRunner
-from waiting import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.schemas.event import Event
 from tailrace.services.cli import main
 from tailrace.services.cli.app import app
-from tailrace.services.cli.errors import ExitCode
-from tailrace.services.cli.local.topics import has_log, what_remains
+from tailrace.services.cli.exit_codes import ExitCode
+from tailrace.services.cli.local.topic_recovery import has_log, what_remains
 from tailrace.services.configuration import load_configuration
 from tailrace.services.history import fold_to
-from tailrace.services.history.views import statuses
+from tailrace.services.history.cluster_view import statuses
 from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.topics import delete_topics, ensure_cluster_topics, log_topic
 
-from ..services.snapshots.histories import LONG, history
+from ..services.snapshots.simulated_logs import LONG, history
 
 LONG_AGO = time.time() - 2 * 3600
 

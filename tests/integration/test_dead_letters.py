@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
-from waiting import eventually
+from polling import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.services.log import LogUnavailable, Unreadable, dead_letters

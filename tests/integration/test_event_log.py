@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import client, dispatcher
@@ -23,7 +23,7 @@ from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.log.topics import ensure_cluster_topics, log_topic
 
-from ..torture.proxy import KafkaProxy
+from ..fault_injection.kafka_proxy import KafkaProxy
 
 QUIET = {"log_level": 0}
 

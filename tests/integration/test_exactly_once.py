@@ -1,8 +1,8 @@
 """Nothing twice, nothing missing, at each point where an attempt can die, stop, or lose the broker's answer.
 
 The attempts are real StreamTasks with real transactions on a real Kafka, each in a process of its own, that stop
-themselves between any two steps of their transactions (tests/torture/lone.py). What a reader of committed messages
-finds afterwards is held against what the job's definition says.
+themselves between any two steps of their transactions (tests/fault_injection/standalone_attempt.py). What a reader of
+committed messages finds afterwards is held against what the job's definition says.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from signal import SIGKILL, SIGSTOP, Signals
 
 import pytest
+from polling import eventually
 from runtime_jobs import Job, Reports
-from waiting import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.physical_plan import changelog_topic
@@ -27,12 +27,12 @@ from tailrace.pipelines.runtime.stream_task.kafka import group_consumer
 from tailrace.pipelines.runtime.stream_task.restore import read_tail
 from tailrace.schemas.types import ExecutionState, JobGraph
 
-from ..torture import topics
-from ..torture.gate import Gate
-from ..torture.jobs import Shape, relaying
-from ..torture.lone import Lone, Running
-from ..torture.lone_job import COUNT, SOURCE, LoneJob
-from ..torture.proxy import END_TXN, KafkaProxy
+from ..fault_injection import result_topics
+from ..fault_injection.batch_gate import Gate
+from ..fault_injection.jobs import Shape, relaying
+from ..fault_injection.kafka_proxy import END_TXN, KafkaProxy
+from ..fault_injection.standalone_attempt import Lone, Running
+from ..fault_injection.standalone_job import COUNT, SOURCE, LoneJob
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -157,7 +157,7 @@ def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
     """Spark has handed a batch over and not noted it; the task has committed what came of it, and dies."""
     servers = kafka.bootstrap_servers
     shape = Shape(records=200, keys=3, parallelism=1, rate=100)
-    counts = topics.make(servers, "counts", 1)
+    counts = result_topics.make(servers, "counts", 1)
     gate = Gate(str(tmp_path / "gate"))
     job = start(relaying(shape, counts, {"execution.mode": "micro-batch"}, gate.pass_on))
     known = set(scratch.glob("query-*"))
@@ -174,7 +174,7 @@ def test_a_task_that_is_killed_between_its_commit_and_sparks_own(
         os.kill(runtime.process_ids()[first[0]], SIGKILL)
         reports.wait(first, ExecutionState.FAILED)
     reports.wait([*others, *job.deploy(RELAY, [0], 1)], ExecutionState.FINISHED)
-    wrong = topics.difference(topics.read(servers, counts), shape.counts())
+    wrong = result_topics.difference(result_topics.read(servers, counts), shape.counts())
     assert not wrong, wrong
 
 

@@ -26,15 +26,15 @@ from pipelines.examples.cases import (
 from pipelines.model.drawing import programs
 from pipelines.model.interpreter import interpret
 from pipelines.model.programs import Program, decoded, topics, write
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.pipelines.api.build import build_file
 from tailrace.schemas.types import JobGraph, JobStatus
-from tailrace.services.cli.commands import Loaded
-from tailrace.services.cli.demonstration import TextServer
-from tailrace.services.cli.executor import ClusterExecutor
-from tailrace.services.cli.options import Format
-from tailrace.services.cli.submitted_job import Outcome, SubmittedJob
+from tailrace.services.cli.args.common_options import Format
+from tailrace.services.cli.command_registry import Loaded
+from tailrace.services.cli.demo import TextServer
+from tailrace.services.cli.execution.cluster_executor import ClusterExecutor
+from tailrace.services.cli.execution.submitted_job import Outcome, SubmittedJob
 from tailrace.services.client import Client, Incident, OutputRecord, read_output
 from tailrace.services.configuration import Configuration
 from tailrace.services.log.topics import create_topics

@@ -17,10 +17,10 @@ from tailrace.schemas.job_master import UpdateTaskExecutionState
 from tailrace.schemas.task_executor import SubmitTask
 from tailrace.schemas.types import ExecutionState
 
-from ..torture.jobs import Shape
-from ..torture.lag import describe
-from ..torture.running import RunningJob
-from ..torture.victims import TorturedCluster
+from ..fault_injection.consumer_group_lag import describe
+from ..fault_injection.jobs import Shape
+from ..fault_injection.processes import TorturedCluster
+from ..fault_injection.running_job import RunningJob
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 

@@ -17,10 +17,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tailrace.infra.kafka import EmbeddedKafka
 
-from ..torture import topics
-from ..torture.jobs import Shape
-from ..torture.lone import Lone
-from ..torture.lone_job import COUNT, SOURCE, LoneJob
+from ..fault_injection import result_topics
+from ..fault_injection.jobs import Shape
+from ..fault_injection.standalone_attempt import Lone
+from ..fault_injection.standalone_job import COUNT, SOURCE, LoneJob
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1_800)]
 
@@ -35,7 +35,7 @@ SHAPE = Shape(records=3_000, keys=4, parallelism=1, rate=200)
 
 def test_results_are_exact_whatever_the_group_coordinator_answers_after_a_kill(tmp_path: Path) -> None:
     with EmbeddedKafka() as kafka, Lone(tmp_path) as lone:
-        topics.make_exactly(kafka.bootstrap_servers, {"filled": 1})
+        result_topics.make_exactly(kafka.bootstrap_servers, {"filled": 1})
         in_parallel([partial(fill, kafka.bootstrap_servers, n) for n in range(PARTITIONS)])
         kills = 0
         while kills < KILLS:

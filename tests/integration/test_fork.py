@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.schemas import dispatcher
 from tailrace.schemas.job_master import UpdateTaskExecutionState
@@ -19,10 +19,10 @@ from tailrace.schemas.types import ExecutionState
 from tailrace.services.client import Client
 from tailrace.services.history.replay import DecisionCheck
 from tailrace.services.log.factory import create_admin_client
-from tailrace.services.snapshots.taking import all_roles
+from tailrace.services.snapshots.builder import all_roles
 
-from ..services.simulation import graph
-from ..services.what_if.studio import MemoryHistory, Studio, write
+from ..services.simulated_cluster.cluster import graph
+from ..services.simulation.what_if.history_builder import MemoryHistory, Studio, write
 from .test_cluster import Cluster, alive
 
 pytestmark = pytest.mark.timeout(240)

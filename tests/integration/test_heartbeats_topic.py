@@ -9,7 +9,7 @@ from typing import Protocol
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import task_executor

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from waiting import eventually
+from polling import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Record
@@ -24,15 +24,15 @@ from tailrace.schemas.types import JobStatus
 from tailrace.services.core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, address
 from tailrace.services.log.topics import log_topic
 
-from ..checker import check, dump
-from ..checker.reading import read_topic
-from ..decided_again import differences
 from ..high_availability.cluster import HaCluster
-from ..high_availability.harm import strike
-from ..high_availability.jobs import AT_ONCE, graph
-from ..high_availability.links import word
-from ..high_availability.story import Reign
+from ..high_availability.fault_actions import strike
+from ..high_availability.job_graphs import AT_ONCE, graph
+from ..high_availability.leader_history import Reign
+from ..high_availability.network_links import word
 from ..high_availability.transcript import name_of, transcript
+from ..log_checker import check, dump
+from ..log_checker.log_reader import read_topic
+from ..replay_check import differences
 
 pytestmark = pytest.mark.timeout(300)
 

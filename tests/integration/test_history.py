@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kafka_topics import Topics
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.dispatcher import SubmitJob
@@ -20,16 +20,16 @@ from tailrace.schemas.types import Origin
 from tailrace.services.cli import main
 from tailrace.services.configuration import load_configuration
 from tailrace.services.configuration.configuration import Setting
-from tailrace.services.history.archive.export import entries
-from tailrace.services.history.archive.importing import state_hash
-from tailrace.services.history.diff import Difference, apply
-from tailrace.services.history.index import HistoryIndex
+from tailrace.services.history.archive.exporter import entries
+from tailrace.services.history.archive.importer import state_hash
+from tailrace.services.history.state_diff import Difference, apply
+from tailrace.services.history.state_index.index import HistoryIndex
 from tailrace.services.history.time_travel import Moment, state_at
 from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import delete_topics, ensure_cluster_topics, log_topic, submissions_topic
 
-from ..services.snapshots.histories import LONG, history
+from ..services.snapshots.simulated_logs import LONG, history
 
 FORMATS = ("avro", "jsonl", "parquet")
 Run = Callable[..., tuple[int, str, str]]

@@ -6,7 +6,7 @@ import queue
 
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 from graphs import edge, job_graph, operator, source, vertex
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.operators import OperatorKind

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import fastavro
 import pytest
 from kafka_topics import Topics
+from polling import eventually
 from runtime_jobs import Job
-from waiting import eventually
 
 from tailrace import StreamExecutionEnvironment
 from tailrace.infra.kafka import EmbeddedKafka

@@ -17,20 +17,20 @@ from typing import Any
 
 import psutil
 import pytest
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.schemas import client, everyone, job_master, task_executor
 from tailrace.schemas.event import Record
 from tailrace.schemas.states import JOB_ENDS
 from tailrace.schemas.types import ExecutionState, JobStatus
-from tailrace.services.cli.demonstration import TextServer
+from tailrace.services.cli.demo import TextServer
 from tailrace.services.log import Tail
 from tailrace.services.log.factory import open_event_log
 from tailrace.services.log.topics import log_topic
 
-from ..checker import check
-from ..checker.reading import read_topic
-from ..decided_again import differences
+from ..log_checker import check
+from ..log_checker.log_reader import read_topic
+from ..replay_check import differences
 from .test_cluster import PROGRAM, Cluster, alive
 
 pytestmark = pytest.mark.timeout(300)

@@ -16,7 +16,7 @@ import pytest
 
 from tailrace.schemas import everyone, job_master, resource_manager, task_executor
 from tailrace.schemas.types import JobStatus
-from tailrace.services.cli.demonstration import TextServer
+from tailrace.services.cli.demo import TextServer
 from tailrace.services.resource_manager.drivers.local_process import worker_records
 
 from .test_cluster import PROGRAM, Cluster, alive

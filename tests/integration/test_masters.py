@@ -13,10 +13,10 @@ from typing import Any
 
 import psutil
 import pytest
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
-from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.cli.local import ClusterRecord, read_record
 
 pytestmark = pytest.mark.timeout(300)

@@ -10,9 +10,9 @@ import pytest
 from tailrace.schemas.everyone import LeaderElected, TaskExecutorLost
 from tailrace.services.core.role import DISPATCHER, JOB_MASTER, address
 
-from ..torture.jobs import Shape
-from ..torture.running import RunningJob
-from ..torture.victims import TorturedCluster
+from ..fault_injection.jobs import Shape
+from ..fault_injection.processes import TorturedCluster
+from ..fault_injection.running_job import RunningJob
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(400)]
 

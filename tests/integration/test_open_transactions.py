@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from waiting import eventually
+from polling import eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.services.cli import main

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.services.log.cluster_topics import create_cluster_topics
@@ -22,7 +22,7 @@ import os
 from tailrace.infra import threads
 from tailrace.services.configuration import load
 from tailrace.infra.logging_setup import log_to_stderr
-from tailrace.services.entrypoints import jobmanager, process
+from tailrace.services.processes import jobmanager, process
 
 run, planted = threads.Thread.run, os.environ["PLANTED"]
 

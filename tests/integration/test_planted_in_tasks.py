@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from kafka_topics import Topics
-from waiting import eventually
+from polling import eventually
 
 from tailrace.services.resource_manager.drivers.local_process import worker_records
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
-from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.exit_codes import ExitCode
 
 from .test_cluster import Cluster
 

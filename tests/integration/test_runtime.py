@@ -17,8 +17,8 @@ import msgspec
 import psutil
 import pytest
 from kafka_topics import Topics
+from polling import PATIENCE_S
 from runtime_jobs import Job, Reports
-from waiting import PATIENCE_S
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api import StreamExecutionEnvironment, TumblingProcessingTimeWindows

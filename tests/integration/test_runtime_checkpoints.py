@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from kafka_topics import Topics
+from polling import PATIENCE_S, eventually
 from runtime_jobs import Job
-from waiting import PATIENCE_S, eventually
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api import (

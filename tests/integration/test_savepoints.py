@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from waiting import eventually
+from polling import eventually
 
-from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.exit_codes import ExitCode
 
 from .test_cluster import Cluster
 

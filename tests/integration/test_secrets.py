@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.cimpl import NewTopic
 
-from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.log.factory import create_admin_client
 from tailrace.services.log.topics import create_topics
 

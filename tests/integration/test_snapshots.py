@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from polling import PATIENCE_S
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
-from waiting import PATIENCE_S
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas import client, dispatcher
@@ -36,18 +36,18 @@ from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.factory import open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import submissions_topic
-from tailrace.services.snapshots.child import ByChild
-from tailrace.services.snapshots.hashing import StateHasher, whole
-from tailrace.services.snapshots.restoring import restore
+from tailrace.services.processes.snapshot_subprocess import ByChild
+from tailrace.services.snapshots.builder import Taken, all_roles, take
+from tailrace.services.snapshots.recovery import restore
+from tailrace.services.snapshots.state_hash import StateHasher, whole
 from tailrace.services.snapshots.store import SnapshotStore
-from tailrace.services.snapshots.taking import Taken, all_roles, take
 
-from ..services.snapshots.histories import LONG, history
+from ..services.snapshots.simulated_logs import LONG, history
 
 JOBMANAGER = """
 from tailrace.services.configuration import load
 from tailrace.infra.logging_setup import log_to_stderr
-from tailrace.services.entrypoints import jobmanager, process
+from tailrace.services.processes import jobmanager, process
 log_to_stderr()
 jobmanager.run(load(), process.stop_on_signals())
 """

@@ -13,21 +13,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from prompt import Prompt
 from sql_questions import Log, Questions, Refused, questions
+from terminal_prompt import Prompt
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
-from tailrace.services.cli.errors import ExitCode
-from tailrace.services.history.archive.export import Choice
+from tailrace.services.cli.exit_codes import ExitCode
+from tailrace.services.history.archive.exporter import Choice
 from tailrace.services.history.sql.scan import rows
 from tailrace.services.history.sql.tables import LOG, UNREADABLE, table
 from tailrace.services.log import EventLog
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager.task_manager_slot import SlotState
 
-from ..services.history.archive.files import exported, log_of, with_foreign
-from ..services.snapshots.histories import LONG, history, quiet
+from ..services.history.archive.archive_files import exported, log_of, with_foreign
+from ..services.snapshots.simulated_logs import LONG, history, quiet
 from .test_history import log_of as kafka_log_of
 
 pytestmark = pytest.mark.timeout(600)

@@ -19,7 +19,7 @@ from tailrace.services.log.factory import create_admin_client, open_event_log
 from tailrace.services.log.kafka import KafkaEventLog
 from tailrace.services.log.topics import ensure_cluster_topics
 
-from ..services.snapshots.histories import history
+from ..services.snapshots.simulated_logs import history
 
 FAILING = "a_task_fails"
 FAILED = 39

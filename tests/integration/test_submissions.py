@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from msgspec.structs import replace
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.api.build import build
@@ -28,8 +28,8 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.dead_letters import DeadLetter
 from tailrace.schemas.event import Event, Record
 from tailrace.schemas.types import EntryPoint, Header, JobGraph, JobStatus
-from tailrace.services.cli.errors import Failure
-from tailrace.services.cli.local.other_home import check_no_other, silence_s
+from tailrace.services.cli.exit_codes import Failure
+from tailrace.services.cli.local.duplicate_cluster_check import check_no_other, silence_s
 from tailrace.services.client import Client, JobRejectedError
 from tailrace.services.configuration import Configuration
 from tailrace.services.dispatcher.admission import partitions_of
@@ -56,7 +56,7 @@ ME = "client/test"
 JOBMANAGER = """
 from tailrace.services.configuration import load
 from tailrace.infra.logging_setup import log_to_stderr
-from tailrace.services.entrypoints import jobmanager, process
+from tailrace.services.processes import jobmanager, process
 log_to_stderr()
 jobmanager.run(load(), process.stop_on_signals())
 """

@@ -9,13 +9,13 @@ import pytest
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.schemas.event import Event
 from tailrace.services.cli import main
-from tailrace.services.cli.errors import ExitCode
-from tailrace.services.cli.top.opening import Opener
-from tailrace.services.cli.top.player import Mode
-from tailrace.services.cli.top.reading import Reader
+from tailrace.services.cli.exit_codes import ExitCode
+from tailrace.services.cli.top.event_player import Mode
+from tailrace.services.cli.top.log_opener import Opener
+from tailrace.services.cli.top.log_reader import Reader
 
-from ..services.cli.top.watched import player_of, seen, until
-from ..services.snapshots.histories import LONG, history
+from ..services.cli.top.recorded_views import player_of, seen, until
+from ..services.snapshots.simulated_logs import LONG, history
 from .test_history import log_of
 
 CLUSTER = "sim"

@@ -1,8 +1,8 @@
 """A job whose every process is killed, or stopped past its timeouts, at random moments: each result is there once.
 
 There is one jobmanager, or several that ZooKeeper elects, whose network is taken from them, too. The job
-(tests/torture/jobs.py) counts and sums generated records into two topics; whatever becomes of the processes, a reader
-of committed messages finds exactly the right multisets in the end, and the checker nothing wrong with the log.
+(tests/fault_injection/jobs.py) counts and sums generated records into two topics; whatever becomes of the processes, a
+reader of committed messages finds exactly the right multisets in the end, and the checker nothing wrong with the log.
 `FAULTS=20 pytest tests/integration/test_torture.py` does it with so many faults, millions of records and a seed of its
 own, which it prints; `SEED=n` has the faults of that seed again, though not the moments at which they strike.
 """
@@ -19,11 +19,8 @@ import pytest
 
 from tailrace.services.log.topics import log_topic
 
-from ..checker import check
-from ..checker.reading import read_topic
-from ..decided_again import differences
-from ..torture import topics
-from ..torture.faults import (
+from ..fault_injection import result_topics
+from ..fault_injection.faults import (
     ALL,
     HEARTBEAT_TIMEOUT_S,
     SESSION_S,
@@ -32,9 +29,12 @@ from ..torture.faults import (
     Injector,
     sequence,
 )
-from ..torture.jobs import Shape
-from ..torture.running import OPTIONS, RunningJob
-from ..torture.victims import TorturedCluster
+from ..fault_injection.jobs import Shape
+from ..fault_injection.processes import TorturedCluster
+from ..fault_injection.running_job import OPTIONS, RunningJob
+from ..log_checker import check
+from ..log_checker.log_reader import read_topic
+from ..replay_check import differences
 
 FAULTS = int(os.environ.get("FAULTS", "0"))
 SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(1 << 32) if FAULTS else 1))
@@ -86,8 +86,8 @@ def run(cluster: TorturedCluster, shape: Shape, faults: list[Fault], draw: rando
         injector.heal()
         source = None
         if draw.random() < 0.5:
-            source = topics.make(cluster.bootstrap_servers, "indices", 2)
-            topics.write(cluster.bootstrap_servers, source, map(str, range(shape.records)), 2)
+            source = result_topics.make(cluster.bootstrap_servers, "indices", 2)
+            result_topics.write(cluster.bootstrap_servers, source, map(str, range(shape.records)), 2)
         options = {**OPTIONS, "execution.checkpointing.interval": "1 s"}
         with contextlib.closing(RunningJob(cluster, shape, source, options)) as job:
             print(f"{job.id} reads {source or 'a generator'}", flush=True)

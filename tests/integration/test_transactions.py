@@ -18,7 +18,7 @@ from tailrace.pipelines.runtime.stream_task.mailbox import Mailbox
 from tailrace.pipelines.runtime.stream_task.task import StreamTask
 from tailrace.pipelines.runtime.stream_task.transactions import Transactions
 
-from ..torture.topics import make_exactly
+from ..fault_injection.result_topics import make_exactly
 
 TIMEOUT_MS = 1_000
 SLOW_S = 4.0

@@ -19,12 +19,12 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import EntryPoint, ExecutionState, JobGraph
 from tailrace.services.core.leadership import LeadershipState
 
+from .async_simulator import World
 from .scenarios_checkpoints import STORIES
 from .scenarios_masters import STORIES_OF_MASTERS
-from .simulation import Cluster, graph
-from .simulation_chaos import Chaos
-from .simulation_jobs import co_located, configured
-from .world import World
+from .simulated_cluster.chaos import Chaos
+from .simulated_cluster.cluster import Cluster, graph
+from .simulated_cluster.jobs import co_located, configured
 
 
 def a_job_finishes() -> Cluster:

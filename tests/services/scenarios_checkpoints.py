@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.types import ExecutionState
-from tailrace.services.simulation.storage import DIRECTORIES
-from tailrace.services.simulation.tasks import acknowledgement
+from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
+from tailrace.services.simulation.task_events import acknowledgement
 
-from .simulation import Cluster, graph
-from .simulation_jobs import configured
+from .simulated_cluster.cluster import Cluster, graph
+from .simulated_cluster.jobs import configured
 
 EVERY_SECOND = {"execution.checkpointing.interval": "1 s", **DIRECTORIES}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tailrace.schemas import dispatcher, everyone
 
-from .simulation import Cluster
+from .simulated_cluster.cluster import Cluster
 
 
 def an_old_leader_goes_on_talking() -> Cluster:

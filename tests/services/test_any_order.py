@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from .simulation_chaos import ALWAYS, TROUBLE, Chaos
-from .world import lines
+from .async_simulator import lines
+from .simulated_cluster.chaos import ALWAYS, TROUBLE, Chaos
 
 SOAK = "EXAMPLES" in os.environ
 

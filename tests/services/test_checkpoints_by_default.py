@@ -13,10 +13,10 @@ import pytest
 from tailrace.pipelines.graph.job_options import CHECKPOINT_INTERVAL
 from tailrace.schemas.types import ExecutionState
 from tailrace.services.configuration import Configuration
-from tailrace.services.simulation.storage import DIRECTORIES
+from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
 
-from .simulation import Cluster, graph
-from .simulation_jobs import configured
+from .simulated_cluster.cluster import Cluster, graph
+from .simulated_cluster.jobs import configured
 
 assert CHECKPOINT_INTERVAL.default is not None
 INTERVAL_S = CHECKPOINT_INTERVAL.default / 1e6

@@ -11,11 +11,11 @@ from tailrace.schemas.everyone import LeaderElected, TaskExecutorLost
 from tailrace.schemas.types import JobGraph, JobStatus
 from tailrace.services.core.role import kind_of
 
-from .simulation import SECOND, graph
-from .simulation_chaos import ALWAYS, Chaos
-from .simulation_chaos_masters import MASTERS_TROUBLE
-from .simulation_jobs import co_located, configured, in_a_line, in_groups, in_single_slots, shared
-from .simulation_masters import StandbyWorld
+from .simulated_cluster.chaos import ALWAYS, Chaos
+from .simulated_cluster.cluster import SECOND, graph
+from .simulated_cluster.jobs import co_located, configured, in_a_line, in_groups, in_single_slots, shared
+from .simulated_cluster.master_chaos import MASTERS_TROUBLE
+from .simulated_cluster.masters import StandbyWorld
 
 WORKERS, SLOTS = 3, 40
 MOST_JOBS = 6

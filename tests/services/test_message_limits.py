@@ -19,7 +19,7 @@ from tailrace.services.core.reason_limits import LONGEST_REASON_CHARACTERS
 from tailrace.services.log import Codec
 from tailrace.services.log.event_log import LARGEST_EVENT
 
-from .simulation import Cluster, header
+from .simulated_cluster.cluster import Cluster, header
 
 WIDE = "\N{MATHEMATICAL BOLD CAPITAL X}"
 """A character of four bytes."""

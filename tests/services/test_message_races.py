@@ -12,8 +12,8 @@ from tailrace.services.core.role import OutgoingEvent, with_headers
 
 from .job_master.driver import Job
 from .resource_manager.manager import ACTIVE, Manager, asked, of
-from .simulation import HARDWARE, PROFILE, SECOND, Cluster, graph
-from .simulation_jobs import configured, in_single_slots
+from .simulated_cluster.cluster import HARDWARE, PROFILE, SECOND, Cluster, graph
+from .simulated_cluster.jobs import configured, in_single_slots
 from .task_executor.log_builder import Talk
 
 

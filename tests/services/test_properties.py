@@ -27,9 +27,9 @@ from tailrace.services.log import Codec
 from tailrace.services.task_executor.state import TaskExecutorState
 
 from ..schemas.strategies import instances
+from .async_simulator import World
 from .scenarios import SCENARIOS, walk
-from .simulation import SECOND, folded, header, new_replica
-from .world import World
+from .simulated_cluster.cluster import SECOND, folded, header, new_replica
 
 TESTS = Path(__file__).parents[1]
 WALKS = range(5)

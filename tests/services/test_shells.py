@@ -14,15 +14,15 @@ from checkpoint_files import metadata_of, pipeline
 from confluent_kafka import KafkaError, KafkaException
 from graphs import edge, job_graph, source, vertex
 from msgspec.structs import replace
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.pipelines.checkpoint.metadata import write_metadata
 from tailrace.schemas import dispatcher, job_master
 from tailrace.schemas.types import EntryPoint, JobGraph, PythonFile, SubtaskState
-from tailrace.services.blobs.depot import BlobDepot
-from tailrace.services.blobs.files import BlobFiles
 from tailrace.services.blobs.keys import BlobKey
+from tailrace.services.blobs.local_blob_files import BlobFiles
 from tailrace.services.blobs.store import VoidBlobStore
+from tailrace.services.blobs.tiered_store import BlobDepot
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher import shell as dispatcher_shell
 from tailrace.services.dispatcher.inline_limit import InlineLimit

@@ -20,7 +20,7 @@ from tailrace.services.dispatcher.submission_sender import SubmissionSender, sen
 from tailrace.services.log import Codec, LogUnavailable, Undecodable
 from tailrace.services.log.memory import MemoryEventLog
 
-from .simulation import Cluster
+from .simulated_cluster.cluster import Cluster
 
 CANCEL = dispatcher.CancelJob(job_id="j")
 

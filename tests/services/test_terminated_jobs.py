@@ -15,13 +15,13 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import ExecutionState, JobStatus, SlotOffer
 from tailrace.services.core.role import IllegalEvent
 from tailrace.services.history import Fold
-from tailrace.services.history.views import jobs
+from tailrace.services.history.cluster_view import jobs
 from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.state import JobMasterState
 
 from .job_master.driver import JOB, Job, running
 from .job_master.states import GRAPH
-from .simulation import PROFILE, Cluster, graph
+from .simulated_cluster.cluster import PROFILE, Cluster, graph
 
 JOBS = 1_000
 

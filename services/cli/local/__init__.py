@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .cluster import LocalCluster, Options
-    from .record import ClusterRecord, ProcessRecord, read_record
+    from .cluster_record import ClusterRecord, ProcessRecord, read_record
 
 __all__ = ["ClusterRecord", "LocalCluster", "Options", "ProcessRecord", "read_record"]
 
@@ -19,6 +19,6 @@ def __getattr__(name: str) -> Any:
         from . import cluster
 
         return getattr(cluster, name)
-    from . import record
+    from . import cluster_record
 
-    return getattr(record, name)
+    return getattr(cluster_record, name)

@@ -22,12 +22,12 @@ from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAv
 from ...configuration.options.resource_manager import RESOURCE_MANAGER_MODE, ResourceManagerMode
 from ...configuration.options.simulation import SIMULATED as SIMULATION
 from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
-from ..errors import ExitCode, Failure
-from .ending import end_by_force, end_in_order, end_soon
-from .names import JOBMANAGER, SIMULATED, is_master, masters, taskexecutors
-from .process import LocalProcess, Progress
-from .record import ClusterRecord, ProcessRecord, locked, read_record, remove_record, write_record
+from ..exit_codes import ExitCode, Failure
+from .cluster_record import ClusterRecord, ProcessRecord, locked, read_record, remove_record, write_record
+from .local_process import LocalProcess, Progress
+from .process_names import JOBMANAGER, SIMULATED, is_master, masters, taskexecutors
 from .servers import Servers
+from .shutdown import end_by_force, end_in_order, end_soon
 from .zookeeper import LocalZooKeeper
 
 TASKEXECUTORS = 2
@@ -136,7 +136,7 @@ class LocalCluster:
         if options.taskexecutors is not None:
             return taskexecutors(options.taskexecutors, known)
         if self._given.get(SIMULATION):
-            from ...simulation.members import read_members
+            from ...simulation.fork_members import read_members
 
             own = [SIMULATED] if read_members(self.home) else []
             return list(dict.fromkeys([*own, *taskexecutors(0, known)]))
@@ -152,8 +152,8 @@ class LocalCluster:
         call started has been ended again.
         """
         # Kafka's client is loaded by who starts a cluster: most commands look for one only.
-        from .other_home import check_no_other
-        from .topics import restore_topics
+        from .duplicate_cluster_check import check_no_other
+        from .topic_recovery import restore_topics
 
         with locked(self.home):
             record = read_record(self.home)
@@ -200,7 +200,7 @@ class LocalCluster:
         With `suspend` jobs are not cancelled: they go on when the cluster is started again. Returns whether the log is
         there; None where Kafka does not say.
         """
-        from .topics import has_log
+        from .topic_recovery import has_log
 
         with locked(self.home):
             self._end_in_order(reason, suspend=suspend)

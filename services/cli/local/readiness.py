@@ -12,16 +12,16 @@ from ....schemas.event import Record
 from ....schemas.resource_manager import RegisterTaskExecutor
 from ...configuration import Configuration
 from ...core.role import DISPATCHER
-from ...history.views import workers
+from ...history.cluster_view import workers
 from ...log.cluster_topics import create_cluster_topics
 from ...log.factory import create_admin_client, open_event_log
-from ...simulation.members import read_members
-from ...snapshots.restoring import restore
+from ...simulation.fork_members import read_members
+from ...snapshots.builder import all_roles
+from ...snapshots.recovery import restore
 from ...snapshots.store import SnapshotStore
-from ...snapshots.taking import all_roles
-from ..errors import ExitCode, Failure
-from .names import SIMULATED, is_master
-from .process import LocalProcess, Progress
+from ..exit_codes import ExitCode, Failure
+from .local_process import LocalProcess, Progress
+from .process_names import SIMULATED, is_master
 
 START_TIMEOUT_S = 180.0
 _LOOK_S = 0.05

@@ -9,10 +9,10 @@ from ...configuration import Configuration
 from ...configuration.options.cluster import BOOTSTRAP_SERVERS
 from ...configuration.options.high_availability import HIGH_AVAILABILITY
 from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
-from ..errors import ExitCode, Failure
-from .kafka_start import KafkaStart
-from .process import Progress
-from .record import ClusterRecord
+from ..exit_codes import ExitCode, Failure
+from .cluster_record import ClusterRecord
+from .kafka_startup import KafkaStart
+from .local_process import Progress
 from .zookeeper import LocalZooKeeper
 
 

@@ -22,8 +22,8 @@ from ...configuration.options.zookeeper import (
     SaslMechanism,
 )
 from ...core.role import DISPATCHER
-from ..errors import ExitCode, Failure
-from .record import ClusterRecord
+from ..exit_codes import ExitCode, Failure
+from .cluster_record import ClusterRecord
 
 _OPTIONS = "high-availability."
 

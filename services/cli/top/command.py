@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import ExitCode, Failure
-from ..options import BootstrapServers, ClusterId, Format, Home, Output
-from ..show import result, tell
-from ..source import PLACE, File
+from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
+from ..args.log_source import PLACE, File
+from ..exit_codes import ExitCode, Failure
+from ..render.output import result, tell
 
 if TYPE_CHECKING:
     from ...configuration import Configuration
     from ...log.event_log import Unreadable
     from .canvas import Glyphs
-    from .presence import Presence
-    from .reading import Opened
-    from .watch import Watch
+    from .live_processes import Presence
+    from .log_reader import Opened
+    from .view_builder import Watch
 
 _SLOWEST, _FASTEST = 0.01, 100_000.0
 
@@ -54,7 +54,7 @@ def top(
     """
     if not _SLOWEST <= speed <= _FASTEST:
         raise Failure(ExitCode.USAGE, f"--speed {speed:g} is not between {_SLOWEST:g} and {_FASTEST:g}")
-    from .opening import Opener
+    from .log_opener import Opener
 
     opener = Opener(home, bootstrap_servers, cluster_id, file)
     opened = opener.open()
@@ -75,8 +75,8 @@ def top(
 
 def _beginning(opened: Opened, place: str | None) -> str | None:
     """Where playing begins; None: at the present. What is wrong with a place is told before there is a screen."""
-    from ...history.positions import Extent
-    from ..source import at
+    from ...history.log_position import Extent
+    from ..args.log_source import at
 
     if place is not None:
         at(opened.source, place)
@@ -108,10 +108,10 @@ def _print(
     import time
 
     from ....infra.logging_setup import log_to_stderr
-    from .look import Look
-    from .player import Mode, Status
-    from .presence import Presence
+    from .event_player import Mode, Status
+    from .live_processes import Presence
     from .screen import draw
+    from .ui_state import Look
 
     log_to_stderr()
     with opened.source:
@@ -141,7 +141,7 @@ def _print(
 
 
 def _presence(configuration: Configuration) -> Presence:
-    from .presence import ask
+    from .live_processes import ask
 
     return ask(configuration)
 
@@ -150,10 +150,10 @@ def _read(opened: Opened, place: str | None) -> tuple[Watch, int]:
     """What was told up to a place, or the end; and the log's end."""
     from ...core.replica import tune_gc_for_replay
     from ...log.event_log import read_to_end
-    from ..progress import Progress
-    from ..source import at
-    from .reading import CONTEXT
-    from .watch import Watch
+    from ..args.log_source import at
+    from ..render.progress import Progress
+    from .log_reader import CONTEXT
+    from .view_builder import Watch
 
     tune_gc_for_replay()
     source = opened.source

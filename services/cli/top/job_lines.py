@@ -18,8 +18,8 @@ from ....schemas.event import EVERYONE, Record
 from ....schemas.states import EXECUTION_ENDS, JOB_ENDS
 from ...core.role import DISPATCHER, JOB_MASTER, address, instance_of, kind_of
 from ...dispatcher.state import DispatcherState, Job
-from ...history.fold import Fold
-from ...history.views import job_view
+from ...history.cluster_view import job_view
+from ...history.projection import Fold
 from ...job_master.state import JobMasterState
 from .view import JobLine
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ...core.role import Time
-from ...history.checkpoints import CheckpointStatus, CheckpointView
-from ..show import size
-from . import wording
+from ...history.checkpoint_history import CheckpointStatus, CheckpointView
+from ..render.output import size
+from . import formatting
 from .canvas import Canvas, Column, Line, Span, Style, row, width_of, widths
-from .look import Look
 from .panels import failure_of, log
+from .ui_state import Look
 from .view import JobLine, TaskLine, View
 
 _TASKS = (
@@ -46,21 +46,21 @@ def job_page(canvas: Canvas, view: View, look: Look, now: Time | None, room: int
 
 def _head(canvas: Canvas, each: JobLine, now: Time | None) -> list[Line]:
     job = each.job
-    times = f"submitted {wording.date_and_time(job.submitted)[:19]}" if job.submitted is not None else ""
+    times = f"submitted {formatting.date_and_time(job.submitted)[:19]}" if job.submitted is not None else ""
     if job.ended is not None:
-        times += f", ended {wording.date_and_time(job.ended)[:19]}"
+        times += f", ended {formatting.date_and_time(job.ended)[:19]}"
     elif job.submitted is not None:
-        times += f", {wording.ago(job.submitted, now)} ago"
+        times += f", {formatting.ago(job.submitted, now)} ago"
     facts = [
-        f"{each.slots} of {wording.count(job.required_slots, 'slot')}",
-        wording.count(each.restarts, "restart"),
+        f"{each.slots} of {formatting.count(job.required_slots, 'slot')}",
+        formatting.count(each.restarts, "restart"),
     ]
     rows = [
         canvas.line(
             Span(" "),
             Span(canvas.clean(job.name), Style.TITLE),
             Span(f"  {canvas.clean(job.job_id)}  "),
-            Span(job.status.value, wording.style_of_job(job.status)),
+            Span(job.status.value, formatting.style_of_job(job.status)),
         ),
         canvas.line(Span(f"   {times}{'; ' if times else ''}{', '.join(facts)}")),
     ]
@@ -72,13 +72,13 @@ def _head(canvas: Canvas, each: JobLine, now: Time | None) -> list[Line]:
 
 def _tasks(canvas: Canvas, job: JobLine, tasks: tuple[TaskLine, ...], first: int, visible: int) -> list[Line]:
     if not tasks:
-        counts = wording.tasks(job.job.tasks, canvas.width)
+        counts = formatting.tasks(job.job.tasks, canvas.width)
         return [canvas.line(Span(f"   {counts or 'there are none yet'}", Style.DIM))]
     cells = [
         [
             Span(canvas.clean(each.vertex), Style.NAME),
             Span(each.subtask),
-            Span(each.state, wording.style_of_task(each.state)),
+            Span(each.state, formatting.style_of_task(each.state)),
             Span(str(each.attempt), Style.BAD if each.attempt > 1 else Style.PLAIN),
             Span(canvas.clean(each.resource_id or "")),
         ]
@@ -112,19 +112,19 @@ def _checkpoint(canvas: Canvas, each: CheckpointView, now: Time | None) -> Line:
     name = f"   {each.snapshot_type.value.lower()} {each.checkpoint_id} "
     match each.status:
         case CheckpointStatus.COMPLETED:
-            took = wording.span((each.ended or each.triggered) - each.triggered)
+            took = formatting.span((each.ended or each.triggered) - each.triggered)
             gone = ", its files are deleted" if each.discarded else ""
-            said = f" {wording.ago(each.ended, now)} ago, took {took}, {size(each.size)}{gone}"
+            said = f" {formatting.ago(each.ended, now)} ago, took {took}, {size(each.size)}{gone}"
             return canvas.line(Span(name), Span("completed", Style.GOOD), Span(said))
         case CheckpointStatus.FAILED:
             why = canvas.clean(each.reason or each.failure or "")
             return canvas.line(
-                Span(name), Span("failed", Style.BAD), Span(f" {wording.ago(each.ended, now)} ago: {why}")
+                Span(name), Span("failed", Style.BAD), Span(f" {formatting.ago(each.ended, now)} ago: {why}")
             )
         case CheckpointStatus.IN_PROGRESS:
             waits = each.waiting_for
             some = ", ".join(canvas.clean(task) for task in waits[:3]) + (" ..." if len(waits) > 3 else "")
-            since = wording.ago(each.triggered, now)
+            since = formatting.ago(each.triggered, now)
             return canvas.line(
                 Span(name),
                 Span("in progress", Style.BUSY),

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ...core.role import Time
-from ..plan.wrapping import wrapped
-from . import wording
+from ..render.wrapping import wrapped
+from . import formatting
 from .canvas import Canvas, Column, Line, Span, Style, row, width_of, widths
-from .look import Look, Panel, chosen, jobs_of, log_of
-from .presence import Presence
+from .live_processes import Presence
+from .ui_state import Look, Panel, chosen, jobs_of, log_of
 from .view import JobLine, LogLine, MasterView, TaskExecutorView, View
 
 _MARKS = {"!!": Style.WORST, "!": Style.BAD, "x": Style.DIM}
@@ -33,7 +33,7 @@ def masters(canvas: Canvas, view: View, presence: Presence, room: int) -> list[L
     ]
     if len(addresses) > room > 0:
         more = addresses[room - 1 :]
-        rows.append(canvas.line(Span(f"   and {wording.count(len(more), 'more master')}", Style.DIM)))
+        rows.append(canvas.line(Span(f"   and {formatting.count(len(more), 'more master')}", Style.DIM)))
     return rows or [canvas.line(Span("   nobody leads yet", Style.DIM))]
 
 
@@ -48,7 +48,7 @@ def _master(canvas: Canvas, master: MasterView, presence: Presence) -> Line:
         presence.contenders is not None and master.address not in presence.contenders
     )
     if master.epoch:
-        jobs = [wording.count(master.jobs, "job")] if master.jobs else []
+        jobs = [formatting.count(master.jobs, "job")] if master.jobs else []
         spans += [Span("  leads "), Span(", ".join((*master.roles, *jobs)), Style.PLAIN)]
         spans.append(Span(f"  epoch {master.epoch}, since offset {master.since:,}", Style.DIM))
         if gone:
@@ -88,7 +88,7 @@ def executor_rows(canvas: Canvas, view: View, look: Look, room: int) -> tuple[li
         said += f"; {first * across + 1} to {end} of {len(shown)} are shown"
     for each in list(lost.values())[-spare:] if spare else ():
         why = each.reason.removeprefix(f"TaskExecutor {each.resource_id} is lost: ")
-        said_of = f" is lost since {wording.clock(each.time)[:8]}: {canvas.clean(why)}"
+        said_of = f" is lost since {formatting.clock(each.time)[:8]}: {canvas.clean(why)}"
         rows.append(
             canvas.line(
                 Span("   "), Span(canvas.clean(each.resource_id), Style.BAD), Span(said_of, Style.BAD)
@@ -132,7 +132,7 @@ def _executor(canvas: Canvas, each: TaskExecutorView, *, bar: bool) -> list[Span
         spans += [Span(signs.used * full, Style.GOOD), Span(signs.free * (_BAR - full), Style.DIM), Span(" ")]
     spans.append(Span(f"{each.used}/{each.slots}"))
     if bar and each.tasks:
-        spans.append(Span(f" {wording.count(each.tasks, 'task')}", Style.DIM))
+        spans.append(Span(f" {formatting.count(each.tasks, 'task')}", Style.DIM))
     return spans
 
 
@@ -193,7 +193,7 @@ def jobs(canvas: Canvas, view: View, look: Look, now: Time | None, room: int) ->
         here = i == at and look.panel is Panel.JOBS
         begin = f" {canvas.glyphs.cursor} " if here else "   "
         told = [*some]
-        told[3] = Span(wording.tasks(each.job.tasks, sizes[3]), some[3].style)
+        told[3] = Span(formatting.tasks(each.job.tasks, sizes[3]), some[3].style)
         rows.append(row(canvas, columns, sizes, told, begin=begin, chosen=here))
     if below:
         name = canvas.clean(found[at].job.name)
@@ -232,7 +232,7 @@ def _jobs_told(view: View) -> str:
 def _job(canvas: Canvas, each: JobLine, now: Time | None) -> list[Span]:
     job = each.job
     status = job.status.value
-    style = wording.style_of_job(job.status)
+    style = formatting.style_of_job(job.status)
     if job.restarting is not None and job.status is JobStatus.RUNNING:
         status, style = "RESTARTING", Style.BAD
     over = job.status in JOB_ENDS
@@ -244,11 +244,11 @@ def _job(canvas: Canvas, each: JobLine, now: Time | None) -> list[Span]:
         Span(canvas.clean(job.job_id) if len(job.job_id) != 32 else job.job_id[:8], plain),
         Span(canvas.clean(job.name), Style.DIM if over else Style.NAME),
         Span(status, style),
-        Span(wording.tasks(job.tasks, 1 << 10), plain),
+        Span(formatting.tasks(job.tasks, 1 << 10), plain),
         Span(slots, Style.BUSY if short else plain),
         Span(str(each.restarts) if each.restarts else "", Style.BAD if not over else plain),
         *_checkpoints(each, now, plain),
-        Span(wording.ago(job.submitted, job.ended or now), plain),
+        Span(formatting.ago(job.submitted, job.ended or now), plain),
         Span(failure, Style.BAD if failed and not over else plain),
     ]
 
@@ -257,7 +257,7 @@ def _checkpoints(each: JobLine, now: Time | None, plain: Style) -> list[Span]:
     found = each.job.checkpoints
     said = []
     if found.last is not None:
-        when = wording.ago(found.last.ended, now)
+        when = formatting.ago(found.last.ended, now)
         live = each.job.status not in JOB_ENDS
         said.append(f"{found.last.checkpoint_id}{f' {when} ago' if when and live else ''}")
     if found.in_progress:
@@ -271,20 +271,18 @@ def failure_of(canvas: Canvas, each: JobLine, now: Time | None) -> tuple[str, bo
     """Why a job waits or ended, or how a task of it failed last; and whether that is bad."""
     job = each.job
     if job.status in JOB_ENDS or job.status is JobStatus.SUSPENDED:
-        return canvas.clean(wording.last_line(job.reason or "")), job.status is JobStatus.FAILED
+        return canvas.clean(formatting.last_line(job.reason or "")), job.status is JobStatus.FAILED
     if job.restarting is not None:
         at = job.restarting.at
-        again = f"again in {wording.span(at - now)}: " if now is not None and at > now else ""
-        return f"{again}{canvas.clean(wording.last_line(job.restarting.reason))}", True
+        again = f"again in {formatting.span(at - now)}: " if now is not None and at > now else ""
+        return f"{again}{canvas.clean(formatting.last_line(job.restarting.reason))}", True
     if job.missing_slots:
-        return f"waits for {wording.count(job.missing_slots, 'slot')}", True
+        return f"waits for {formatting.count(job.missing_slots, 'slot')}", True
     if job.failures:
         last = job.failures[-1]
-        when = wording.ago(last.time, now)
-        return (
-            f"{f'{when} ago ' if when else ''}{canvas.clean(last.task)}: {canvas.clean(wording.last_line(last.text))}",
-            False,
-        )
+        when = formatting.ago(last.time, now)
+        text = canvas.clean(formatting.last_line(last.text))
+        return f"{f'{when} ago ' if when else ''}{canvas.clean(last.task)}: {text}", False
     return "", False
 
 
@@ -299,7 +297,7 @@ def log(
             (i + 1 for i in range(len(found) - 1, -1, -1) if found[i].offset <= look.log_end), len(found)
         )
     if end < len(found):
-        said = f"{wording.count(len(found) - end, 'newer line')} below"
+        said = f"{formatting.count(len(found) - end, 'newer line')} below"
     if not found:
         nothing = "no event has that in it" if look.pattern else "nothing was said yet"
         return [canvas.line(Span(f"   {nothing}", Style.DIM))], said
@@ -320,7 +318,7 @@ def log_rows(canvas: Canvas, each: LogLine, digits: int, most: int) -> list[Line
     style = _MARKS.get(each.mark, Style.PLAIN)
     who = canvas.clean(each.who).replace(" -> ", f" {canvas.glyphs.arrow} ")
     began = f" (began with {each.root:,})" if each.root is not None else ""
-    time = wording.clock(each.time)
+    time = formatting.clock(each.time)
     if canvas.width < _WIDE_ENOUGH:
         time = time[:8]
     head = [

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from . import panels, wording
+from . import formatting, panels
 from .canvas import Canvas, Glyphs, Line, Span, Style
+from .event_player import Mode, Status
 from .job_page import job_page
-from .look import Look, Page, Panel, Rows
-from .player import Mode, Status
-from .presence import Presence
+from .live_processes import Presence
+from .ui_state import Look, Page, Panel, Rows
 from .view import View
 
 _FEWEST_ROWS = 8
@@ -107,7 +107,7 @@ def _place(view: View, status: Status) -> str:
     of = f" of {last:,}" if status.mode is not Mode.LIVE else ""
     if view.offset < 0:
         return ""
-    when = wording.date_and_time(status.now if status.mode is Mode.PLAYING else view.time)
+    when = formatting.date_and_time(status.now if status.mode is Mode.PLAYING else view.time)
     return f"  offset {view.offset:,}{of}  {when[:21] if status.mode is Mode.PLAYING else when[:19]}"
 
 
@@ -118,7 +118,7 @@ def _warned(canvas: Canvas, view: View, look: Look, status: Status) -> list[Line
         waits = "; tries again" if status.waits else ""
         lines.append(canvas.line(Span(f" {canvas.clean(status.trouble)}{waits}", Style.WORST)))
     if status.unreadable:
-        count = wording.count(len(status.unreadable), "record")
+        count = formatting.count(len(status.unreadable), "record")
         said = f" passes over {count} that can't be read: {canvas.clean(status.unreadable[0])}"
         lines.append(canvas.line(Span(said, Style.BUSY)))
     if not view.whole:
@@ -153,7 +153,7 @@ def _main(
     of_log = max(1, room - len(lines) - 1)
     rows, said = panels.log(canvas, view, look, of_log)
     if status.passed_over and status.mode is not Mode.LIVE:
-        silence = f"{wording.span(status.passed_over)} of silence left out"
+        silence = f"{formatting.span(status.passed_over)} of silence left out"
         said = f"{silence}; {said}" if said else silence
     lines += [canvas.title("Log", said, focus=look.panel is Panel.LOG), *rows]
     return lines, Rows(jobs=max(1, of_jobs - 1), log=of_log, executors=executors)

@@ -22,12 +22,12 @@ from textual.widget import Widget
 from ....infra.logging_setup import disable_logging
 from ...core.replica import tune_gc_for_replay
 from .canvas import Glyphs, Line, Style
-from .look import Ask, Look, Rows, looked_at, press
-from .opening import Opener
-from .player import Player
-from .presence import Asker, Presence, ask
-from .reading import Opened, Reader
+from .event_player import Player
+from .live_processes import Asker, Presence, ask
+from .log_opener import Opener
+from .log_reader import Opened, Reader
 from .screen import draw
+from .ui_state import Ask, Look, Rows, looked_at, press
 
 _INTERVAL_S = 0.1
 _STYLES = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ...history.checkpoints import CheckpointsView
-from ...history.views import JobView
+from ...history.checkpoint_history import CheckpointsView
+from ...history.cluster_view import JobView
 
 
 class MasterView(msgspec.Struct, frozen=True):

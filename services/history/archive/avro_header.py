@@ -15,9 +15,9 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 
 from ....schemas.primitives import read_long, read_size, write_bytes, write_long, write_string
-from .description import Description, described, padded
 from .errors import DamagedArchive, NoArchive
-from .log_entry import Readers, schema_text
+from .manifest import Description, described, padded
+from .record_schema import Readers, schema_text
 
 SYNC = 16
 """Bytes of the sync marker."""

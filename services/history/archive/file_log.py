@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from ....schemas.event import Event, Record
 from ...log.codec import Codec, Undecodable
 from ...log.event_log import Concerns, LogUnavailable, OnUnreadable, Tail
-from ..passed_over import PassedOver
-from .description import Description, Item
+from ..unreadable_entries import PassedOver
 from .errors import NoArchive, Selection
 from .formats import ArchiveReader, reader
+from .manifest import Description, Item
 
 
 class FileLog:

@@ -7,8 +7,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from .description import Description, Item
 from .errors import NoArchive
+from .manifest import Description, Item
 
 
 class ArchiveFormat(StrEnum):
@@ -69,7 +69,7 @@ def writer(kind: ArchiveFormat, file: BinaryIO, description: Description) -> Arc
     """`file`: new, and one that can be sought; `description`: as far as it is known."""
     match kind:
         case ArchiveFormat.AVRO:
-            from .avro import AvroWriter
+            from .avro_file import AvroWriter
 
             return AvroWriter(file, description)
         case ArchiveFormat.JSON_LINES:
@@ -92,7 +92,7 @@ def reader(path: Path) -> ArchiveReader:
         magic = file.read(_LONGEST_MAGIC)
         file.seek(0)
         if magic == b"Obj\x01":
-            from .avro import AvroReader
+            from .avro_file import AvroReader
 
             return AvroReader(path, file)
         if magic[:1] == b"{":

@@ -28,8 +28,8 @@ from ....schemas.event import Event, Record
 from ....schemas.types import Header
 from ...log.codec import Codec
 from ...log.event_log import LARGEST_EVENT, Unreadable
-from .description import Description, Item, described, padded
 from .errors import DamagedArchive, NoArchive, UnknownEvent
+from .manifest import Description, Item, described, padded
 
 MAGIC = b"{"
 _CHECK = b',"check":"%08x"}'

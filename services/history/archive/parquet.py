@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....schemas.catalog import EVENTS
-from .arrow import PREFIX, as_columns, check, column_of, from_columns, schema
-from .description import Description, Item, described
+from .arrow_columns import PREFIX, as_columns, check, column_of, from_columns, schema
 from .errors import DamagedArchive, NoArchive, UnknownEvent
-from .log_entry import schema_text
+from .manifest import Description, Item, described
+from .record_schema import schema_text
 
 MAGIC = b"PAR1"
 _ROW_GROUP = 64 << 10

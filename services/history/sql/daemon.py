@@ -17,7 +17,7 @@ def main() -> None:
     import pyspark.worker  # noqa: F401
     from pyspark import daemon
 
-    from ..archive import avro, json_lines  # noqa: F401
+    from ..archive import avro_file, json_lines  # noqa: F401
     from . import reader, scan  # noqa: F401
 
     daemon.manager()

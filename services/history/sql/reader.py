@@ -19,8 +19,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from ...configuration import Configuration
 from ...log.event_log import read_to_end
-from ..archive.arrow import PREFIX, schema
-from ..archive.arrow import column_of as struct_of
+from ..archive.arrow_columns import PREFIX, schema
+from ..archive.arrow_columns import column_of as struct_of
 from .scan import Origin, extent, rows
 from .tables import UNREADABLE, Table, of_later_releases, table, tables
 

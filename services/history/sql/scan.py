@@ -22,8 +22,8 @@ from ...configuration.options.cluster import (
 from ...log import EventLog
 from ...log.event_log import Unreadable, read_to_end
 from ..archive.file_log import FileLog
-from ..positions import Position, first_offset
-from ..source import open_source
+from ..log_position import Position, first_offset
+from ..log_source import open_source
 from .tables import UNREADABLE, Table
 
 _BATCH = 4_096

@@ -22,7 +22,7 @@ from ....schemas.body import Body
 from ....schemas.catalog import EVENTS
 from ....schemas.event import Record
 from ...log.event_log import Unreadable
-from ..archive.arrow import PREFIX, body_type, column_of, header_columns, schema, struct_of
+from ..archive.arrow_columns import PREFIX, body_type, column_of, header_columns, schema, struct_of
 from .errors import NoSuchTable
 
 LOG = "log"

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.pipelines.api import JobExecutionResult, ProgramError
 from tailrace.pipelines.api.build import build, build_file, run_file

@@ -8,7 +8,7 @@ import threading
 
 import msgspec
 import pytest
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.pipelines.runtime.frames import frame
 from tailrace.pipelines.runtime.protocol import Cancel, Committing, Notice

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.pipelines.api import (
     FileSink,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.infra import threads
 from tailrace.pipelines.api import StreamExecutionEnvironment

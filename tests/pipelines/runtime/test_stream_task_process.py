@@ -8,7 +8,7 @@ import sys
 
 import msgspec
 import pytest
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.infra import threads
 from tailrace.pipelines.api import StreamExecutionEnvironment

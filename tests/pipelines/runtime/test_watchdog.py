@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from waiting import eventually
+from polling import eventually
 
 from tailrace.pipelines.runtime.stream_task import watchdog as watchdog_module
 from tailrace.pipelines.runtime.stream_task.watchdog import Watchdog

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from services.blobs.conftest import StartServer
-from services.blobs.wire import files_below
+from services.blobs.raw_protocol import files_below
 
 from tailrace.services.blobs.cache import BlobCache
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobNotFound, BlobUnavailable
-from tailrace.services.blobs.files import Incoming
 from tailrace.services.blobs.keys import BlobKey, digest_of
+from tailrace.services.blobs.local_blob_files import Incoming
 from tailrace.services.blobs.server import BlobServer
 from tailrace.services.blobs.store import FileSystemBlobStore, VoidBlobStore
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from services.blobs.wire import Wire, files_below
-from waiting import eventually
+from polling import eventually
+from services.blobs.raw_protocol import Wire, files_below
 
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.keys import BlobKey, digest_of

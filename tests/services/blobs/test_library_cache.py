@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tailrace.services.blobs.cache import BlobCache
 from tailrace.services.blobs.errors import BlobUnavailable
-from tailrace.services.blobs.files import Incoming
 from tailrace.services.blobs.keys import BlobKey, digest_of
 from tailrace.services.blobs.library_cache import BlobLibraryCacheManager
+from tailrace.services.blobs.local_blob_files import Incoming
 from tailrace.services.blobs.store import VoidBlobStore
 
 INTERVAL = 10.0

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from polling import eventually
 from services.blobs.conftest import LARGEST, QUICK, StartServer
-from services.blobs.wire import Wire, files_below
-from waiting import eventually
+from services.blobs.raw_protocol import Wire, files_below
 
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobNotFound, BlobRefused, BlobUnavailable

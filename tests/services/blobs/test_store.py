@@ -14,8 +14,8 @@ from services.blobs.conftest import StartServer
 
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.errors import BlobNotFound, BlobUnavailable
-from tailrace.services.blobs.files import BlobFiles
 from tailrace.services.blobs.keys import BlobKey, digest_of
+from tailrace.services.blobs.local_blob_files import BlobFiles
 from tailrace.services.blobs.store import FileSystemBlobStore
 
 

@@ -15,7 +15,7 @@ from tailrace.schemas.task_executor import SubmitTask
 from tailrace.schemas.types import AccumulatorReport, AccumulatorSnapshot, ExecutionState
 from tailrace.services.client import Counts
 
-from ..simulation import header
+from ..simulated_cluster.cluster import header
 
 
 def heard(counts: Counts, body: Body) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tailrace.pipelines.graph.options import ConfigOption, Scope
 from tailrace.services.cli import main
-from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.configuration import (
     Configuration,
     ConfigurationError,

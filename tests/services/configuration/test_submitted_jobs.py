@@ -13,7 +13,7 @@ from tailrace.schemas.job_master import StartJob
 from tailrace.schemas.task_executor import JobManagerRegistrationSuccess
 from tailrace.schemas.types import EntryPoint
 
-from ..simulation import Cluster, graph
+from ..simulated_cluster.cluster import Cluster, graph
 
 WRONG = {"restart-strategy.typ": "none"}
 

@@ -18,10 +18,10 @@ from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.history.replay import DecisionCheck
 from tailrace.services.job_master import JobMaster
 from tailrace.services.resource_manager import ResourceManager
-from tailrace.services.snapshots.file import pack, unpack
+from tailrace.services.snapshots.snapshot_file import pack, unpack
 from tailrace.services.task_executor import TaskExecutor
 
-from ..simulation import Cluster
+from ..simulated_cluster.cluster import Cluster
 
 NEXT = FEATURE_LEVEL + 1
 

@@ -9,7 +9,7 @@ from tailrace.schemas.event import Record
 from tailrace.services.core.replica import IllegalEventReporter
 from tailrace.services.core.role import IllegalEvent
 
-from ..simulation import Cluster, header
+from ..simulated_cluster.cluster import Cluster, header
 
 RECORD = Record(
     7, header("task_executor/te-1", "job_master/j"), job_master.TaskAcknowledged(execution_attempt_id="a")

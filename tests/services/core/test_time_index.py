@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from operations import operations
+from instruction_count import operations
 
 from tailrace.services.core.time_index import FifoTimeIndex
 

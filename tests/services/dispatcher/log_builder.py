@@ -14,7 +14,7 @@ from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher import Dispatcher
 from tailrace.services.dispatcher.state import DispatcherState, Phase
 
-from ..simulation import graph, header
+from ..simulated_cluster.cluster import graph, header
 
 OWN = "dispatcher"
 CLIENT = "client/me"

@@ -14,7 +14,7 @@ from tailrace.services.core.role import IllegalEvent, OutgoingEvent
 from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
 from tailrace.services.dispatcher.state import Phase
 
-from ..simulation import graph
+from ..simulated_cluster.cluster import graph
 from .log_builder import CLIENT, OWN, Talk, in_phase, names
 
 REQUESTS: list[tuple[Body, job_master.TriggerCheckpoint]] = [

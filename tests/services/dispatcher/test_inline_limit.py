@@ -15,15 +15,15 @@ from tailrace.pipelines.graph.validation import validate
 from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Event
 from tailrace.schemas.types import JobGraph, PythonFile
-from tailrace.services.blobs.depot import BlobDepot
-from tailrace.services.blobs.files import BlobFiles
-from tailrace.services.blobs.offloading import keys_of, parse, with_code
+from tailrace.services.blobs.job_blobs import keys_of, parse, with_code
+from tailrace.services.blobs.local_blob_files import BlobFiles
 from tailrace.services.blobs.store import VoidBlobStore
+from tailrace.services.blobs.tiered_store import BlobDepot
 from tailrace.services.configuration.options.blob import BLOB_INLINE_SIZE_MAX, BLOB_OFFLOAD_MINSIZE
 from tailrace.services.dispatcher.inline_limit import GraphTooLarge, InlineLimit
 from tailrace.services.log import Codec
 
-from ..simulation import Cluster
+from ..simulated_cluster.cluster import Cluster
 
 MINSIZE, MOST = BLOB_OFFLOAD_MINSIZE.default, BLOB_INLINE_SIZE_MAX.default
 SAID_OF_A_TASK_EXECUTOR = 20_000

@@ -12,7 +12,7 @@ from tailrace.schemas.types import JobStatus
 from tailrace.services.core.role import IllegalEvent
 from tailrace.services.dispatcher.state import TRANSITIONS, IllegalTransition, Job, Phase
 
-from ..simulation import graph
+from ..simulated_cluster.cluster import graph
 from .log_builder import CLIENT, OWN, Talk, in_phase
 
 JM = "job_master/j"

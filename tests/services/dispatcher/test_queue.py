@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from operations import operations
+from instruction_count import operations
 
 from tailrace.schemas import client, dispatcher
 from tailrace.schemas.types import EntryPoint
@@ -13,7 +13,7 @@ from tailrace.services.dispatcher.checkpoints import DisposeSavepoint
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.dispatcher.state import DispatcherState
 
-from ..simulation import Cluster, graph
+from ..simulated_cluster.cluster import Cluster, graph
 
 PROGRAM = EntryPoint(target="program:main", arguments=(), configuration={}, python_files=())
 

@@ -23,7 +23,7 @@ from tailrace.services.dispatcher import jobs
 from tailrace.services.dispatcher.state import DispatcherState, Phase
 from tailrace.services.log import Codec
 
-from ..simulation import Cluster, folded, graph
+from ..simulated_cluster.cluster import Cluster, folded, graph
 
 PROGRAM = EntryPoint(target="program:main", arguments=(), configuration={}, python_files=())
 
@@ -102,8 +102,8 @@ if sys.argv[2] == "other names":
     sys.stdlib_module_names = frozenset({"sys"})
 from tailrace.schemas.event import Record
 from tailrace.services.log import Codec
-from tailrace.services.snapshots.hashing import StateHasher
-from tailrace.services.snapshots.taking import all_roles
+from tailrace.services.snapshots.state_hash import StateHasher
+from tailrace.services.snapshots.builder import all_roles
 
 codec, replica = Codec("c.log"), all_roles()
 records = [codec.decode(each) for each in pickle.loads(pathlib.Path(sys.argv[1]).read_bytes())]

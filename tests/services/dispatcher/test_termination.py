@@ -10,7 +10,7 @@ from tailrace.schemas.types import JobStatus
 from tailrace.services.dispatcher.state import Phase
 from tailrace.services.job_master.state import JobMasterState
 
-from ..simulation import Cluster, graph
+from ..simulated_cluster.cluster import Cluster, graph
 from .log_builder import CLIENT, OWN, Talk, in_phase, names
 
 CANCELED, FINISHED, SUSPENDED = JobStatus.CANCELED, JobStatus.FINISHED, JobStatus.SUSPENDED

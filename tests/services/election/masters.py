@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.services.election.leader_information import LeaderInformation
 from tailrace.services.election.lease import uptime

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
-from waiting import eventually
+from polling import eventually
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.configuration.options.zookeeper import ZooKeeperAcl

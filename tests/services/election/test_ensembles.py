@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from waiting import eventually
+from polling import eventually
 
 from tailrace.infra.zookeeper_ensemble import ZooKeeperEnsemble
 from tailrace.services.election.paths import Paths

@@ -9,10 +9,10 @@ from concurrent.futures import Future
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polling import PATIENCE_S
 from services.scripted_election import GivenMandates
-from waiting import PATIENCE_S
+from services.simulated_cluster.cluster import header
 
-from services.simulation import header
 from tailrace.schemas.event import EVERYONE, Event
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.services.election.kafka_liveness_guard import KafkaLivenessGuard

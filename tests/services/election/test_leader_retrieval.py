@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.election.leader_information import LeaderInformation
@@ -15,7 +15,7 @@ from tailrace.services.election.leader_retrieval import LeaderRetriever, NoLeade
 from tailrace.services.election.paths import Paths
 from tailrace.services.election.settings import ZooKeeperSettings
 
-from ...torture.link import Link
+from ...fault_injection.network_link import Link
 from .masters import ROLE, Master, onlooker
 
 pytestmark = pytest.mark.integration

@@ -15,13 +15,13 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from waiting import eventually
+from polling import eventually
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.election.paths import Paths, in_order
 from tailrace.services.election.settings import ZooKeeperSettings
 
-from ...torture.link import Link
+from ...fault_injection.network_link import Link
 from .masters import ROLE, Master, onlooker
 
 pytestmark = pytest.mark.integration

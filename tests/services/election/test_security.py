@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from waiting import eventually
+from polling import eventually
 
 from tailrace.infra.ports import ReservedPort
 from tailrace.infra.zookeeper import EmbeddedZooKeeper

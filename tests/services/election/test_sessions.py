@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from waiting import eventually
+from polling import eventually
 
 from tailrace.infra.zookeeper import EmbeddedZooKeeper
 from tailrace.services.election.client import Client
@@ -19,7 +19,7 @@ from tailrace.services.election.lease import uptime
 from tailrace.services.election.paths import Paths
 from tailrace.services.election.settings import ZooKeeperSettings
 
-from ...torture.link import Conversation, Link
+from ...fault_injection.network_link import Conversation, Link
 from .masters import ROLE, Master, OtherMaster, onlooker, tree
 
 pytestmark = pytest.mark.integration

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from waiting import eventually
+from polling import eventually
 
 from tailrace.services.election.paths import Paths
 from tailrace.services.election.settings import ZooKeeperSettings
@@ -18,7 +18,7 @@ from tailrace.services.election.zookeeper_nodes import (
     remove,
 )
 
-from ...torture.link import Link
+from ...fault_injection.network_link import Link
 from .masters import Master, onlooker, tree
 
 pytestmark = pytest.mark.integration

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
 from msgspec.structs import replace
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.schemas import job_master, resource_manager, task_executor
 from tailrace.schemas.event import Event, Record

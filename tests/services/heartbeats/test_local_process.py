@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.services.configuration import Configuration
 from tailrace.services.resource_manager.drivers import WorkerNotStarted

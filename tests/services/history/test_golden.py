@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tailrace
-from tailrace.services.history.archive.export import Choice, export
+from tailrace.services.history.archive.exporter import Choice, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.history.replay import DecisionCheck
@@ -23,7 +23,7 @@ from tailrace.services.log.event_log import read_to_end
 from tailrace.services.snapshots.fingerprint import schema_fingerprint
 
 from ..scenarios import SCENARIOS
-from ..snapshots.histories import WALKS, log_of, quiet
+from ..snapshots.simulated_logs import WALKS, log_of, quiet
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 RELEASES = sorted(path.name for path in GOLDEN.iterdir())

@@ -11,13 +11,13 @@ import pytest
 
 from tailrace.schemas.event import Event
 from tailrace.services.history import Fold, state_at
-from tailrace.services.history.as_data import as_data
+from tailrace.services.history.cluster_view import jobs, workers
 from tailrace.services.history.time_travel import moment, state_hash
-from tailrace.services.history.views import jobs, workers
+from tailrace.services.history.to_builtins import as_data
 from tailrace.services.log import Codec
 from tailrace.services.log.memory import MemoryEventLog
 
-from ..simulation import Cluster, folded
+from ..simulated_cluster.cluster import Cluster, folded
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from tailrace.schemas import dispatcher
 from tailrace.services.host.election_participant import ElectionParticipant
 
 from ..scripted_election import GivenMandates
-from ..simulation import SECOND, Cluster
+from ..simulated_cluster.cluster import SECOND, Cluster
 
 STANDBYS = ("b", "c", "d")
 JOBS = 60

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas.event import EVERYONE, Event, Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import Header
 from tailrace.services.cli import main
-from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.configuration import Configuration
 from tailrace.services.core import leadership
 from tailrace.services.core.leadership import LARGEST_EPOCH, LARGEST_STEP, LeadershipState
@@ -29,13 +29,13 @@ from tailrace.services.host.host import Host
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.snapshots import claim_recovery
-from tailrace.services.snapshots.file import pack
+from tailrace.services.snapshots.builder import all_roles
 from tailrace.services.snapshots.fingerprint import schema_fingerprint
+from tailrace.services.snapshots.snapshot_file import pack
 from tailrace.services.snapshots.store import SnapshotStore
-from tailrace.services.snapshots.taking import all_roles
 
-from ...checker.events import event as checked
-from ...checker.fencing import Fencing
+from ...log_checker.events import event as checked
+from ...log_checker.fencing import Fencing
 
 LEADS = ("dispatcher", "resource_manager", "rest_server")
 LARGEST = 2**63 - 1
@@ -148,7 +148,7 @@ def test_the_way_back_is_shown_first_and_taken_when_told_to(
     snapshot(store, log, bounded=False)
     monkeypatch.setattr("tailrace.services.log.factory.open_event_log", lambda *_, **__: log)
     monkeypatch.setattr(
-        "tailrace.services.cli.recovery.find_cluster",
+        "tailrace.services.cli.commands.cluster_recover.find_cluster",
         lambda *_: Configuration({"home": str(tmp_path), "cluster.id": "c"}),
     )
     for options, left in ((["-o", "json"], [2, 1]), ([], [2, 1]), (["--yes"], [1]), ([], [1])):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from graphs import operator, vertex
 from msgspec.structs import replace
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas import client, job_master, resource_manager, task_executor
@@ -18,7 +18,7 @@ from tailrace.schemas.types import JobGraph, JobStatus
 from tailrace.services.core.replica import Replica
 from tailrace.services.core.role import AnyRole, Instruction, OutgoingEvent, Time, with_headers
 from tailrace.services.dispatcher import Dispatcher
-from tailrace.services.history.replay.check import DecisionCheck
+from tailrace.services.history.replay.decision_check import DecisionCheck
 from tailrace.services.host.event_appender import MAX_APPEND_BYTES, EventAppender
 from tailrace.services.host.host import Host
 from tailrace.services.job_master import JobMaster
@@ -28,7 +28,7 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.task_executor import TaskExecutor
 
-from ..simulation import Cluster, graph
+from ..simulated_cluster.cluster import Cluster, graph
 
 LEADS = ("dispatcher", "resource_manager", "rest_server")
 BAD, GOOD = "job_master/bad", "job_master/good"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
+from services.simulated_cluster.cluster import HARDWARE, PROFILE, header
 
-from services.simulation import HARDWARE, PROFILE, header
 from tailrace.schemas.event import Event
 from tailrace.schemas.resource_manager import RegisterTaskExecutor
 from tailrace.services.host.event_emitter import EventEmitter

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.schemas import client, resource_manager, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
@@ -24,7 +24,7 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.task_executor import TaskExecutor
 
-from ..simulation import HARDWARE, PROFILE, header
+from ..simulated_cluster.cluster import HARDWARE, PROFILE, header
 
 LEADS = ("dispatcher", "resource_manager", "rest_server")
 NewLog = Callable[[], EventLog]

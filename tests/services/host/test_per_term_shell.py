@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.schemas.client import JobAccepted
 from tailrace.services.core.role import Emit, Instruction, OutgoingEvent

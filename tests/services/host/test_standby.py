@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
-from waiting import PATIENCE_S, eventually
+from polling import PATIENCE_S, eventually
 
 from tailrace.schemas import dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.event import EVERYONE, Event, Record
@@ -24,7 +24,7 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager import ResourceManager
 
 from ..scripted_election import GivenMandates
-from ..simulation import folded, graph, header
+from ..simulated_cluster.cluster import folded, graph, header
 from .test_host import WORKER, everything, is_answer, registers, wait_for
 
 ROLES = ("dispatcher", "resource_manager")

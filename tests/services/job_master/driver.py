@@ -13,7 +13,7 @@ from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.state import Execution, JobMasterState
 
-from ..simulation import PROFILE, SECOND
+from ..simulated_cluster.cluster import PROFILE, SECOND
 from .invariants import check_job_master
 
 B = TypeVar("B", bound=Body)

@@ -12,7 +12,7 @@ import pytest
 from checkpoint_files import pipeline, plain
 from immutables import Map
 from msgspec.structs import replace
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.pipelines.checkpoint import local_files
 from tailrace.pipelines.checkpoint.errors import StorageError, TornFile

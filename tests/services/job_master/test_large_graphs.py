@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from graphs import operator, vertex
+from instruction_count import operations
 from msgspec.structs import replace
-from operations import operations
 
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.validation import validate
 from tailrace.schemas.types import JobGraph
 
-from ..simulation import PROFILE
+from ..simulated_cluster.cluster import PROFILE
 from .driver import Job
 
 GROUPS = {

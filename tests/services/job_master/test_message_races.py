@@ -20,7 +20,7 @@ from tailrace.services.core.role import IllegalEvent
 from tailrace.services.job_master.execution_states import DEPLOYED
 from tailrace.services.job_master.state import Handshake
 
-from ..simulation import PROFILE
+from ..simulated_cluster.cluster import PROFILE
 from .driver import JOB, Job
 from .states import MOMENTS
 

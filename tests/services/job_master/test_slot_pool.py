@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tailrace.schemas.types import SlotOffer
 from tailrace.services.job_master.slot_pool import NEXT, PendingRequest, SlotPool, SlotStep
 
-from ..simulation import PROFILE
+from ..simulated_cluster.cluster import PROFILE
 from .invariants import check_pool
 
 RESOURCE_IDS = st.sampled_from(("te-1", "te-2"))

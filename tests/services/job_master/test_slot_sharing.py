@@ -19,7 +19,7 @@ from tailrace.services.job_master.slot_sharing import (
 from tailrace.services.job_master.topology import SchedulingTopology
 
 from ...graphs import edge, job_graph, source, vertex
-from ..simulation import PROFILE
+from ..simulated_cluster.cluster import PROFILE
 from .driver import Job
 
 NAMES = tuple("abcdefgh")

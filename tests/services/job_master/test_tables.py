@@ -16,7 +16,7 @@ from tailrace.services.job_master import JobMaster, execution_states, job_status
 from tailrace.services.job_master.slot_pool import SlotStep
 
 from ...graphs import job_graph, source
-from ..simulation import header
+from ..simulated_cluster.cluster import header
 from .driver import Job, running
 
 MACHINES: dict[

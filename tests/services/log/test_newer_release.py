@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import to_builtins
 from msgspec.structs import replace
+from services.simulated_cluster.cluster import header
 
-from services.simulation import header
 from tailrace.schemas import avro
 from tailrace.schemas.dispatcher import JobReachedTerminalState, SubmitJob
 from tailrace.schemas.event import EVERYONE, Event

@@ -14,8 +14,8 @@ from tailrace.services.resource_manager import ResourceManager
 from tailrace.services.resource_manager.state import ResourceManagerState
 from tailrace.services.resource_manager.task_manager_slot import SlotState
 
-from ..simulation import HARDWARE, PROFILE, SECOND
-from ..simulation_indexes import check_resource_manager
+from ..simulated_cluster.cluster import HARDWARE, PROFILE, SECOND
+from ..simulated_cluster.index_invariants import check_resource_manager
 
 B = TypeVar("B", bound=Body)
 MANAGER = "resource_manager"

@@ -9,7 +9,7 @@ from tailrace.schemas.body import Body
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.worker_pool import WorkerState
 
-from ..simulation import HARDWARE, PROFILE
+from ..simulated_cluster.cluster import HARDWARE, PROFILE
 from .manager import ACTIVE, MANAGER, Manager, asked, of
 
 

@@ -15,7 +15,7 @@ from tailrace.services.resource_manager.registered_slots import RegisteredSlots
 from tailrace.services.resource_manager.slot_requests import SlotRequest
 from tailrace.services.resource_manager.task_manager_slot import SlotState, TaskManagerSlot
 
-from ..simulation import PROFILE
+from ..simulated_cluster.cluster import PROFILE
 
 LARGE = replace(PROFILE, cpu_cores=4.0)
 PROFILES = st.sampled_from((PROFILE, LARGE))

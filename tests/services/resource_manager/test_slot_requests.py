@@ -9,7 +9,7 @@ from tailrace.schemas.body import Body
 from tailrace.schemas.types import JobStatus, SlotID
 from tailrace.services.resource_manager.task_manager_slot import SlotState
 
-from ..simulation import PROFILE, SECOND
+from ..simulated_cluster.cluster import PROFILE, SECOND
 from .manager import ACTIVE, MANAGER, Manager, asked, of, status
 
 FREE, PENDING, ALLOCATED = SlotState.FREE, SlotState.PENDING, SlotState.ALLOCATED

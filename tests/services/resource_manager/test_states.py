@@ -21,7 +21,7 @@ from tailrace.services.resource_manager.worker_pool import (
     WorkerState,
 )
 
-from ..simulation import PROFILE
+from ..simulated_cluster.cluster import PROFILE
 
 SLOT_PAIRS = {
     ("FREE", "PENDING"),

@@ -13,7 +13,7 @@ from tailrace.services.resource_manager.slot_reports import is_contradiction
 from tailrace.services.resource_manager.task_manager_slot import SlotState
 from tailrace.services.resource_manager.worker_pool import WorkerState
 
-from ..simulation import SECOND
+from ..simulated_cluster.cluster import SECOND
 from .manager import MANAGER, Manager, asked, of, status
 
 FREE, PENDING, ALLOCATED = SlotState.FREE, SlotState.PENDING, SlotState.ALLOCATED

@@ -14,8 +14,8 @@ from tailrace.services.dispatcher.state import DispatcherState
 from tailrace.services.snapshots.encoding import LEADERSHIP, decode, encode
 from tailrace.services.snapshots.fingerprint import fingerprint_of, schema_fingerprint
 
-from ..simulation import SECOND
-from .histories import HISTORIES, history, quiet
+from ..simulated_cluster.cluster import SECOND
+from .simulated_logs import HISTORIES, history, quiet
 
 
 @pytest.mark.parametrize("name", HISTORIES)

@@ -13,11 +13,11 @@ from tailrace.pipelines.checkpoint.storage import Storage
 from tailrace.schemas.event import Event
 from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.snapshots import store
+from tailrace.services.snapshots.builder import take
 from tailrace.services.snapshots.log_identity import LogReplaced, check_log
 from tailrace.services.snapshots.store import SnapshotStore
-from tailrace.services.snapshots.taking import take
 
-from .histories import LONG, history, log_of
+from .simulated_logs import LONG, history, log_of
 
 LAST = len(history(LONG)) - 1
 

@@ -20,7 +20,7 @@ from tailrace.services.task_executor.instructions import RunTasks, StopTask
 from tailrace.services.task_executor.state import TaskExecutorState
 from tailrace.services.task_executor.task_slot_table import TaskSlotState
 
-from ..simulation import HARDWARE, PROFILE, SECOND, header
+from ..simulated_cluster.cluster import HARDWARE, PROFILE, SECOND, header
 
 OWN = "task_executor/te"
 JM = address(JOB_MASTER, "j")

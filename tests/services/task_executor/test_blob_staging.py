@@ -8,15 +8,15 @@ from pathlib import Path
 from graphs import edge, job_graph, operator, source, vertex
 from immutables import Map
 from msgspec.structs import replace
+from polling import eventually
 from services.task_executor.test_shell import ADDRESS, RuntimeThatNotes, task
-from waiting import eventually
 
 from tailrace.schemas import job_master
 from tailrace.schemas.types import ExecutionState, JobGraph, PythonFile
 from tailrace.services.blobs.cache import BlobCache
-from tailrace.services.blobs.files import Incoming
 from tailrace.services.blobs.keys import BlobKey, digest_of
 from tailrace.services.blobs.library_cache import BlobLibraryCacheManager
+from tailrace.services.blobs.local_blob_files import Incoming
 from tailrace.services.blobs.store import VoidBlobStore
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.role import OutgoingEvent

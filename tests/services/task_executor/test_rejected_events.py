@@ -28,7 +28,7 @@ from tailrace.services.log.memory import MemoryEventLog
 from tailrace.services.resource_manager.message_limits import find_error
 
 from ...schemas.strategies import instances
-from ..simulation import Cluster, graph, header
+from ..simulated_cluster.cluster import Cluster, graph, header
 
 HUGE = "x" * 300_000
 SAID = 100_000

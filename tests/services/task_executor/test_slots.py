@@ -11,7 +11,7 @@ from tailrace.schemas.types import ExecutionState
 from tailrace.services.core.role import RESOURCE_MANAGER
 from tailrace.services.task_executor.task_slot_table import TaskSlotState
 
-from ..simulation import SECOND
+from ..simulated_cluster.cluster import SECOND
 from .log_builder import JM, OWN, Talk, names
 
 FREE, ALLOCATED, ACTIVE, RELEASING = TaskSlotState

@@ -14,7 +14,7 @@ from tailrace.services.task_executor.task_slot_table import (
     TaskSlotTable,
 )
 
-from ..simulation import PROFILE
+from ..simulated_cluster.cluster import PROFILE
 
 FREE, ALLOCATED, ACTIVE, RELEASING = TaskSlotState
 

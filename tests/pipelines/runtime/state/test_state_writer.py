@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines.runtime.state.programs import ALL, backend, programs
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
 
 from tailrace.pipelines.checkpoint.deltas import Deltas
 from tailrace.pipelines.checkpoint.layout import base_of

@@ -10,17 +10,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from prompt import Prompt
-from waiting import PATIENCE_S
+from polling import PATIENCE_S
+from terminal_prompt import Prompt
 
 from tailrace.services.cli import main
-from tailrace.services.cli.errors import ExitCode
+from tailrace.services.cli.exit_codes import ExitCode
 from tailrace.services.cli.top.view import View
-from tailrace.services.history.archive.export import Choice, export
+from tailrace.services.history.archive.exporter import Choice, export
 from tailrace.services.history.archive.formats import ArchiveFormat
 
-from ...snapshots.histories import LONG, history, log_of
-from .watched import seen
+from ...snapshots.simulated_logs import LONG, history, log_of
+from .recorded_views import seen
 
 SEED = LONG
 LAST = history(SEED)[-1].offset

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from tailrace.services.cli.top.canvas import ASCII, UNICODE, Canvas, Column, Glyphs, glyphs_of, widths
-from tailrace.services.cli.top.look import Look, Page, Panel, Question, looked_at
-from tailrace.services.cli.top.player import Mode, Status
-from tailrace.services.cli.top.presence import Presence
+from tailrace.services.cli.top.event_player import Mode, Status
+from tailrace.services.cli.top.live_processes import Presence
 from tailrace.services.cli.top.screen import draw
+from tailrace.services.cli.top.ui_state import Look, Page, Panel, Question, looked_at
 from tailrace.services.cli.top.view import LogLine, MasterView, TaskExecutorView, View
 
-from ...snapshots.histories import LONG
-from .watched import seen, watched
+from ...snapshots.simulated_logs import LONG
+from .recorded_views import seen, watched
 
 HOSTILE = "evil\x1b[2J\nname \u202e 漢字 é"
 

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
+from polling import PATIENCE_S
 from textual.pilot import Pilot
-from waiting import PATIENCE_S
 
 from tailrace.services.cli.top.canvas import UNICODE
-from tailrace.services.cli.top.player import Mode, Player
-from tailrace.services.cli.top.presence import Presence
-from tailrace.services.cli.top.reading import Reader
+from tailrace.services.cli.top.event_player import Mode, Player
+from tailrace.services.cli.top.live_processes import Presence
+from tailrace.services.cli.top.log_reader import Reader
 from tailrace.services.cli.top.terminal import TopApp
 
-from ...snapshots.histories import LONG
-from .watched import opened, player_of, seen
+from ...snapshots.simulated_logs import LONG
+from .recorded_views import opened, player_of, seen
 
 SEED = LONG
 Session = Callable[[Callable[[TopApp, Pilot[None]], Awaitable[None]]], None]

@@ -19,23 +19,23 @@ from hypothesis import strategies as st
 
 from tailrace.schemas import avro as schemas
 from tailrace.schemas.event import Record
-from tailrace.services.history.archive import avro, avro_header
-from tailrace.services.history.archive.description import Description
+from tailrace.services.history.archive import avro_file, avro_header
 from tailrace.services.history.archive.errors import (
     ArchiveError,
     DamagedArchive,
     NoArchive,
     UnknownEvent,
 )
-from tailrace.services.history.archive.export import CannotExport, Choice, export
+from tailrace.services.history.archive.exporter import CannotExport, Choice, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
-from tailrace.services.history.archive.importing import check
-from tailrace.services.history.archive.log_entry import schema_text
+from tailrace.services.history.archive.importer import check
+from tailrace.services.history.archive.manifest import Description
+from tailrace.services.history.archive.record_schema import schema_text
 from tailrace.services.log.memory import MemoryEventLog
 
-from ...snapshots.histories import history
-from .files import CLUSTER, FORMATS, exported, items, log_of, name_of, read, told, with_foreign
+from ...snapshots.simulated_logs import history
+from .archive_files import CLUSTER, FORMATS, exported, items, log_of, name_of, read, told, with_foreign
 
 SCENARIO = "a_job_finishes"
 
@@ -69,7 +69,7 @@ class Intact:
 @pytest.fixture(scope="module", params=FORMATS)
 def intact(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Intact]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(avro, "_BLOCK", 2_000)
+        patch.setattr(avro_file, "_BLOCK", 2_000)
         yield Intact(tmp_path_factory.mktemp("intact") / name_of(request.param))
 
 
@@ -118,7 +118,7 @@ def test_a_file_that_is_damaged_in_its_middle_tells_where_and_is_read_up_to_ther
 def test_the_block_of_an_avro_file_that_is_damaged_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(avro, "_BLOCK", 2_000)
+    monkeypatch.setattr(avro_file, "_BLOCK", 2_000)
     intact = Intact(tmp_path / "a.avro")
     sync = intact.data[-16:]
     blocks = intact.data.split(sync)
@@ -167,7 +167,7 @@ def test_a_file_of_a_later_format_asks_for_a_later_release(
 ) -> None:
     path = tmp_path / "a.jsonl"
     exported(log_of(SCENARIO), path)
-    monkeypatch.setattr("tailrace.services.history.archive.description.FORMAT", 0)
+    monkeypatch.setattr("tailrace.services.history.archive.manifest.FORMAT", 0)
     with pytest.raises(NoArchive, match="is of format 1, and this release reads 0 and earlier: upgrade"):
         FileLog.open(path)
 
@@ -312,7 +312,7 @@ def _rewritten(
     monkeypatch.setattr(avro_header, "schema_text", lambda: text)
     with path.open("wb") as file:
         description = Description(cluster=CLUSTER, last=len(entries) - 1, entries=len(entries))
-        writer = avro.AvroWriter(file, description)
+        writer = avro_file.AvroWriter(file, description)
         writer._entries = entries
         writer.finish(description)
 

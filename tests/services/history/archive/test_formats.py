@@ -18,15 +18,15 @@ from tailrace.schemas.event import Event, Record
 from tailrace.schemas.everyone import LeaderElected
 from tailrace.schemas.types import Header, JobStatus
 from tailrace.services.history.archive.errors import Selection
-from tailrace.services.history.archive.export import Choice, export
+from tailrace.services.history.archive.exporter import Choice, export
 from tailrace.services.history.archive.file_log import FileLog
 from tailrace.services.history.archive.formats import ArchiveFormat
 from tailrace.services.log import Codec, LogUnavailable
 from tailrace.services.log.memory import MemoryEventLog
 
 from ....schemas.strategies import events
-from ...snapshots.histories import LONG, WALKS, history
-from .files import FORMATS, exported, items, log_of, name_of, read, told, with_foreign
+from ...snapshots.simulated_logs import LONG, WALKS, history
+from .archive_files import FORMATS, exported, items, log_of, name_of, read, told, with_foreign
 
 
 @pytest.mark.parametrize("kind", FORMATS)

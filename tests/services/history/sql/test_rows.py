@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from tailrace.schemas.catalog import EVENTS
 from tailrace.schemas.event import Record
-from tailrace.services.history.archive.export import Choice
+from tailrace.services.history.archive.exporter import Choice
 from tailrace.services.history.sql.errors import NoSuchTable
 from tailrace.services.history.sql.scan import Origin, first_entry, rows
 from tailrace.services.history.sql.tables import LOG, UNREADABLE, column_for, sql_types, table, tables
 from tailrace.services.log import EventLog
 
-from ...snapshots.histories import HISTORIES, LONG, history
-from ..archive.files import FORMATS, exported, log_of, name_of, with_foreign
+from ...snapshots.simulated_logs import HISTORIES, LONG, history
+from ..archive.archive_files import FORMATS, exported, log_of, name_of, with_foreign
 
 _HEADER = table(LOG).columns.names[2:]
 

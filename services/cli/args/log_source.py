@@ -1,0 +1,120 @@
+"""Options that the commands about history share: which log, and which place in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..exit_codes import ExitCode, Failure
+from ..render.output import tell
+from .common_options import find_cluster
+
+if TYPE_CHECKING:
+    from ...history.log_source import Source
+
+File = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        metavar="FILE",
+        help="Read the history from a file that `tailrace log export` wrote, instead of from a cluster.",
+    ),
+]
+PLACE = "OFFSET|TIME"
+
+
+def _place(said: str | None) -> str | None:
+    """What was said, if it is a place in some log: whoever mistypes one is told before a cluster is looked for."""
+    if said is not None:
+        from ...history.log_position import BadPosition, Position
+
+        try:
+            Position.parse(said)
+        except BadPosition as error:
+            raise typer.BadParameter(str(error)) from None
+    return said
+
+
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar=PLACE,
+        callback=_place,
+        help="After the event at this offset, or of this time: 2026-11-22T08:30, 08:30:05 (today), -10m (ago). "
+        "\\[default: the last one]",
+    ),
+]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar=PLACE,
+        callback=_place,
+        help="The first offset, or a time: 2026-11-22T08:30, 08:30 (today), -10m (ago).",
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to", metavar=PLACE, callback=_place, help="The last offset, or a time. \\[default: the last one]"
+    ),
+]
+
+
+def find_source(
+    home: Path | None,
+    bootstrap_servers: str | None,
+    cluster_id: str | None,
+    file: Path | None,
+    *,
+    selections: bool = False,
+) -> Source:
+    """The log that a command was asked about; to be closed. `selections`: see `open_source`.
+
+    Raises Failure where both a file and a cluster are named, or neither is known; ArchiveError.
+    """
+    if file is not None:
+        named = {"--bootstrap-servers": bootstrap_servers, "--cluster-id": cluster_id, "--home": home}
+        for name, value in named.items():
+            if value is not None:
+                raise Failure(
+                    ExitCode.USAGE, f"--file and {name} exclude each other: a file needs no cluster"
+                )
+    of = find_cluster(home, bootstrap_servers, cluster_id) if file is None else file
+    from ...history.log_source import open_source
+
+    source = open_source(of, selections=selections)
+    source.when_closed = _tell_passed_over
+    return source
+
+
+def _tell_passed_over(source: Source) -> None:
+    said = source.passed_over.told()
+    if said is not None:
+        tell(f"tailrace: {said}")
+
+
+def at(source: Source, place: str | None) -> int | None:
+    """The offset up to which a state is wanted; None: the end. Raises BadPosition, OutsideLog."""
+    from ...history.log_position import Position
+
+    return None if place is None else source.at(Position.parse(place))
+
+
+def stretch(source: Source, first: str | None, last: str | None) -> tuple[int, int]:
+    """(start, end) of what lies between two places: the offset of the first event, and the one behind the last.
+
+    Raises Failure where the first comes behind the last; BadPosition, OutsideLog.
+    """
+    from ...history.log_position import Position, first_offset
+
+    start = first_offset(source.log) if first is None else source.start(Position.parse(first))
+    end = source.log.end() if last is None else source.at(Position.parse(last)) + 1
+    if first is not None and last is not None and end < start:
+        raise Failure(
+            ExitCode.USAGE, f"--from {first} (offset {start}) is behind --to {last} (offset {end - 1})"
+        )
+    return start, end

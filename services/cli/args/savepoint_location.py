@@ -1,0 +1,67 @@
+"""Where savepoints are, as people name them: a path of theirs, or a URI; and what is wrong with one that can't be used.
+
+On the wire a place in storage is an absolute URI: relative paths are of the directory that the command runs in.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..exit_codes import ExitCode, Failure
+
+if TYPE_CHECKING:
+    from ....pipelines.checkpoint.metadata import CheckpointMetadata
+
+
+def location(text: str) -> str:
+    """The absolute URI of a path or URI. Raises Failure for what is neither."""
+    from ....pipelines.graph.option_types import LOCATION
+
+    whole = text if "://" in text or text.startswith("file:") else os.path.abspath(os.path.expanduser(text))
+    try:
+        if text.strip():
+            return LOCATION.read(whole)
+    except ValueError:
+        pass
+    raise Failure(
+        ExitCode.USAGE,
+        f"{text!r} is no place in storage: give a path, or a URI such as s3://bucket/directory",
+    )
+
+
+def optional_location(text: str | None) -> str | None:
+    """As `location`; None stays None."""
+    return None if text is None else location(text)
+
+
+def saved_at(text: str) -> CheckpointMetadata:
+    """What a savepoint's or checkpoint's directory says of itself, read here.
+
+    Raises Failure: NOT_FOUND where there is none that this version reads, SAVEPOINT where it is torn, or storage away.
+    """
+    from ....pipelines.checkpoint.errors import CheckpointError, NoCheckpoint
+    from ....pipelines.checkpoint.metadata import read_metadata
+
+    uri = location(text)
+    try:
+        return read_metadata(uri)
+    except NoCheckpoint as error:
+        raise Failure(ExitCode.NOT_FOUND, str(error)) from error
+    except CheckpointError as error:
+        raise Failure(ExitCode.SAVEPOINT, str(error)) from error
+
+
+def check_savepoint(text: str, home: Path) -> str:
+    """The URI of a savepoint that a job is to begin with, looked at where that can be done from here.
+
+    A cluster of this machine sees what is here; of another machine's paths nothing is known. Raises Failure as
+    `saved_at`.
+    """
+    from ..local.cluster_record import read_record
+
+    uri = location(text)
+    if uri.startswith("file://") and read_record(home) is not None:
+        saved_at(uri)
+    return uri

@@ -1,0 +1,59 @@
+"""How commands get at moments of a history: the replica at a place of the log, and what that moment is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....infra.sanitize import local_time
+from .log_source import at
+
+if TYPE_CHECKING:
+    from ....schemas.event import Record
+    from ...core.replica import Replica
+    from ...history.log_source import Source
+
+
+def replica_at(source: Source, place: str | None) -> Replica:
+    """The replica at OFFSET|TIME, or now; tells on stderr how far it is, where that takes a while.
+
+    Raises BadPosition, OutsideLog, LogUnavailable, LogTruncated, ArchiveError.
+    """
+    from ...history import time_travel
+    from ..render.progress import Progress
+
+    offset = at(source, place)
+    with Progress(f"reads {source.log.topic}") as progress:
+
+        def told(done: int, total: int) -> None:
+            progress.total = total
+            progress(done)
+
+        return time_travel.replica_at(source, offset, told)
+
+
+def event_at(source: Source, offset: int) -> Record | None:
+    """The event at an offset; None where there is none."""
+    from ...log.event_log import read_to_end
+
+    if offset < 0:
+        return None
+    found = next(read_to_end(source.log, offset, end=offset + 1), None)
+    return found[0] if found else None
+
+
+def time_of(source: Source, offset: int) -> int | None:
+    """The time of the event at an offset, in microseconds since the epoch; None where there is none."""
+    record = event_at(source, offset)
+    return None if record is None else record.header.time
+
+
+def clock(time: int | None) -> str:
+    """Local date and time, to the millisecond; empty where there is none."""
+    return "" if time is None else local_time(time, f"%Y-%m-%d %H:%M:%S.{time // 1000 % 1000:03}")
+
+
+def as_json(value: Any) -> str:
+    """On one line."""
+    import msgspec
+
+    return msgspec.json.encode(value).decode()

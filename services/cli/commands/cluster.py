@@ -1,0 +1,206 @@
+"""`tailrace cluster start | stop | status`: a cluster whose processes run on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from ..args.common_options import (
+    BootstrapServers,
+    ClusterId,
+    Definitions,
+    Format,
+    Home,
+    Output,
+    configuration,
+    find_cluster,
+)
+from ..exit_codes import ExitCode, Failure
+from ..render.output import result, tell
+from .cluster_clean import clean
+from .cluster_recover import recover
+from .cluster_status import processes, seen, servers, show, show_processes
+from .cluster_upgrade import upgrade
+
+app = typer.Typer(help="Start, stop and look at a cluster on this machine.", no_args_is_help=True)
+app.command()(clean)
+app.command()(recover)
+
+
+@app.command()
+def start(
+    masters: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=64,
+            help="How many jobmanagers; more than one with high-availability.type=zookeeper. \\[default: 1]",
+        ),
+    ] = None,
+    taskexecutors: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=64,
+            help="How many TaskExecutors. \\[default: 2, or 0 with resourcemanager.mode=active]",
+        ),
+    ] = None,
+    slots: Annotated[int | None, typer.Option(help="Slots of each. \\[default: 2]")] = None,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+    definitions: Definitions = None,
+) -> int:
+    """Start Kafka (unless an address is given), jobmanagers and TaskExecutors, in the background.
+
+    With -D high-availability.type=zookeeper also a ZooKeeper, unless high-availability.zookeeper.quorum names one.
+
+    Starts what is missing; on a cluster that runs it changes nothing.
+    """
+    from ..local import LocalCluster, Options
+
+    more = {"--slots": ("taskmanager.numberOfTaskSlots", slots)}
+    found = configuration(home, bootstrap_servers, cluster_id, definitions, more)
+    if found.bootstrap_servers:
+        from ..readers.kafka_check import check_reachable
+
+        check_reachable(found)
+    try:
+        with progress("Starting the cluster") as say:
+            local = LocalCluster(found, progress=say)
+            fresh = local.start(Options(taskexecutors=taskexecutors, masters=masters))
+    except OSError as error:
+        where = error.filename or found.home
+        raise Failure(
+            ExitCode.PROCESS,
+            f"the cluster can't be started in {found.home}: {where}: {error.strerror or error}: is there space on the "
+            "disk, and may this user write there? --home names another directory",
+        ) from error
+    addresses = f"{servers(local.configuration)}, home {found.home}"
+    name = local.configuration.cluster_id
+    tell(f"cluster {name} runs: {addresses}" if fresh else f"cluster {name} runs already: {addresses}")
+    return ExitCode.OK
+
+
+@app.command()
+def stop(
+    suspend: Annotated[
+        bool, typer.Option("--suspend", help="Suspend the jobs instead: they go on with the next start.")
+    ] = False,
+    home: Home = None,
+) -> int:
+    """Cancel the jobs, let the processes leave in order, then stop ZooKeeper and Kafka. What the log holds stays."""
+    from ..local import LocalCluster
+    from ..local.topic_recovery import what_remains
+
+    found = configuration(home, None, None)
+    with progress("Stopping the cluster") as say:
+        local = LocalCluster.of(found, progress=say)
+        if local is None:
+            say(f"no cluster runs in {found.home}: nothing to stop")
+            return ExitCode.OK
+        has_log = local.stop(suspend=suspend)
+    place = f"in {local.kafka_dir}" if local.embedded else "on its Kafka"
+    for line in what_remains(local.configuration.cluster_id, place, has_log):
+        tell(line)
+    return ExitCode.OK
+
+
+@app.command()
+def status(
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Show processes, who leads what, TaskExecutors, slots and jobs. Exit code 3 where a part does not run."""
+    from ..local import LocalCluster
+
+    found = configuration(home, bootstrap_servers, cluster_id)
+    local = LocalCluster.of(found)
+    running = processes(local) if local is not None else []
+    if local is not None and local.kafka is None and local.embedded:
+        from ....infra.disk_space import shortage
+
+        show_processes(output, running)
+        raise Failure(
+            ExitCode.UNREACHABLE,
+            f"the Kafka of the cluster in {found.home} does not run: `tailrace cluster start` starts what is missing"
+            f"{shortage(found.home / 'kafka')}",
+        )
+    reachable = find_cluster(home, bootstrap_servers, cluster_id)
+    from ..readers.cluster_state import folded
+    from ..readers.orphaned_resources import look
+
+    kept = look(reachable)
+    fold = folded(reachable)
+    data = {
+        "cluster_id": reachable.cluster_id,
+        "bootstrap_servers": reachable.bootstrap_servers,
+        "processes": running,
+        **seen(fold, kept, reachable, local),
+    }
+    if output is Format.JSON:
+        import json
+
+        result(json.dumps(data))
+    else:
+        show(data)
+    return ExitCode.OK if all(each["running"] for each in running) else ExitCode.UNREACHABLE
+
+
+@app.command()
+def snapshot(
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+    definitions: Definitions = None,
+) -> int:
+    """Take a snapshot of the log's state now: jobmanagers begin with it when they start.
+
+    The cluster need not run, and does not pause; what is needed is its Kafka and its storage.
+    """
+    found = find_cluster(home, bootstrap_servers, cluster_id, definitions)
+    from ....infra.logging_setup import log_to_stderr
+    from ....pipelines.checkpoint.errors import CheckpointError
+    from ...history.job_history_store import HistoryStore
+    from ...history.snapshot_history import take_with_history
+    from ...log.factory import open_event_log
+    from ...snapshots.store import SnapshotStore
+
+    log_to_stderr()
+    try:
+        log, histories = open_event_log(found, timeout=10.0), HistoryStore.of(found)
+        taken = take_with_history(log, SnapshotStore.of(found), histories)
+    except CheckpointError as error:
+        raise Failure(ExitCode.UNREACHABLE, f"the snapshot could not be stored: {error}") from error
+    if taken is None:
+        raise Failure(ExitCode.NOT_FOUND, f"the log of cluster {found.cluster_id} is empty: nothing to take")
+    if output is Format.JSON:
+        import msgspec
+
+        result(msgspec.json.encode(taken).decode())
+    else:
+        there = "" if taken.fresh else ", which was there already"
+        result(f"snapshot of offset {taken.offset}, {taken.size:,} bytes, {taken.uri}{there}")
+    return ExitCode.OK
+
+
+app.command()(upgrade)
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Any]:
+    """A function that tells of each step; on a terminal with a spinner for what is going on."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield tell
+        return
+    with console.status(f"{title} ..."):
+        yield lambda line: console.print(f"  {line}", markup=False, highlight=False)

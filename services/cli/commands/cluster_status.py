@@ -1,0 +1,173 @@
+"""What `tailrace cluster status` shows: as data, and for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ....schemas.states import JOB_ENDS
+from ....schemas.types import JobStatus
+from ...core.role import JOB_MASTER, kind_of
+from ..args.common_options import Format
+from ..render.output import clock, result, table, tell
+
+if TYPE_CHECKING:
+    from ...configuration import Configuration
+    from ...election.zookeeper_nodes import RoleNodes
+    from ...history import Fold
+    from ...history.leaders import LeaderView
+    from ..local import LocalCluster
+    from ..readers.orphaned_resources import Kept
+
+
+def servers(configuration: Configuration) -> str:
+    """Where Kafka is, and ZooKeeper where it is used."""
+    from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+    from ...configuration.options.zookeeper import ZOOKEEPER_QUORUM
+
+    kafka = f"Kafka at {configuration.bootstrap_servers}"
+    if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
+        return kafka
+    return f"{kafka}, ZooKeeper at {configuration.get(ZOOKEEPER_QUORUM)}"
+
+
+def processes(local: LocalCluster) -> list[dict[str, Any]]:
+    found = [
+        {"name": process.name, "pid": process.record.pid, "running": process.is_running()}
+        for process in [*local.processes.values(), *local.workers.values()]
+    ]
+    if local.kafka is not None:
+        found.insert(0, {"name": "kafka", "pid": local.kafka.pid, "running": local.kafka.is_running()})
+    elif local.embedded:
+        found.insert(0, {"name": "kafka", "pid": None, "running": False})
+    if local.zookeeper.embedded:
+        server = local.zookeeper.server
+        running = server is not None and server.is_running()
+        found.insert(1, {"name": "zookeeper", "pid": server.pid if server else None, "running": running})
+    return found
+
+
+def seen(fold: Fold, kept: Kept, configuration: Configuration, local: LocalCluster | None) -> dict[str, Any]:
+    """What is known of a cluster: from its log, ZooKeeper and storage, and of its processes on this machine.
+
+    `kept` was looked at before the log was read.
+    """
+    import msgspec
+
+    from ...history.cluster_view import jobs, master_address, workers
+    from ...history.leaders import leaders
+    from ..readers.orphaned_resources import find
+
+    known, listed, leading = workers(fold.replica), jobs(fold), leaders(fold.replica)
+    statuses = {each.job_id: each.status for each in listed}
+    return {
+        "offset": fold.replica.offset,
+        "leader": master_address(fold.replica),
+        "leaders": msgspec.to_builtins(leading),
+        "masters": _masters(leading, kept.nodes, local),
+        "orphans": msgspec.to_builtins(find(configuration, kept, statuses, fold.replica.offset)),
+        "taskexecutors": msgspec.to_builtins(known),
+        "slots": {
+            "total": sum(worker.slots for worker in known),
+            "free": sum(worker.free_slots for worker in known),
+        },
+        "jobs": msgspec.to_builtins(listed),
+        "job_counts": counts(each.status for each in listed),
+    }
+
+
+def _masters(
+    leading: Sequence[LeaderView], found: tuple[RoleNodes, ...] | None, local: LocalCluster | None
+) -> list[dict[str, Any]]:
+    """Every jobmanager that runs here, stands for election, or leads something by the log; its name if it is ours."""
+    contenders = None
+    if found is not None:
+        contenders = dict.fromkeys(each.address for role in found for each in role.contenders)
+    ours = {each.address: each for each in local.masters.values()} if local is not None else {}
+    running = [address for address, each in ours.items() if each.is_running()]
+    known = dict.fromkeys([*running, *(contenders or ()), *(each.address for each in leading)])
+    return [
+        {
+            "name": ours[address].name if address in ours else None,
+            "address": address,
+            "running": ours[address].is_running() if address in ours else None,
+            "stands_for_election": None if contenders is None else address in contenders,
+            "leads": [each.role for each in leading if each.address == address],
+        }
+        for address in known
+    ]
+
+
+def show_processes(output: Format, processes: list[dict[str, Any]]) -> None:
+    if output is Format.JSON:
+        import json
+
+        result(json.dumps({"processes": processes}))
+        return
+    rows = [
+        (str(each["name"]), str(each["pid"] or ""), "runs" if each["running"] else "does not run")
+        for each in processes
+    ]
+    table("Processes", ("PROCESS", "PID", "STATE"), rows)
+
+
+def show(data: dict[str, Any]) -> None:
+    if data["processes"]:
+        show_processes(Format.TEXT, data["processes"])
+    table(
+        "Masters",
+        ("MASTER", "ADDRESS", "LEADS"),
+        [(each["name"] or "", each["address"], leads(each)) for each in data["masters"]],
+    )
+    workers = [
+        (worker["resource_id"], worker["address"], f"{worker['free_slots']}/{worker['slots']}")
+        for worker in data["taskexecutors"]
+    ]
+    table("TaskExecutors", ("TASKEXECUTOR", "ADDRESS", "FREE SLOTS"), workers)
+    live = [job for job in data["jobs"] if job["status"] not in JOB_ENDS]
+    table(
+        "Jobs",
+        ("JOB", "NAME", "STATUS", "SUBMITTED"),
+        [(job["job_id"], job["name"], job["status"], clock(job["submitted"])) for job in live],
+    )
+    for orphan in data["orphans"]:
+        result(f"orphan {orphan['kind']} {orphan['path']}: {orphan['reason']}")
+    if data["orphans"]:
+        tell("`tailrace cluster clean` removes orphans")
+    slots = data["slots"]
+    result(
+        f"cluster {data['cluster_id']} on Kafka at {data['bootstrap_servers']}: "
+        f"{slots['free']} of {slots['total']} slots free, {_told(data['job_counts'])}, "
+        f"log at offset {data['offset']}"
+    )
+
+
+def leads(master: dict[str, Any]) -> str:
+    """What a master leads, in a few words."""
+    roles = [role for role in master["leads"] if kind_of(role) != JOB_MASTER]
+    jobs = len(master["leads"]) - len(roles)
+    said = [*roles, *([f"{jobs} job{'' if jobs == 1 else 's'}"] if jobs else [])]
+    if not said:
+        return "nothing: stands by" if master["stands_for_election"] else "nothing"
+    # Its claims stay in the log until somebody else makes his.
+    gone = master["running"] is False or master["stands_for_election"] is False
+    return ", ".join(said) + (" (is gone)" if gone else "")
+
+
+def counts(statuses: Iterable[JobStatus]) -> dict[str, int]:
+    """How many jobs run (or are on their way to that, or to their end), are suspended, and have ended."""
+    found = Counter(
+        "ended" if each in JOB_ENDS else "suspended" if each is JobStatus.SUSPENDED else "running"
+        for each in statuses
+    )
+    return {kind: found[kind] for kind in ("running", "suspended", "ended")}
+
+
+def _told(count: dict[str, int]) -> str:
+    running, suspended, ended = count["running"], count["suspended"], count["ended"]
+    said = [f"{running} job{' runs' if running == 1 else 's run'}"]
+    if suspended:
+        said.append(f"{suspended} {'is' if suspended == 1 else 'are'} suspended")
+    said.append(f"{ended} {'has' if ended == 1 else 'have'} ended")
+    return ", ".join(said)

@@ -1,0 +1,172 @@
+"""`tailrace diff`: what changed between two places of the log, entity by entity."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ....infra.sanitize import escape_control_characters
+from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
+from ..args.log_source import PLACE, File, find_source
+from ..exit_codes import ExitCode
+from ..render.output import lasted, result
+from ..render.state import brief
+
+if TYPE_CHECKING:
+    from ...history.entity_diff import EntityDifference
+    from ...history.log_source import Source
+    from ...history.state_diff import Change, Difference
+
+_COLOURS = {"+": "green", "-": "red"}
+_SIGNS = {"appeared": "+", "gone": "-", "changed": "~"}
+
+
+def diff(
+    first: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            metavar=PLACE,
+            help="After the event at this offset, or of this time: 2026-11-22T08:30, 08:30 (today), -10m (ago).",
+        ),
+    ],
+    last: Annotated[
+        str | None, typer.Option("--to", metavar=PLACE, help="The same. \\[default: the last event]")
+    ] = None,
+    fields: Annotated[
+        bool, typer.Option("--fields", help="Every field of the states that is not the same, too.")
+    ] = False,
+    output: Output = Format.TEXT,
+    file: File = None,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Print what changed between two moments: jobs and their tasks, TaskExecutors and their slots, leaders.
+
+    -o json has all that is not the same in the states: applied to the first moment, it gives the second.
+    """
+    from ....infra.logging_setup import log_to_stderr
+
+    log_to_stderr()
+    with find_source(home, bootstrap_servers, cluster_id, file) as source:
+        from ...history.entity_diff import entity_differences
+        from ..args.time_travel import as_json, replica_at
+
+        before, after = (replica_at(source, place) for place in (first, last))
+        found, entities = entity_differences(before, after)
+        if output is Format.JSON:
+            result(as_json(_data(found, entities)))
+        else:
+            colours = sys.stdout.isatty()
+            lines = _text(source, found, entities, fields=fields)
+            result("\n".join(map(_coloured, lines) if colours else lines))
+    return ExitCode.OK
+
+
+def _coloured(line: str) -> str:
+    sign = line.lstrip()[:1]
+    return typer.style(line, fg=_COLOURS[sign]) if sign in _COLOURS else line
+
+
+def _data(found: Difference, entities: Iterable[EntityDifference]) -> dict[str, Any]:
+    return {
+        "before": found.before,
+        "after": found.after,
+        "entities": [
+            {
+                "kind": each.entity.kind.value,
+                "id": each.entity.id,
+                "name": each.name,
+                "became": each.became.value,
+                "facts": each.facts,
+                "changes": len(each.changes),
+            }
+            for each in entities
+        ],
+        "changes": found.changes,
+    }
+
+
+def _text(
+    source: Source, found: Difference, entities: list[EntityDifference], *, fields: bool
+) -> Iterator[str]:
+    from ..args.time_travel import clock, time_of
+
+    before, after = found.before, found.after
+    times = [time_of(source, each.offset) for each in (before, after)]
+    yield f"from offset {before.offset}  {clock(times[0])}  state hash {before.state_hash}"
+    yield f"to offset   {after.offset}  {clock(times[1])}  state hash {after.state_hash}"
+    yield f"{abs(after.offset - before.offset):,} events{_between(times)}"
+    if not found.changes:
+        yield "nothing is different"
+        return
+    yield ""
+    for each in entities:
+        yield _headline(each)
+        if fields:
+            yield from (f"      {field}" for field in map(field_line, each.changes))
+    if not fields:
+        yield ""
+        yield f"{_counted(len(found.changes))} not the same: --fields shows more"
+
+
+def _counted(count: int) -> str:
+    return f"{count:,} field{'' if count == 1 else 's'}"
+
+
+def _between(times: list[int | None]) -> str:
+    first, last = times
+    return "" if first is None or last is None else f" in {lasted(abs(last - first))}"
+
+
+def _headline(each: EntityDifference) -> str:
+    from ...history.entity_history.event_formatting import shortened
+
+    entity = each.entity
+    below = "  " if entity.kind.value in ("slot", "task", "checkpoint") else ""
+    called = {"role": "", "taskexecutor": "TaskExecutor "}.get(entity.kind.value, f"{entity.kind.value} ")
+    name = f' "{each.name}"' if each.name and each.name != entity.id else ""
+    if entity.kind.value == "task":
+        shown, name = each.name or entity.id, ""
+    else:
+        shown = entity.id
+    told = "; ".join(_fact(*pair) for pair in each.facts.items() if pair[0] != "name")
+    if not told:
+        told = _counted(len(each.changes))
+    return escape_control_characters(
+        f"{_SIGNS[each.became.value]} {below}{called}{shown}{name}: {shortened(told)}"
+    )
+
+
+def _fact(name: str, pair: tuple[str | None, str | None]) -> str:
+    before, after = (None if each is None else " ".join(each.split()) for each in pair)
+    if before is None:
+        return f"{name} {after}"
+    if after is None:
+        return f"no {name} any more ({before})"
+    return f"{name} {before} -> {after}"
+
+
+def field_line(change: Change) -> str:
+    """A change of a field, in a line: where, what was, what is."""
+    from ...history.state_diff import What
+    from ...history.state_tree import of_change, shown
+
+    where = escape_control_characters(shown(of_change(change.path)))
+    match change.what:
+        case What.ADDED:
+            return f"+ {where}: {brief(change.after)}"
+        case What.REMOVED:
+            return f"- {where}: {brief(change.before)}"
+        case What.CHANGED:
+            return f"~ {where}: {brief(change.before)} -> {brief(change.after)}"
+        case What.SPLICED:
+            return f"~ {where}[{change.at}:]: {_items(change.before)} -> {_items(change.after)}"
+
+
+def _items(some: list[Any]) -> str:
+    return ", ".join(map(brief, some)) if some else "nothing"

@@ -1,0 +1,214 @@
+"""`tailrace fork`: a new cluster whose log begins with another one's history, with simulated TaskExecutors."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
+from ..args.log_source import At, File, at, find_source
+from ..exit_codes import ExitCode, Failure
+from ..readers.kafka_check import check_reachable
+from ..render.output import result, tell
+from ..render.progress import Progress
+
+if TYPE_CHECKING:
+    from ...configuration import Configuration
+    from ...history.archive.importer import Imported
+    from ...history.log_source import Source
+
+
+def fork(
+    to: Annotated[str, typer.Option("--to", metavar="CLUSTER", help="What the new cluster is called.")],
+    place: At = None,
+    to_home: Annotated[
+        Path | None,
+        typer.Option(
+            "--to-home", metavar="DIR", help="The new cluster's home. \\[default: .tailrace-CLUSTER]"
+        ),
+    ] = None,
+    to_kafka: Annotated[
+        str | None,
+        typer.Option(
+            "--to-kafka",
+            metavar="HOST:PORT,...",
+            help="Where its topics are to be. \\[default: a Kafka of its own, in its home]",
+        ),
+    ] = None,
+    output: Output = Format.TEXT,
+    file: File = None,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Make a cluster that goes on from any place of a history: real masters, simulated TaskExecutors, to try things on.
+
+    The TaskExecutors that were registered there are simulated, under their resource ids, with the tasks that they ran.
+    Nothing of the cluster whose history it is is touched: neither topics, nor checkpoints.
+    """
+    target = _target(to, to_home, to_kafka)
+    with find_source(home, bootstrap_servers, cluster_id, file) as source:
+        _check_whole(source)
+        wanted = at(source, place)
+        offset = source.log.end() - 1 if wanted is None else wanted
+        with _kafka(target) as reachable:
+            imported = _forked(source, offset, target, reachable, external=to_kafka)
+        cluster = source.cluster
+    from ...simulation.fork_members import read_members
+
+    members = read_members(target.home)
+    if output is Format.JSON:
+        import json
+
+        data = {
+            "cluster": to,
+            "home": str(target.home),
+            "forked_from": cluster,
+            "offset": offset,
+            "state_hash": imported.state_hash,
+            "task_executors": [each.resource_id for each in members],
+        }
+        result(json.dumps(data))
+        return ExitCode.OK
+    slots = sum(each.slots for each in members)
+    result(f"cluster {to} begins with the {offset + 1:,} events of {cluster} up to offset {offset}")
+    result(f"state hash {imported.state_hash}, of both alike")
+    result(f"{len(members)} TaskExecutors with {slots} slots will be simulated; its home is {target.home}")
+    tell(f"`tailrace cluster start --home {target.home}` brings it to life")
+    return ExitCode.OK
+
+
+def _target(to: str, to_home: Path | None, to_kafka: str | None) -> Configuration:
+    """Of the new cluster; its home has none yet."""
+    from ...configuration import Configuration, ConfigurationError
+    from ...configuration.sources import FILE
+    from ..local.cluster_record import record_path
+
+    path = to_home or Path(f".tailrace-{to}")
+    values = {"cluster.id": to, "home": str(path)}
+    if to_kafka is not None:
+        values["bootstrap.servers"] = to_kafka
+    try:
+        made = Configuration(values)
+    except ConfigurationError as error:
+        raise Failure(ExitCode.USAGE, f"--to {to}: {error}") from error
+    for taken in (path / FILE, record_path(path)):
+        if taken.exists():
+            raise Failure(
+                ExitCode.USAGE,
+                f"{taken} is there: {path} is the home of a cluster; give another one with --to-home",
+            )
+    return made
+
+
+def _make(home: Path) -> None:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = "it is a file" if isinstance(error, FileExistsError) else error.strerror or error
+        raise Failure(
+            ExitCode.USAGE, f"{home} can't be the home of a cluster: {why}; give another one with --to-home"
+        ) from error
+
+
+def _check_whole(source: Source) -> None:
+    from ...history.log_position import first_offset
+
+    first = 0 if source.whole else None
+    if first is not None:
+        first = first_offset(source.log)
+    if first != 0:
+        what = "it is a selection" if first is None else f"it begins at offset {first}"
+        raise Failure(
+            ExitCode.ARCHIVE,
+            f"{source.log.topic} can't be forked: {what}, and the new cluster's log begins with all that was said",
+        )
+
+
+@contextmanager
+def _kafka(target: Configuration) -> Iterator[Configuration]:
+    """The target with the address of its Kafka, which runs meanwhile."""
+    from ..local.servers import Servers
+
+    if target.bootstrap_servers:
+        check_reachable(target)
+        yield target
+        return
+    _make(target.home)
+    servers = Servers(target.home.absolute(), target, tell)
+    try:
+        servers.begin(detached=False)
+        servers.join()
+        yield target.replace(servers.settings())
+    finally:
+        servers.stop()
+
+
+def _forked(
+    source: Source, offset: int, target: Configuration, reachable: Configuration, *, external: str | None
+) -> Imported:
+    from ...history.time_travel import replica_at
+    from ...host.host import wall_clock
+    from ...simulation.fork_members import write_members
+    from ...simulation.fork_settings import members_of, settings_of, write_settings
+
+    with Progress(f"reads {source.log.topic}", offset + 1) as reading:
+        replica = replica_at(source, offset, lambda done, _: reading(done))
+    imported = _imported(source, offset, target, reachable)
+    _make(target.home)
+    write_members(target.home, members_of(replica))
+    # Last of all: with that the home is a cluster's.
+    more = {} if external is None else {"bootstrap.servers": target.bootstrap_servers}
+    # Its clock goes on from there: what waited has not waited since.
+    behind = wall_clock() - _time_at(source, offset)
+    write_settings(target.home, settings_of(replica, target.cluster_id, behind, more))
+    return imported
+
+
+def _time_at(source: Source, offset: int) -> int:
+    """The latest time of the last events up to the place; now, where there are none."""
+    from ...host.host import wall_clock
+    from ...log.event_log import read_to_end
+
+    batches = read_to_end(source.log, max(0, offset - 1_000), end=offset + 1)
+    return max((each.header.time for batch in batches for each in batch), default=wall_clock())
+
+
+def _imported(source: Source, offset: int, target: Configuration, reachable: Configuration) -> Imported:
+    """By way of a file, so that what arrives is held against what was there."""
+    from ...history.archive.exporter import Choice, export
+    from ...history.archive.file_log import FileLog
+    from ...history.archive.formats import ArchiveFormat
+    from ...history.archive.importer import check, import_file
+    from ...history.archive.submission_positions import fill_submissions
+    from ...log.factory import create_admin_client, open_event_log
+    from ...log.topics import ensure_cluster_topics
+
+    count = offset + 1
+    _make(target.home)
+    with tempfile.TemporaryDirectory(prefix="fork-", dir=target.home) as own:
+        path = Path(own) / "history.avro"
+        with Progress(f"copies {source.log.topic}", count) as progress:
+            export(
+                source.log, source.cluster, Choice(0, count), path, ArchiveFormat.AVRO, on_progress=progress
+            )
+        file = FileLog.open(path)
+        log = None
+        try:
+            with Progress("checks the copy", count) as progress:
+                checked = check(file, progress)
+            ensure_cluster_topics(create_admin_client(reachable), reachable.cluster_id)
+            log = open_event_log(reachable)
+            with Progress(f"writes {log.topic}", count) as progress:
+                imported = import_file(file, log, checked=checked, on_progress=progress)
+            fill_submissions(reachable, checked.positions)
+            return imported
+        finally:
+            file.close()
+            if log is not None:
+                log.close()

@@ -1,0 +1,245 @@
+"""`tailrace list`, `cancel` and `output`: the jobs of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ....schemas.states import JOB_ENDS
+from ....schemas.types import JobStatus
+from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from ..exit_codes import ExitCode, Failure
+from ..render.output import clock, result, table, tell, verbatim
+
+if TYPE_CHECKING:
+    from ....schemas.client import CancelJobRejected, JobStatusChanged
+    from ...client import OutputRecord
+    from ...configuration import Configuration
+    from ...history.cluster_view import JobView
+
+_LONGEST_REASON = 240
+
+JobId = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="The job's id, as much of its beginning as is unique, or its name. Of several with that name, the one "
+        "that has not ended.",
+    ),
+]
+
+
+def list_jobs(
+    status: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help="Only jobs of this status, such as RUNNING or failed; may be given several times.",
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="TEXT", help="Only jobs whose name or id contains this.")
+    ] = None,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """List all jobs, oldest first, with their status and their tasks by state. JSON: one object a line."""
+    wanted = _statuses(status or [])
+    found = read_jobs(find_cluster(home, bootstrap_servers, cluster_id))
+    found = [job for job in found if fits(job, wanted, name)]
+    if output is Format.JSON:
+        import msgspec
+
+        for job in found:
+            result(msgspec.json.encode(job).decode())
+        return ExitCode.OK
+    rows = []
+    for job in found:
+        tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
+        times = clock(job.submitted), clock(job.ended)
+        rows.append((job.job_id, job.name, job.status.value, *times, tasks, why(job)))
+    table("Jobs", ("JOB", "NAME", "STATUS", "SUBMITTED", "ENDED", "TASKS", "WHY"), rows)
+    return ExitCode.OK
+
+
+def fits(job: JobView, statuses: Collection[str], name: str | None) -> bool:
+    """Whether `list` shows a job: of one of the statuses, of any where there are none, and with the name."""
+    if statuses and job.status.value not in statuses:
+        return False
+    return name is None or any(name.lower() in text.lower() for text in (job.name, job.job_id))
+
+
+def _statuses(given: Sequence[str]) -> set[str]:
+    known = {status.value for status in JobStatus}
+    found = {text.upper() for text in given}
+    if wrong := sorted(found - known):
+        raise Failure(
+            ExitCode.USAGE, f"{wrong[0]!r} is no status of a job: it may be {', '.join(sorted(known))}"
+        )
+    return found
+
+
+def why(job: JobView, longest: int | None = _LONGEST_REASON) -> str:
+    """Why a job restarts, waits, or is in its state, where there is anything to say; in one line of at most `longest`
+    characters. A stack is left out."""
+    text = job.reason or ""
+    if job.restarting is not None:
+        text = f"restarting, attempt {job.restarting.attempt_number + 1}: {job.restarting.reason}"
+    elif job.missing_slots and not text:
+        text = f"waits for {job.missing_slots} of {job.required_slots} slots"
+    elif job.programs_before is not None and not text:
+        from ..execution.building_queue import place
+
+        text = place(job.programs_before)
+    text = " ".join(text.partition("\n")[0].split())
+    return text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def cancel(
+    job: JobId,
+    detached: Annotated[bool, typer.Option("--detached", "-d", help="Do not wait for its end.")] = False,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Cancel a job, and wait until it has ended."""
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    found = find_job(read_jobs(configuration), job)
+    if found.status in JOB_ENDS:
+        raise Failure(
+            ExitCode.JOB, f"job {found.job_id} is already {found.status.value}: there is nothing to cancel"
+        )
+    if detached:
+        from ...client import Client
+
+        with Client(configuration, name="cancel", timeout=10.0) as client:
+            client.cancel(found.job_id)
+        tell(f"job {found.job_id}: its cancellation was asked for")
+        return ExitCode.OK
+    status = cancel_and_wait(configuration, found.job_id)
+    tell(f"job {found.job_id} is {status.value}")
+    return ExitCode.OK if status is JobStatus.CANCELED else ExitCode.JOB
+
+
+def cancel_and_wait(
+    configuration: Configuration, job_id: str, *, keep_checkpoints: bool = False
+) -> JobStatus:
+    """The status with which the job has ended. Raises Failure where the request is refused or nothing comes of it."""
+    from ....schemas.client import CancelJobRejected, JobStatusChanged
+    from ....schemas.event import Record
+    from ...client import Client
+
+    def answer(record: Record) -> CancelJobRejected | JobStatusChanged | None:
+        match record.body:
+            case CancelJobRejected(job_id=of) as refused if of == job_id:
+                return refused
+            case JobStatusChanged(job_id=of, status=now) as ended if of == job_id and now in JOB_ENDS:
+                return ended
+            case _:
+                return None
+
+    with Client(configuration, name="cancel", timeout=10.0) as client, client.conversation() as conversation:
+        client.cancel(job_id, keep_checkpoints=keep_checkpoints)
+        said = conversation.wait_for(answer, _CANCEL_TIMEOUT_S)
+    if isinstance(said, CancelJobRejected | JobStatusChanged):
+        return status_from_answer(said)
+    raise Failure(
+        ExitCode.UNREACHABLE,
+        f"job {job_id} did not end within {_CANCEL_TIMEOUT_S:g} s of the request to cancel it: see "
+        f"`tailrace log --job {job_id}`, and whether a jobmanager runs",
+    )
+
+
+def status_from_answer(answer: CancelJobRejected | JobStatusChanged) -> JobStatus:
+    """How a job ended that was to be cancelled. Raises Failure where the request is refused."""
+    from ....schemas.client import JobStatusChanged
+    from ...dispatcher.state import CANCELLED_BEFORE_BUILT, rejection_reason
+
+    if isinstance(answer, JobStatusChanged):
+        return answer.status
+    if answer.reason != rejection_reason(answer.job_id, CANCELLED_BEFORE_BUILT):
+        raise Failure(ExitCode.JOB, answer.reason)
+    # There never was a job, so it can't be cancelled: for who asked that is what was to come of it.
+    tell(f"the program of job {answer.job_id} was not built yet, and will not be built")
+    return JobStatus.CANCELED
+
+
+_CANCEL_TIMEOUT_S = 60.0
+
+
+def output(
+    job: JobId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Print what a job's print sinks wrote. JSON: one object a line."""
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    found = find_job(read_jobs(configuration), job)
+    from ....schemas.client import JobStatusChanged
+    from ...client import Client, read_output
+
+    if not follow or found.status in JOB_ENDS:
+        for record in read_output(configuration, found.job_id):
+            verbatim(printed(record, output))
+        return ExitCode.OK
+    with Client(configuration, name="output", timeout=10.0) as client, client.conversation() as conversation:
+        # It may have ended between the first look and the conversation's beginning.
+        ended = find_job(read_jobs(configuration), found.job_id).status in JOB_ENDS
+
+        def over() -> bool:
+            nonlocal ended
+            for record in conversation.poll(0):
+                body = record.body
+                if isinstance(body, JobStatusChanged) and body.job_id == found.job_id:
+                    ended = ended or body.status in JOB_ENDS
+            return ended
+
+        for record in read_output(configuration, found.job_id, over=over):
+            verbatim(printed(record, output))
+    return ExitCode.OK
+
+
+def read_jobs(configuration: Configuration) -> list[JobView]:
+    """All jobs, from the log. Raises LogUnavailable."""
+    from ...history.cluster_view import jobs
+    from ..readers.cluster_state import folded
+
+    return jobs(folded(configuration))
+
+
+def find_job(jobs: list[JobView], wanted: str) -> JobView:
+    """The job of that id; or the only one of that name, or whose id begins so. Where several have it, the only one of
+    them that has not ended. Raises Failure."""
+    exact = [job for job in jobs if job.job_id == wanted]
+    named = [job for job in jobs if job.name == wanted or job.job_id.startswith(wanted)]
+    live = [job for job in named if job.status not in JOB_ENDS]
+    found = exact or (live if len(live) == 1 else named)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise Failure(
+            ExitCode.NOT_FOUND, f"there is no job {wanted!r}: `tailrace list` shows those there are"
+        )
+    some = ", ".join(job.job_id for job in found[:5])
+    raise Failure(
+        ExitCode.USAGE,
+        f"{wanted!r} is the name, or the beginning of the id, of {len(found)} jobs ({some}): give more of the id",
+    )
+
+
+def printed(record: OutputRecord, output: Format) -> str:
+    """A printed record as a line: as print wrote it, with its subtask or identifier; or all of it as JSON."""
+    if output is Format.JSON:
+        import msgspec
+
+        return msgspec.json.encode(record).decode()
+    name = f"{record.identifier}:{record.subtask}" if record.identifier else str(record.subtask)
+    return f"{name}> {record.text}"

@@ -1,0 +1,56 @@
+"""`tailrace kafka-tools`: Kafka's own command line tools, at the Kafka of the cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..args.common_options import BootstrapServers, Home, find_cluster
+from ..exit_codes import ExitCode, Failure
+
+_PACKAGE = "org.apache.kafka.tools"
+TOOLS = {
+    "kafka-topics": f"{_PACKAGE}.TopicCommand",
+    "kafka-console-producer": f"{_PACKAGE}.ConsoleProducer",
+    "kafka-console-consumer": f"{_PACKAGE}.consumer.ConsoleConsumer",
+    "kafka-consumer-groups": f"{_PACKAGE}.consumer.group.ConsumerGroupCommand",
+    "kafka-get-offsets": f"{_PACKAGE}.GetOffsetShell",
+    "kafka-transactions": f"{_PACKAGE}.TransactionsCommand",
+    "kafka-delete-records": f"{_PACKAGE}.DeleteRecordsCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-acls": f"{_PACKAGE}.AclCommand",
+}
+"""The name of a tool, as Kafka's scripts have it -> its class."""
+
+
+def kafka_tools(
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help=f"{', '.join(TOOLS)}; without `kafka-` too.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGS]...", help="For the tool: everything behind its name."),
+    ] = None,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+) -> int:
+    """Run one of Kafka's own tools (kafka-topics, kafka-console-consumer, ...) at the cluster's Kafka.
+
+    --bootstrap-server is given to it, unless it stands among its own arguments.
+    """
+    name = tool if tool.startswith("kafka-") else f"kafka-{tool}"
+    if name not in TOOLS:
+        raise Failure(ExitCode.USAGE, f"there is no tool {tool!r}: there are {', '.join(TOOLS)}")
+    given = arguments or []
+    if "--bootstrap-server" not in given:
+        given = ["--bootstrap-server", find_cluster(home, bootstrap_servers, None).bootstrap_servers, *given]
+    import os
+    import subprocess
+
+    from ....infra.jars import kafka_classpath, resolve
+    from ....infra.prerequisites import find_java
+    from ....infra.versions import KAFKA_TOOLS
+
+    classpath = os.pathsep.join(map(str, [*kafka_classpath(), *resolve(KAFKA_TOOLS)]))
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+    command = [find_java(), "-XX:TieredStopAtLevel=1", quiet, "-cp", classpath, TOOLS[name], *given]
+    return subprocess.run(command, check=False).returncode

@@ -1,0 +1,67 @@
+"""`tailrace log import`: an exported log into a cluster id that has none yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from ...exit_codes import ExitCode
+from ...readers.kafka_check import check_reachable
+from ...render.output import result, tell
+from ...render.progress import Progress
+
+
+def import_log(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="What `tailrace log export` wrote.")],
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Write an exported log into another Kafka, or under another cluster id, at the very offsets that it had.
+
+    All of the file is checked first. An import that was interrupted goes on when it is started again; a log that holds
+    anything else is left alone.
+    """
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    import msgspec
+
+    from ....history.archive.file_log import FileLog
+    from ....history.archive.importer import check, import_file
+    from ....history.archive.submission_positions import fill_submissions
+    from ....log.factory import create_admin_client, open_event_log
+    from ....log.topics import ensure_cluster_topics, submissions_topic
+
+    with FileLog.open(path) as file:
+        with Progress(f"checks {path}", file.description.entries) as progress:
+            checked = check(file, progress)
+        check_reachable(configuration)
+        ensure_cluster_topics(create_admin_client(configuration), configuration.cluster_id)
+        log = open_event_log(configuration)
+        try:
+            with Progress(f"imports into {log.topic}", file.description.entries) as progress:
+                imported = import_file(file, log, checked=checked, on_progress=progress)
+            filled = fill_submissions(configuration, checked.positions)
+        except KeyboardInterrupt:
+            tell(f"{log.topic} has only the beginning of {path}: the same command goes on with the rest")
+            raise
+        finally:
+            log.close()
+    if output is Format.JSON:
+        data = {
+            "cluster": configuration.cluster_id,
+            "topic": log.topic,
+            **msgspec.to_builtins(imported),
+            "submissions_filled": filled,
+        }
+        result(msgspec.json.encode(data).decode())
+        return ExitCode.OK
+    result(f"{log.topic}: {imported.entries:,} entries, {imported.written:,} of them written now")
+    result(f"state hash {imported.state_hash}, of the file and of the log alike")
+    if filled:
+        topic = submissions_topic(configuration.cluster_id)
+        result(f"{topic}: filled up with {filled:,} records, to where the log has admitted submissions")
+    return ExitCode.OK

@@ -1,0 +1,111 @@
+"""`tailrace log`: the story of the cluster, event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ...args.common_options import BootstrapServers, ClusterId, Format, Home, Output
+from ...args.event_filter import Job, Types, check_types, job_id
+from ...args.log_source import File, From, To, find_source, stretch
+from ...exit_codes import ExitCode, Failure
+from ...render.output import result
+from ...render.progress import Progress
+
+if TYPE_CHECKING:
+    from ....history import Entry
+    from ....history.log_source import Source
+
+
+def log(
+    context: typer.Context,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is said from now on.")
+    ] = False,
+    start: From = None,
+    end: To = None,
+    types: Types = None,
+    job: Job = None,
+    file: File = None,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Print the cluster's log: offset, time, sender -> recipient, type, cause, key fields. JSON: one object a line.
+
+    What no reader takes notice of (said by a deposed leader, or impossible) is shown as IGNORED, with the reason.
+    """
+    if context.invoked_subcommand is not None:
+        _check_nothing_given(context)
+        return ExitCode.OK
+    check_types(types or [])
+    if follow and (file is not None or end is not None):
+        other = "--file" if file is not None else "--to"
+        raise Failure(
+            ExitCode.USAGE, f"--follow and {other} exclude each other: nothing is said behind the end"
+        )
+    from ....history import Wanted
+    from ....history.entity_history import line
+
+    with find_source(home, bootstrap_servers, cluster_id, file, selections=True) as source:
+        first, last = stretch(source, start, end)
+        if job is not None and source.whole:
+            job = job_id(source, job)
+        wanted = Wanted.of(types or (), job if source.whole else None, first)
+        told = _followed(source) if follow else _told(source, last)
+        with Progress(f"reads {source.log.topic}", last) as progress:
+            for entry in told:
+                if wanted.takes(entry):
+                    progress.close()
+                    result(as_json(entry) if output is Format.JSON else line(entry))
+                else:
+                    progress(entry.record.offset)
+    return ExitCode.OK
+
+
+def _check_nothing_given(context: typer.Context) -> None:
+    """Options of a subcommand follow its name; before it they would mean nothing."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is not None and source.name == "COMMANDLINE":
+            raise Failure(
+                ExitCode.USAGE,
+                f"{parameter.opts[0]} stands before {context.invoked_subcommand!r}: "
+                "the options of a subcommand follow its name",
+            )
+
+
+def as_json(entry: Entry) -> str:
+    """All of an event on one line."""
+    import msgspec
+
+    return msgspec.json.encode(entry.as_data()).decode()
+
+
+def _told(source: Source, end: int) -> Iterator[Entry]:
+    from ....history import Entry, Fold
+    from ....log.event_log import read_to_end
+
+    if source.whole:
+        yield from Fold().read(source.log, end, source.store)
+        return
+    # Without what was left out nobody knows what an event is about.
+    for batch in read_to_end(source.log, 0, end=end):
+        for record in batch:
+            yield Entry(record, None)
+
+
+def _followed(source: Source) -> Iterator[Entry]:
+    from ....history import Fold
+
+    fold = Fold()
+    tail = source.log.tail(fold.begin(source.log, source.store))
+    try:
+        while True:
+            for record in tail.poll(0.5):
+                yield fold.tell(record)
+    finally:
+        tail.close()

@@ -1,0 +1,146 @@
+"""`tailrace replay`: a history folded anew, and, with --check, decided anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
+from ..args.log_source import PLACE, find_source
+from ..exit_codes import ExitCode, Failure
+from ..render.output import result
+from ..render.progress import Progress
+
+if TYPE_CHECKING:
+    from ...history.log_source import Source
+    from ...history.replay import DecisionCheck, Difference
+
+
+def replay(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]",
+            help="What `tailrace log export` wrote. \\[default: the cluster's log]",
+            show_default=False,
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Decide again, and compare with what was said then.")
+    ] = False,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar=PLACE, help="The last event. \\[default: the log's]")
+    ] = None,
+    most: Annotated[
+        int, typer.Option("--most", min=1, help="How many differences are shown before it gives up.")
+    ] = 20,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Fold a log from its beginning and print the hash of its states; with --check, hold every decision against it.
+
+    What a leader said must be what its role owes, from the state and at the time that the event names. A difference is
+    shown with the state around it, and ends the command with exit code 11: history would have gone otherwise with this
+    release.
+    """
+    with find_source(home, bootstrap_servers, cluster_id, file) as source:
+        checking, found, more = _replayed(source, to, check=check, most=most)
+        from ...history.time_travel import state_hash
+
+        replica = checking.replica
+        if check and checking.counts.events and not checking.counts.decided:
+            raise Failure(
+                ExitCode.NOT_FOUND,
+                f"nothing can be checked in {source.log.topic}: none of its {checking.counts.events:,} events is "
+                "marked as decided; a release that did not do so wrote them",
+            )
+        told = {
+            "offset": replica.offset,
+            "state_hash": state_hash(replica),
+            "feature_level": replica.leadership.feature_level,
+        }
+    if output is Format.JSON:
+        _as_json(told, checking, found, check=check, more=more)
+    else:
+        _for_people(told, checking, found, check=check, more=more)
+    return ExitCode.DIFFERS if found else ExitCode.OK
+
+
+def _replayed(
+    source: Source, to: str | None, *, check: bool, most: int
+) -> tuple[DecisionCheck, list[Difference], bool]:
+    """The check behind the last event; the differences, and whether there may be more."""
+    from ...core.replica import tune_gc_for_replay
+    from ...history.log_position import Position, first_offset
+    from ...history.replay import DecisionCheck
+    from ...log.event_log import LogTruncated, read_to_end
+    from ...snapshots.builder import all_roles
+    from ...snapshots.recovery import restore
+
+    tune_gc_for_replay()
+    replica = all_roles()
+    if first_offset(source.log) > 0 and (
+        source.store is None or restore(replica, source.log, source.store) is None
+    ):
+        raise LogTruncated(source.log.topic, 0, first_offset(source.log))
+    end = source.log.end() if to is None else source.at(Position.parse(to)) + 1
+    checking = DecisionCheck(replica)
+    tell = checking.tell if check else checking.fold
+    found: list[Difference] = []
+    with Progress(f"{'checks' if check else 'reads'} {source.log.topic}", end) as progress:
+        for batch in read_to_end(source.log, replica.offset + 1, end=end):
+            for record in batch:
+                found += tell(record)
+            progress(batch[-1].offset + 1)
+            if len(found) >= most:
+                return checking, found[:most], True
+    checking.finish()
+    return checking, found, False
+
+
+def _as_json(
+    told: dict[str, Any], checking: DecisionCheck, found: list[Difference], *, check: bool, more: bool
+) -> None:
+    import msgspec
+
+    if check:
+        told["counts"] = checking.counts
+        told["differences"] = [each.as_data() for each in found]
+        told["complete"] = not more
+    result(msgspec.json.encode(told).decode())
+
+
+def _for_people(
+    told: dict[str, Any], checking: DecisionCheck, found: list[Difference], *, check: bool, more: bool
+) -> None:
+    from ....infra.sanitize import escape_control_characters
+
+    for difference in found:
+        for line in difference.told():
+            result(escape_control_characters(line))
+        result("")
+    result(f"offset {told['offset']}  state hash {told['state_hash']}  feature level {told['feature_level']}")
+    if not check:
+        return
+    counts = checking.counts
+    result(
+        f"{counts.events:,} events, {counts.decided:,} of them decided in {counts.turns:,} turns: {len(found)} "
+        f"{'difference' if len(found) == 1 else 'differences'}{', and maybe more behind' if more else ''}"
+    )
+    passed_over = [
+        f"{count:,} {what}"
+        for count, what in (
+            (counts.fenced, "fenced (a leader spoke that had been deposed)"),
+            (counts.cut_off, "cut off (a leader died before it said all that it owed)"),
+            (counts.too_old, "decided on states from too long ago to be known"),
+        )
+        if count
+    ]
+    if passed_over:
+        result(f"not held against anybody: {'; '.join(passed_over)}")
+    if counts.hashes:
+        result(f"{counts.hashes:,} state hashes of leaders compared")

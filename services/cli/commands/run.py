@@ -1,0 +1,298 @@
+"""`tailrace run`: runs a program here, gives its jobs to the cluster, and shows what they print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ....infra.sanitize import escape_control_characters
+from ..args.common_options import (
+    Arguments,
+    BootstrapServers,
+    ClusterId,
+    Definitions,
+    Format,
+    Home,
+    Output,
+    Parallelism,
+    PyFiles,
+    configuration,
+    job_options,
+    located,
+    misplaced_options_named,
+    shipped,
+)
+from ..args.savepoint_location import check_savepoint
+from ..exit_codes import ExitCode, Failure
+from ..render.output import amount, result, table, tell, verbatim
+
+if TYPE_CHECKING:
+    from ....schemas.types import PythonFile
+    from ...client import Incident, OutputRecord
+    from ..execution.cluster_executor import ClusterExecutor
+    from ..execution.submitted_job import Outcome
+
+_MOST_DETAILS = 10
+
+
+def run(
+    program: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROGRAM",
+            help="PROGRAM.py, run here; or module:function, run where the jobmanager is (application mode).",
+        ),
+    ],
+    arguments: Arguments = None,
+    parallelism: Parallelism = None,
+    detached: Annotated[
+        bool, typer.Option("--detached", "-d", help="Return when the job is accepted, and print its id.")
+    ] = False,
+    py_files: PyFiles = None,
+    job_id: Annotated[
+        str | None,
+        typer.Option(help="The job's id, for a module:function. \\[default: its name and a random part]"),
+    ] = None,
+    from_savepoint: Annotated[
+        str | None,
+        typer.Option(
+            "--from-savepoint",
+            "-s",
+            metavar="PATH",
+            help="Begin with this savepoint or checkpoint (path or URI).",
+        ),
+    ] = None,
+    allow_non_restored_state: Annotated[
+        bool,
+        typer.Option(
+            "--allow-non-restored-state",
+            help="With -s: leave out state that no operator of the program takes.",
+        ),
+    ] = False,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+    definitions: Definitions = None,
+) -> int:
+    """Run a program's job on the cluster, wait for its end, and print what it prints.
+
+    Everything behind PROGRAM belongs to the program: options of tailrace go before it.
+
+    -D sets options of the job, which the program may set again (docs/configuration.md).
+
+    -s PATH goes on from a savepoint, also with a changed program or another parallelism (docs/checkpoints.md).
+
+    Ctrl-C cancels the job and waits for its end; again: leaves it to the cluster. SIGTERM ends the command, and the job
+    runs on. With -d the program returns at once.
+    """
+    found = configuration(home, bootstrap_servers, cluster_id, definitions)
+    options = job_options(found)
+    from pathlib import Path
+
+    from ....schemas.types import EntryPoint
+    from ...client import Client
+    from ..execution.cluster_executor import ClusterExecutor
+
+    named = ":" in program and not Path(program).exists()
+    if job_id is not None and not named:
+        raise Failure(ExitCode.USAGE, "--job-id is for a module:function: a program may execute several jobs")
+    if allow_non_restored_state and from_savepoint is None:
+        raise Failure(
+            ExitCode.USAGE, "--allow-non-restored-state is for -s PATH: nothing is restored without it"
+        )
+    files = shipped(py_files or [])
+    found = located(found)
+    savepoint_path = None if from_savepoint is None else check_savepoint(from_savepoint, found.home)
+    with Client(found, name="run", timeout=10.0) as client:
+        executor = ClusterExecutor(
+            client,
+            Screen(detached, output),
+            detached=detached,
+            savepoint_path=savepoint_path,
+            allow_non_restored_state=allow_non_restored_state,
+        )
+        termination = Termination()
+        try:
+            if named:
+                _check_arguments(arguments or [])
+                entry_point = EntryPoint(
+                    target=program,
+                    arguments=tuple(arguments or ()),
+                    configuration=options,
+                    python_files=files,
+                )
+                executor.execute_entry_point(entry_point, parallelism, job_id).result()
+            else:
+                _run_file(executor, program, arguments or [], parallelism, options, files)
+        except (Exception, SystemExit):
+            if not termination.requested:
+                raise
+        finally:
+            executor.close()
+            termination.close()
+    return ExitCode.TERMINATED if termination.requested else exit_code(executor.outcomes)
+
+
+class Termination:
+    """SIGTERM ends the program as sys.exit does, so that people are told what becomes of its jobs."""
+
+    def __init__(self) -> None:
+        import signal
+        import threading
+
+        self.requested = False
+        self._before: Any = None
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._on_signal)
+
+    def close(self) -> None:
+        """From here on the signal does what it did before."""
+        import signal
+
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+            self._before = None
+
+    def _on_signal(self, *_: object) -> None:
+        self.requested = True
+        raise SystemExit(ExitCode.TERMINATED)
+
+
+def _check_arguments(arguments: Sequence[str]) -> None:
+    """Raises Failure: arguments in application mode are part of an event that is kept for ever."""
+    from ....infra.redaction import redacted
+
+    for argument in arguments:
+        if redacted(argument) != argument:
+            raise Failure(
+                ExitCode.USAGE,
+                f"the argument {argument!r} holds a secret, and arguments in application mode stay in the cluster's "
+                "log for ever: let the program read it from a file",
+            )
+
+
+class Screen:
+    """Tells people on stderr, prints on stdout."""
+
+    def __init__(self, detached: bool, output: Format) -> None:
+        self._detached = detached
+        self._output = output
+        self._shown: set[str] = set()
+
+    def said(self, line: str) -> None:
+        tell(line)
+
+    def accepted(self, job: Outcome) -> None:
+        tell(f"job {job.job_id} ({job.name}) is accepted")
+        if self._detached:
+            result(job.job_id)
+
+    def befell(self, incident: Incident) -> None:
+        tell(escape_control_characters(incident.line))
+        # Tasks that fail again and again fail in the same place: once is enough. The last line says with what value.
+        place = incident.details.rpartition("\n")[0]
+        if incident.details and place not in self._shown and len(self._shown) < _MOST_DETAILS:
+            self._shown.add(place)
+            for line in incident.details.splitlines():
+                tell(f"    {escape_control_characters(line)}")
+
+    def printed(self, record: OutputRecord) -> None:
+        from .jobs import printed
+
+        verbatim(printed(record, self._output))
+
+    def ended(self, job: Outcome) -> None:
+        if self._output is Format.JSON:
+            import msgspec
+
+            result(msgspec.json.encode({"job": job_as_data(job)}).decode())
+        if job.status.value == "FINISHED" or job.cancelled:
+            # What went wrong is told last.
+            tell(f"job {job.job_id} is {job.status.value}")
+        if job.accumulators:
+            rows = [(name, amount(value)) for name, value in job.accumulators.items()]
+            table(f"Accumulators of {job.job_id}", ("ACCUMULATOR", "VALUE"), rows, progress=True)
+
+
+def job_as_data(job: Outcome) -> dict[str, object]:
+    """How a job ended, for JSON; `duration_ms` from its acceptance to its end."""
+    return {
+        "job_id": job.job_id,
+        "name": job.name,
+        "status": job.status.value,
+        "reason": job.reason,
+        "duration_ms": None if job.duration is None else round(job.duration.total_seconds() * 1000),
+        "accumulators": job.accumulators,
+    }
+
+
+def _run_file(
+    executor: ClusterExecutor,
+    program: str,
+    arguments: list[str],
+    parallelism: int | None,
+    options: dict[str, str],
+    files: tuple[PythonFile, ...],
+) -> None:
+    import tempfile
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from ....pipelines.api.build import run_file
+    from ....pipelines.graph.errors import ProgramError
+    from ....pipelines.graph.python_files import import_from, unpack
+
+    with ExitStack() as stack:
+        directory = None
+        if files:
+            # As where the job runs, so that what imports here imports there.
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="tailrace-"))
+            unpack(files, Path(directory))
+            import_from(Path(directory))
+        try:
+            with misplaced_options_named(program, arguments):
+                run_file(
+                    program,
+                    arguments,
+                    executor,
+                    parallelism=parallelism,
+                    configuration=options,
+                    python_files=files,
+                    python_path=directory,
+                )
+        except ProgramError as error:
+            if executor.failure is not None:
+                raise executor.failure from error
+            if isinstance(error.__cause__, BrokenPipeError):
+                raise error.__cause__ from error
+            raise
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """Of jobs that are over; one that the program itself has cancelled is as it was to be. Raises Failure."""
+    bad = [
+        each
+        for each in outcomes
+        if each.status.value in ("FAILED", "SUSPENDED")
+        or (each.status.value == "CANCELED" and not each.cancelled)
+    ]
+    if not bad:
+        return ExitCode.OK
+    for outcome in bad[:-1]:
+        tell(_end(outcome))
+    raise Failure(ExitCode.JOB, _end(bad[-1]))
+
+
+def _end(outcome: Outcome) -> str:
+    line = f"job {outcome.job_id} is {outcome.status.value}"
+    if outcome.status.value == "SUSPENDED":
+        return (
+            f"{line}: it goes on when the cluster is started again; `tailrace output -f {outcome.job_id}` then shows "
+            "what it prints"
+        )
+    # The traceback below its first line was shown when the task failed.
+    reason = (outcome.reason or "").partition("\n")[0]
+    return f"{line}: {reason}" if reason else line

@@ -1,0 +1,99 @@
+"""`tailrace savepoint`: trigger, dispose of and look into savepoints."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from ..args.savepoint_location import location, saved_at
+from ..exit_codes import ExitCode, Failure
+from ..render.output import result, table, tell
+from . import checkpoints
+
+app = typer.Typer(name="savepoint", help="Take, look into and delete savepoints.", no_args_is_help=True)
+app.command("trigger")(checkpoints.trigger)
+
+Path = Annotated[str, typer.Argument(metavar="PATH", help="The directory of the savepoint: a path or URI.")]
+
+
+@app.command("dispose")
+def dispose(
+    path: Path,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Delete a savepoint, by the cluster. What is no savepoint of tailrace, or no file of it, stays."""
+    uri = location(path)
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    from ...client.checkpoint_requests import dispose as ask
+
+    left = ask(configuration, uri)
+    if output is Format.JSON:
+        import msgspec
+
+        result(msgspec.json.encode({"uri": uri, "disposed": True, "left": left}).decode())
+    else:
+        more = f"; its directory stays, with what is not of the savepoint: {', '.join(left)}" if left else ""
+        tell(f"savepoint {uri} is deleted{more}")
+    return ExitCode.OK
+
+
+@app.command("inspect")
+def inspect(
+    path: Path,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all files, and say which are missing or torn.")
+    ] = False,
+    output: Output = Format.TEXT,
+) -> int:
+    """Show what is inside a savepoint or checkpoint; needs no cluster."""
+    metadata = saved_at(path)
+    from ..render.checkpoint_inspection import (
+        OPERATOR_COLUMNS,
+        SUBTASK_COLUMNS,
+        head,
+        operator_rows,
+        subtask_rows,
+    )
+    from ..render.checkpoint_inspection import inspect as inspected
+
+    faults = _faults(path) if verify else None
+    found = inspected(metadata, faults)
+    if output is Format.JSON:
+        import msgspec
+
+        result(msgspec.json.encode(found).decode())
+    else:
+        from ....infra.sanitize import escape_control_characters
+
+        for line in head(found):
+            result(escape_control_characters(line))
+        result("")
+        table("Operators", OPERATOR_COLUMNS, operator_rows(found))
+        result("")
+        table("Subtasks", SUBTASK_COLUMNS, subtask_rows(found))
+    if faults:
+        raise Failure(
+            ExitCode.SAVEPOINT,
+            f"{found.uri} is not whole: {faults[0]}"
+            + (f"; and {len(faults) - 1} more" if faults[1:] else ""),
+            "\n".join(faults[1:]),
+        )
+    if verify:
+        many = "1 file is" if found.files == 1 else f"{found.files} files are"
+        tell(f"{many} there, and nothing is missing or changed")
+    return ExitCode.OK
+
+
+def _faults(path: str) -> list[str]:
+    from ....pipelines.checkpoint.errors import CheckpointError
+    from ....pipelines.checkpoint.metadata import verify
+
+    try:
+        return verify(saved_at(path), checksums=True)
+    except CheckpointError as error:
+        raise Failure(ExitCode.SAVEPOINT, str(error)) from error

@@ -1,0 +1,54 @@
+"""`tailrace shell`: a look around in the state of a cluster, now or at any place of its log, as in a file system.
+
+Like KRaft's metadata shell (kafka-metadata-shell), over any moment of the log instead of one snapshot.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ...args.common_options import BootstrapServers, ClusterId, Home
+from ...args.log_source import At, File, find_source
+from ...exit_codes import ExitCode, Failure
+
+
+def shell(
+    at: At = None,
+    commands: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-c",
+            metavar="COMMANDS",
+            help="Do this, and end: 'cat /dispatcher/jobs/*/status; ls'. May be given several times.",
+        ),
+    ] = None,
+    file: File = None,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Look around in the state with ls, cat, tree, find, cd, and go to other moments with at, diff.
+
+    Without a terminal, and without -c, commands are read from stdin. `help` lists them.
+    """
+    from .....infra.logging_setup import log_to_stderr
+
+    log_to_stderr()
+    with find_source(home, bootstrap_servers, cluster_id, file) as source:
+        from .command_line import CommandFailed
+        from .explorer import Explorer
+        from .prompt import Prompt
+
+        explorer = Explorer(source, at)
+        if commands is None and sys.stdin.isatty():
+            return Prompt(explorer).run()
+        for line in sys.stdin if commands is None else commands:
+            try:
+                if not explorer.do(line):
+                    break
+            except CommandFailed as error:
+                raise Failure(ExitCode.NOT_FOUND if error.missing else ExitCode.USAGE, str(error)) from None
+    return ExitCode.OK

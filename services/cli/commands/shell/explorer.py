@@ -1,0 +1,302 @@
+"""The commands of the shell: each takes words, and writes lines. No terminal is needed.
+
+Paths may have wildcards (*, ?, [...]) in every name; they are looked up in the tree, in order.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .....infra.sanitize import escape_control_characters
+from ...args.time_travel import as_json, clock, replica_at, time_of
+from ...render.state import brief, lines
+from .command_line import CommandFailed, commands, number, options_of
+
+if TYPE_CHECKING:
+    from ....core.replica import Replica
+    from ....history.log_source import Source
+    from ....history.state_tree import Parts
+
+_INDENT = "    "
+
+
+class Explorer:
+    """Where somebody is, in time and in the tree."""
+
+    def __init__(self, source: Source, place: str | None) -> None:
+        """Raises as `moments.replica_at`."""
+        self._source = source
+        self._here: Parts = ()
+        self._go_to(place)
+        self.commands: Mapping[str, Callable[[list[str]], Iterator[str]]] = {
+            "ls": self._ls,
+            "cat": self._cat,
+            "tree": self._tree_of,
+            "find": self._find,
+            "cd": self._cd,
+            "pwd": self._pwd,
+            "at": self._at,
+            "diff": self._diff,
+            "help": self._help,
+            "exit": self._help,
+        }
+
+    def prompt(self) -> str:
+        """Where one is, for the next command."""
+        from ....history.state_tree import shown
+
+        return escape_control_characters(
+            f"{self._source.cluster}@{self._replica.offset}:{shown(self._here)}> "
+        )
+
+    def where(self) -> str:
+        """Which moment this is."""
+        time = clock(time_of(self._source, self._replica.offset))
+        return escape_control_characters(
+            f"{self._source.log.topic} behind offset {self._replica.offset}{f', {time}' if time else ''}"
+        )
+
+    def do(self, line: str) -> bool:
+        """Does the commands of a line, in order, and writes what they say to stdout; False: the end was asked for.
+
+        Raises CommandFailed, and what `moments.replica_at` does.
+        """
+        for words in commands(line):
+            name, *arguments = words
+            if name in ("exit", "quit"):
+                return False
+            command = self.commands.get(name)
+            if command is None:
+                raise CommandFailed(f"there is no command {name!r}: there are {', '.join(self.commands)}")
+            for each in command(arguments):
+                sys.stdout.write(f"{each}\n")
+            sys.stdout.flush()
+        return True
+
+    def completions(self, text: str) -> list[str]:
+        """The paths that begin so."""
+        from ....history.state_tree import NoSuchPath, NotADirectory, entries_of, escaped, is_directory, parse
+
+        head, slash, begun = text.rpartition("/")
+        try:
+            entries = entries_of(self._tree.at(parse(head + slash, self._here))) or {}
+        except (NoSuchPath, NotADirectory):
+            return []
+        found = []
+        for name in entries:
+            shown = escaped(name)
+            if shown.startswith(begun):
+                found.append(f"{head}{slash}{shown}{'/' if is_directory(entries, name) else ' '}")
+        return found
+
+    # The commands
+
+    def _ls(self, words: list[str]) -> Iterator[str]:
+        """ls [-l] [PATH]...: what is in directories; -l: with values, and how many entries there are"""
+        from ....history.state_tree import entries_of, escaped, is_directory, shown
+
+        options, paths = options_of(words, {"-l": False}, "ls")
+        found = self._meant(paths or ["."])
+        long = bool(options["-l"])
+        for parts in found:
+            entries = entries_of(self._tree.at(parts))
+            if entries is None:
+                yield _listed(shown(parts), self._tree.at(parts), long=long)
+                continue
+            if len(found) > 1:
+                yield f"{escape_control_characters(shown(parts))}:"
+            if long:
+                yield from (_listed(escaped(name), entries[name], long=True) for name in entries)
+                continue
+            names = [
+                escape_control_characters(f"{escaped(each)}{'/' if is_directory(entries, each) else ''}")
+                for each in entries
+            ]
+            yield from _in_columns(names) if sys.stdout.isatty() else names
+
+    def _cat(self, words: list[str]) -> Iterator[str]:
+        """cat [-j] PATH...: values, and all that is in directories; -j: as JSON, one line for each path"""
+        from ....history.state_tree import entries_of
+
+        options, paths = options_of(words, {"-j": False}, "cat")
+        if not paths:
+            raise CommandFailed("cat PATH...: what is to be shown?")
+        for parts in self._meant(paths):
+            found = self._tree.at(parts)
+            if options["-j"]:
+                yield as_json(_plain(found))
+            elif entries_of(found) is None:
+                yield _value(found)
+            else:
+                yield from lines(_plain(found))
+
+    def _tree_of(self, words: list[str]) -> Iterator[str]:
+        """tree [-L DEPTH] [PATH]...: all that is below, indented"""
+        from ....history.state_tree import entries_of, escaped, shown
+
+        options, paths = options_of(words, {"-L": True}, "tree")
+        depth = number(options["-L"], "tree -L")
+        for start in self._meant(paths or ["."]):
+            for parts, found in self._tree.walk(start, depth):
+                level = len(parts) - len(start)
+                name = escaped(parts[-1]) if level else shown(start)
+                is_directory = entries_of(found) is not None
+                end = ("/" if level else "") if is_directory else f": {brief(found)}"
+                yield f"{_INDENT * level}{escape_control_characters(name)}{end}"
+
+    def _find(self, words: list[str]) -> Iterator[str]:
+        """find [PATH]... [-name NAME] [-value VALUE]: paths whose last name, whose value is such; with wildcards"""
+        from ....history.state_tree import escaped, shown
+
+        options, paths = options_of(words, {"-name": True, "-value": True}, "find")
+        name, value = options["-name"], options["-value"]
+        for start in self._meant(paths or ["."]):
+            for parts, found in self._tree.walk(start):
+                if name is not None and not (parts and fnmatch.fnmatchcase(escaped(parts[-1]), str(name))):
+                    continue
+                if value is not None and not _is_value(found, str(value)):
+                    continue
+                yield escape_control_characters(shown(parts))
+
+    def _cd(self, words: list[str]) -> Iterator[str]:
+        """cd [PATH]: goes there; without one, to the root"""
+        from ....history.state_tree import entries_of, shown
+
+        _, paths = options_of(words, {}, "cd")
+        found = self._meant(paths or ["/"])
+        if len(found) != 1 or len(paths) > 1:
+            raise CommandFailed(f"cd [PATH]: {' '.join(paths)} are {len(found)} places")
+        if entries_of(self._tree.at(found[0])) is None:
+            raise CommandFailed(f"{shown(found[0])} is a value, no directory")
+        self._here = found[0]
+        yield from ()
+
+    def _pwd(self, words: list[str]) -> Iterator[str]:
+        """pwd: where one is"""
+        from ....history.state_tree import shown
+
+        options_of(words, {}, "pwd")
+        yield escape_control_characters(shown(self._here))
+
+    def _at(self, words: list[str]) -> Iterator[str]:
+        """at [OFFSET|TIME|end]: goes to another moment of the log; without one, tells which this is"""
+        from ....history.state_tree import NoSuchPath, NotADirectory
+
+        if len(words) > 1:
+            raise CommandFailed("at [OFFSET|TIME|end]: one moment at a time")
+        if words:
+            self._go_to(None if words[0] == "end" else words[0])
+            while self._here:
+                try:
+                    self._tree.at(self._here)
+                    break
+                except (NoSuchPath, NotADirectory):
+                    self._here = self._here[:-1]
+        yield self.where()
+
+    def _diff(self, words: list[str]) -> Iterator[str]:
+        """diff OFFSET|TIME|end [PATH]...: what is not the same at another moment, from here to there"""
+        from ....history.state_diff import difference
+        from ....history.state_tree import of_change
+        from ..diff import field_line
+
+        if not words:
+            raise CommandFailed("diff OFFSET|TIME|end [PATH]...: which other moment?")
+        place, *paths = words
+        other = self._replica_at(None if place == "end" else place)
+        wanted = self._meant(paths) if paths else [self._here]
+        for change in difference(self._replica, other).changes:
+            parts = of_change(change.path)
+            if any(parts[: len(each)] == each for each in wanted):
+                yield field_line(change)
+
+    def _help(self, words: list[str]) -> Iterator[str]:
+        """help: this"""
+        for name, command in self.commands.items():
+            yield "exit: the end" if name == "exit" else str(command.__doc__).strip()
+
+    # What they have in common
+
+    def _go_to(self, place: str | None) -> None:
+        from ....history.state_tree import Tree
+        from ....history.time_travel import state_hash
+
+        self._replica = replica = self._replica_at(place)
+        about = {
+            "offset": replica.offset,
+            "time": clock(time_of(self._source, replica.offset)),
+            "state_hash": state_hash(replica),
+            "feature_level": replica.leadership.feature_level,
+        }
+        self._tree = Tree(replica, about)
+
+    def _replica_at(self, place: str | None) -> Replica:
+        from ....history.log_position import BadPosition, OutsideLog
+
+        try:
+            return replica_at(self._source, place)
+        except (BadPosition, OutsideLog) as error:
+            raise CommandFailed(str(error), missing=isinstance(error, OutsideLog)) from None
+
+    def _meant(self, paths: list[str]) -> list[Parts]:
+        """What the paths mean. Raises CommandFailed for one that means nothing."""
+        from ....history.state_tree import NoSuchPath, NotADirectory, has_wildcards, parse
+
+        found: list[Parts] = []
+        try:
+            for path in paths:
+                parts = parse(path, self._here)
+                if not any(map(has_wildcards, parts)):
+                    self._tree.at(parts)
+                    found.append(parts)
+                    continue
+                matches = list(self._tree.matching((), parts))
+                if not matches:
+                    raise CommandFailed(f"nothing is called {path}", missing=True)
+                found += matches
+        except (NoSuchPath, NotADirectory) as error:
+            raise CommandFailed(str(error), missing=True) from None
+        return found
+
+
+def _in_columns(names: list[str]) -> Iterator[str]:
+    """As many beside each other as a terminal has room for, one below the other first."""
+    width = max(map(len, names), default=0) + 2
+    columns = max(1, shutil.get_terminal_size().columns // width)
+    rows = -(-len(names) // columns)
+    for row in range(rows):
+        yield "".join(name.ljust(width) for name in names[row::rows]).rstrip()
+
+
+def _listed(name: str, value: Any, *, long: bool) -> str:
+    from ....history.state_tree import entries_of
+
+    entries = entries_of(value)
+    if entries is None:
+        return escape_control_characters(f"{name}: {brief(value)}" if long else name)
+    count = f" {len(entries):,} entr{'y' if len(entries) == 1 else 'ies'}" if long else ""
+    return escape_control_characters(f"{name}/{count}")
+
+
+def _is_value(found: Any, pattern: str) -> bool:
+    from ....history.state_tree import entries_of
+
+    return entries_of(found) is None and fnmatch.fnmatchcase(_value(found), pattern)
+
+
+def _value(value: Any) -> str:
+    """A value as it is: a text without quotes, all else as in JSON."""
+    if isinstance(value, str):
+        return "\n".join(map(escape_control_characters, value.split("\n")))
+    return as_json(value)
+
+
+def _plain(found: Any) -> Any:
+    """All of it as dicts and lists."""
+    if isinstance(found, Mapping):
+        return {name: _plain(found[name]) for name in found}
+    return found

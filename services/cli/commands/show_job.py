@@ -1,0 +1,166 @@
+"""`tailrace show`: one job in full, with the last failures of its tasks and their stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from msgspec.structs import replace
+
+from ....infra.sanitize import escape_control_characters
+from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output, find_cluster
+from ..exit_codes import ExitCode
+from ..render.output import amount, clock, lasted, result, size, table
+from .checkpoints import restored_from
+from .jobs import JobId, find_job, why
+
+if TYPE_CHECKING:
+    from ...client.accumulators import Counted
+    from ...configuration import Configuration
+    from ...history import Fold
+    from ...history.checkpoint_history import CheckpointsSummary
+    from ...history.cluster_view import JobView
+    from ...history.subtask_view import SubtaskView
+    from ...job_master.exception_history import TaskException
+
+_RECORDS_IN, _RECORDS_OUT = "numRecordsIn", "numRecordsOut"
+_OF_TAILRACE = (_RECORDS_IN, _RECORDS_OUT, "numCommits")
+_NO_METRICS: Mapping[str, Mapping[str, float]] = {}
+
+
+def show(
+    job: JobId,
+    failures: Annotated[
+        int, typer.Option(min=0, metavar="N", help="So many of the last failures, with their stacks.")
+    ] = 3,
+    output: Output = Format.TEXT,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Show a job: its tasks, checkpoints, and the last failures of its tasks, with what was raised and where."""
+    from ...history.cluster_view import jobs
+    from ...history.subtask_view import subtasks, waits_for
+    from ..readers.cluster_state import folded
+
+    configuration = find_cluster(home, bootstrap_servers, cluster_id)
+    fold = folded(configuration)
+    found = find_job(jobs(fold), job)
+    running = subtasks(fold.replica, found.job_id)
+    counted = _counted(configuration, fold, found.job_id, running)
+    if counted is not None:
+        found = replace(found, accumulators=counted.accumulators)
+    metrics = counted.metrics if counted is not None else {}
+    waits = waits_for(fold, found)
+    if output is Format.JSON:
+        import msgspec
+
+        result(msgspec.json.encode(as_data(found, running, metrics, waits)).decode())
+        return ExitCode.OK
+    for line in described(found, waits):
+        result(escape_control_characters(line))
+    if running:
+        result("")
+        table("Subtasks", *rows_of(running, metrics))
+    for line in told(found.failures[len(found.failures) - failures :]):
+        result(escape_control_characters(line))
+    return ExitCode.OK
+
+
+def as_data(
+    job: JobView,
+    running: Sequence[SubtaskView] = (),
+    metrics: Mapping[str, Mapping[str, float]] = _NO_METRICS,
+    waits: Sequence[str] = (),
+) -> dict[str, Any]:
+    """A job for JSON: as in `list`, with all failures, what it waits for, and its subtasks with their metrics."""
+    import msgspec
+
+    data: dict[str, Any] = msgspec.to_builtins(job)
+    data["waits_for"] = list(waits)
+    data["subtasks"] = [
+        {**msgspec.to_builtins(each), "metrics": dict(metrics.get(each.execution_attempt_id, {}))}
+        for each in running
+    ]
+    return data
+
+
+def rows_of(
+    running: Sequence[SubtaskView], metrics: Mapping[str, Mapping[str, float]]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The table of the subtasks: its headings, and a row for each."""
+    rows = []
+    for each in running:
+        measured = metrics.get(each.execution_attempt_id, {})
+        counts = [amount(measured[name]) if name in measured else "" for name in (_RECORDS_IN, _RECORDS_OUT)]
+        own = ", ".join(
+            f"{name} {amount(value)}" for name, value in measured.items() if name not in _OF_TAILRACE
+        )
+        subtask = f"{each.vertex} ({each.subtask}/{each.parallelism})"
+        rows.append((subtask, each.state.value, str(each.attempt), each.resource_id or "", *counts, own))
+    return ("SUBTASK", "STATE", "ATTEMPT", "TASKEXECUTOR", "RECORDS IN", "RECORDS OUT", "METRICS"), rows
+
+
+def _counted(
+    configuration: Configuration, fold: Fold, job_id: str, running: Sequence[SubtaskView]
+) -> Counted | None:
+    """None of a job of which nothing runs."""
+    from ...client.accumulators import counted
+    from ...core.role import JOB_MASTER, address
+    from ...job_master.state import JobMasterState
+
+    state = fold.replica.states.get(address(JOB_MASTER, job_id))
+    if not running or not isinstance(state, JobMasterState):
+        return None
+    attempts = {each: state.executions[each].vertex for each in state.current.values()}
+    return counted(configuration, job_id, attempts, dict(state.accumulators))
+
+
+def described(job: JobView, waits: Sequence[str] = ()) -> list[str]:
+    """A job in some lines."""
+    told_why = why(job, longest=None)
+    lines = [
+        f"job {job.job_id} ({job.name}) is {job.status.value}{f': {told_why}' if told_why else ''}",
+        f"  submitted    {clock(job.submitted)}",
+    ]
+    if job.ended is not None and job.submitted is not None:
+        lines.append(f"  ended        {clock(job.ended)}, after {lasted(job.ended - job.submitted)}")
+    tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
+    slots = "1 slot" if job.required_slots == 1 else f"{job.required_slots} slots"
+    lines.append(f"  tasks        {tasks} in {slots}")
+    lines += [f"  {'waits for' if i == 0 else '':<12} {each}" for i, each in enumerate(waits)]
+    lines += [f"  {line}" for line in _checkpoints(job.checkpoints)]
+    if job.accumulators:
+        counted = ", ".join(f"{name} {amount(value)}" for name, value in job.accumulators.items())
+        lines.append(f"  accumulators {counted}")
+    return lines
+
+
+def told(failures: tuple[TaskException, ...]) -> list[str]:
+    """Failures, oldest first: when, which task, where, what; below each its stack."""
+    lines = []
+    for each in failures:
+        first, _, stack = each.text.partition("\n")
+        where = f" on {each.resource_id}" if each.resource_id else ""
+        lines += ["", f"{clock(each.time)}  {each.task} failed{where}: {first}"]
+        lines += [f"    {line}" for line in stack.splitlines()]
+    return lines
+
+
+def _checkpoints(known: CheckpointsSummary) -> list[str]:
+    lines = []
+    if known.completed or known.failed or known.in_progress:
+        lines.append(
+            f"checkpoints  {known.completed} completed, {known.failed} failed, {known.in_progress} in progress"
+        )
+    last = known.last
+    if last is not None and last.ended is not None:
+        gone = " (discarded)" if last.discarded else ""
+        lines.append(
+            f"the last     {last.checkpoint_id}, {clock(last.ended)}, {lasted(last.ended - last.triggered)}, "
+            f"{size(last.size)}, {last.uri}{gone}"
+        )
+    if known.restored is not None:
+        lines.append(f"restored     {restored_from(known.restored)}")
+    return lines

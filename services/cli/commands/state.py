@@ -1,0 +1,118 @@
+"""`tailrace state`: the state of every role at any place of the log, from the log alone."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ....infra.sanitize import escape_control_characters
+from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
+from ..args.log_source import At, File, find_source
+from ..exit_codes import ExitCode, Failure
+from ..render.output import result
+from ..render.state import lines
+
+if TYPE_CHECKING:
+    from ...core.replica import Replica
+    from ...history.log_source import Source
+
+_MOST = 50
+"""Entries of a map that are shown where nobody asked for that state."""
+
+
+def state(
+    addresses: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ADDRESS]...",
+            help="Only these states, all of them: dispatcher, 'job_master/*', task_executor/te-1.",
+            show_default=False,
+        ),
+    ] = None,
+    at: At = None,
+    output: Output = Format.TEXT,
+    file: File = None,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Print the state of every role, now or at any place of the log, with a hash that is the same for the same log.
+
+    As text, jobs that have ended are a line each, and of long maps the beginning is shown; -o json has all of it.
+    """
+    from ....infra.logging_setup import log_to_stderr
+
+    log_to_stderr()
+    with find_source(home, bootstrap_servers, cluster_id, file) as source:
+        from ..args.time_travel import replica_at
+
+        replica = replica_at(source, at)
+        wanted = None if not addresses else _matching(replica, addresses)
+        if output is Format.JSON:
+            from ...history.time_travel import moment
+            from ..args.time_travel import as_json
+
+            result(as_json(moment(replica, wanted)))
+        else:
+            result("\n".join(_text(source, replica, wanted)))
+    return ExitCode.OK
+
+
+def _matching(replica: Replica, wanted: Sequence[str]) -> list[str]:
+    """The addresses that are meant. Raises Failure for one that means none."""
+    found: dict[str, None] = {}
+    for each in wanted:
+        some = [each] if each in replica.states else fnmatch.filter(replica.states, each)
+        if not some:
+            import difflib
+
+            near = difflib.get_close_matches(each, list(replica.states), 3, 0.5)
+            hint = f"did you mean {', '.join(near)}?" if near else "`tailrace state` shows those there are"
+            raise Failure(
+                ExitCode.NOT_FOUND, f"nothing is known of {each!r} behind offset {replica.offset}: {hint}"
+            )
+        found.update(dict.fromkeys(some))
+    return sorted(found)
+
+
+def _text(source: Source, replica: Replica, wanted: Sequence[str] | None) -> Iterator[str]:
+    from ...history.time_travel import state_hash
+    from ...history.to_builtins import as_data
+    from ..args.time_travel import clock, time_of
+
+    time = clock(time_of(source, replica.offset))
+    level = replica.leadership.feature_level
+    yield (
+        f"offset {replica.offset}{f'  {time}' if time else ''}  state hash {state_hash(replica)}"
+        f"{f'  feature level {level}' if level > 1 else ''}"
+    )
+    leaders = replica.leadership.leaders
+    for role in sorted(leaders):
+        if wanted is None or role in wanted:
+            led = leaders[role]
+            yield escape_control_characters(
+                f"{role} is led by {led.address}, epoch {led.epoch}, since offset {led.offset}"
+            )
+    for address in sorted(replica.states) if wanted is None else wanted:
+        if wanted is None and (ended := _ended(replica, address)) is not None:
+            yield ended
+            continue
+        yield ""
+        yield escape_control_characters(f"{address}:")
+        yield from lines(as_data(replica.states[address]), 1, _MOST if wanted is None else None)
+
+
+def _ended(replica: Replica, address: str) -> str | None:
+    """A job that has ended, in one line; None for all else."""
+    from ...job_master.state import JobMasterState
+
+    if replica.is_active(address):
+        return None
+    state = replica.states[address]
+    if not isinstance(state, JobMasterState) or state.terminated is None:
+        return None
+    reason = f": {' '.join(state.reason.split())}" if state.reason else ""
+    return escape_control_characters(f"{address}: {state.terminated.name}, {state.status.value}{reason}")

@@ -1,0 +1,248 @@
+"""`tailrace story`: the life of one thing in a cluster, why something was said, and what came of it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..args.common_options import BootstrapServers, ClusterId, Format, Home, Output
+from ..args.log_source import File, From, To, find_source, stretch
+from ..exit_codes import ExitCode, Failure
+from ..readers.entity_history import new_teller, timeline_of, unless_known, whole
+from ..render.output import result, table
+
+if TYPE_CHECKING:
+    from ...history.entity_history.event_annotator import Teller, Told
+    from ...history.entity_history.timeline import Timeline
+    from ...history.log_source import Source
+
+_MOST_OF_A_KIND = 30
+"""How many things of one kind are listed: the newest."""
+
+
+def story(
+    entity: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ENTITY",
+            help="By id, the beginning of one, or name: a job, a task ('Source: x (1/4)', or the id of an attempt), a "
+            "slot (te-1/0), an allocation, a TaskExecutor, a checkpoint (JOB/NUMBER), a role (dispatcher), a client; "
+            "KIND:ID where several are called alike. Without it: what there are stories of.",
+        ),
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", "-j", help="The job that a task or checkpoint belongs to.")
+    ] = None,
+    why: Annotated[
+        int | None,
+        typer.Option(
+            "--why", min=0, metavar="OFFSET", help="Why this was said: its causes, up to what began it."
+        ),
+    ] = None,
+    effects: Annotated[
+        int | None,
+        typer.Option("--effects", min=0, metavar="OFFSET", help="What came of this: its effects, as a tree."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Every event, on a line of its own; the whole tree.")
+    ] = False,
+    first: From = None,
+    last: To = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is said from now on.")
+    ] = False,
+    output: Output = Format.TEXT,
+    file: File = None,
+    home: Home = None,
+    bootstrap_servers: BootstrapServers = None,
+    cluster_id: ClusterId = None,
+) -> int:
+    """Tell the life of one thing: who said what to whom, when, and because of what.
+
+    Failures are marked (!! where one began), and what no reader took notice of (x), with the reason.
+    """
+    _check(entity, job, why, effects, last, follow, file is not None)
+    with find_source(home, bootstrap_servers, cluster_id, file) as source:
+        if why is not None:
+            return _why(source, why, output, everything=everything)
+        start, end = stretch(source, first, last)
+        if effects is not None:
+            return _effects(source, effects, end, output, everything=everything)
+        if entity is None:
+            return _list(source, end, output, everything=everything)
+        from ...history.entity_history.entity_lookup import Wanted
+
+        wanted = Wanted(entity, job)
+        timeline, teller = timeline_of(source, wanted, start, end, everything=everything)
+        return _tell(source, timeline, teller, output, end if follow else None, everything=everything)
+
+
+def _check(
+    entity: str | None,
+    job: str | None,
+    why: int | None,
+    effects: int | None,
+    last: str | None,
+    follow: bool,
+    of_file: bool,
+) -> None:
+    given = [
+        name
+        for name, value in (("ENTITY", entity), ("--why", why), ("--effects", effects))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise Failure(ExitCode.USAGE, f"{' and '.join(given)} exclude each other: ask for one of them")
+    if entity is not None and not entity.strip():
+        raise Failure(ExitCode.USAGE, "ENTITY is empty: `tailrace story` lists what there are stories of")
+    if job is not None and entity is None:
+        raise Failure(ExitCode.USAGE, "--job says whose task or checkpoint ENTITY is: name one")
+    if not follow:
+        return
+    if entity is None:
+        raise Failure(ExitCode.USAGE, "--follow goes on with the story of an ENTITY: name one")
+    if of_file:
+        raise Failure(
+            ExitCode.USAGE, "--follow and --file exclude each other: nothing more is said in a file"
+        )
+    if last is not None:
+        raise Failure(ExitCode.USAGE, "--follow and --to exclude each other")
+
+
+def _tell(
+    source: Source,
+    timeline: Timeline,
+    teller: Teller,
+    output: Format,
+    follow_from: int | None,
+    *,
+    everything: bool,
+) -> int:
+    from ..render import entity_history
+
+    found = timeline.told()
+    if output is Format.JSON:
+        _json(found.as_data())
+    page = entity_history.Page()
+    if output is Format.TEXT:
+        entity_history.head(page, found)
+        entity_history.body(page, found.lines, everything=everything)
+        if follow_from is None:
+            entity_history.end(page, found)
+    if follow_from is None:
+        return ExitCode.OK
+    before = found.lines[-1] if found.lines else None
+    tail = source.log.tail(follow_from)
+    try:
+        while True:
+            for record in tail.poll(0.5):
+                told = teller.tell(record)
+                if timeline.entity not in told.entities:
+                    continue
+                for line in timeline.next(told):
+                    if output is Format.JSON:
+                        _json(line)
+                    else:
+                        entity_history.body(page, [line], before)
+                    before = line
+    finally:
+        tail.close()
+
+
+def _why(source: Source, offset: int, output: Format, *, everything: bool) -> int:
+    from ...history.entity_history import cause_chains
+    from ..render import entity_history
+
+    _check_offset(source, offset)
+    teller = unless_known(source, offset, offset + 1)
+    try:
+        found = cause_chains.why(teller, source.log, offset)
+    except LookupError as error:
+        raise Failure(ExitCode.NOT_FOUND, str(error)) from None
+    if output is Format.JSON:
+        _json(found)
+    else:
+        entity_history.causes(entity_history.Page(), found, everything=everything)
+    return ExitCode.OK
+
+
+def _effects(source: Source, offset: int, end: int, output: Format, *, everything: bool) -> int:
+    from ...history.entity_history.cause_chains import Effects
+    from ..render import entity_history
+
+    _check_offset(source, offset)
+    found: Effects | None = None
+
+    def heard(teller: Teller, told: Told) -> None:
+        nonlocal found
+        if told.offset == offset:
+            found = Effects(offset, teller, everything=everything)
+        if found is not None:
+            found.add(told)
+
+    unless_known(source, offset - 1, end, heard)
+    tree = None if found is None else found.tree()
+    if tree is None or found is None:
+        raise Failure(
+            ExitCode.NOT_FOUND,
+            f"there is no event at offset {offset}: its record can't be read, or it lies behind --to",
+        )
+    if output is Format.JSON:
+        _json({"count": found.count, "last": found.last, **tree.as_data()})
+    else:
+        entity_history.effects(entity_history.Page(), tree, found.count, found.last)
+    return ExitCode.OK
+
+
+def _list(source: Source, end: int, output: Format, *, everything: bool) -> int:
+    """What there are stories of."""
+    from ...history.entity_history.entities import Kind
+
+    teller = new_teller()
+    whole(source, teller, end, lambda _: None)
+    lives = teller.entities.lives
+    if output is Format.JSON:
+        _json(
+            [
+                {"kind": each.kind.value, "id": each.id, "names": life.names, "events": life.events,
+                 "first": life.first, "last": life.last}
+                for each, life in lives.items()
+            ]
+        )  # fmt: skip
+        return ExitCode.OK
+    rows: dict[Kind, list[list[str]]] = {each: [] for each in Kind if each is not Kind.ALLOCATION}
+    for each, life in lives.items():
+        if each.kind in rows:
+            name = life.names[0] if life.names and each.kind in (Kind.JOB, Kind.TASK) else ""
+            shown = (each.job or "") if each.kind is Kind.TASK else each.id
+            rows[each.kind].append(
+                [each.kind.value, shown, name, f"{life.events:,}", str(life.first), str(life.last)]
+            )
+    most = len(lives) if everything else _MOST_OF_A_KIND
+    table(
+        "what there are stories of",
+        ["KIND", "ID", "NAME", "EVENTS", "FIRST", "LAST"],
+        [row for of_kind in rows.values() for row in of_kind[-most:]],
+    )
+    older = {kind.value: len(of_kind) - most for kind, of_kind in rows.items() if len(of_kind) > most}
+    if older:
+        counts = ", ".join(f"{count:,} {kind}{'' if count == 1 else 's'}" for kind, count in older.items())
+        result(f"and older ones: {counts} (--all shows them)")
+    return ExitCode.OK
+
+
+def _check_offset(source: Source, offset: int) -> None:
+    from ...history.log_position import Extent, OutsideLog
+
+    extent = Extent.of(source.log)
+    if not extent.first <= offset < extent.end:
+        raise OutsideLog(f"offset {offset} is outside {extent.told(source.log)}")
+
+
+def _json(value: Any) -> None:
+    import msgspec
+
+    result(msgspec.json.encode(value).decode())
+    sys.stdout.flush()

@@ -1,0 +1,111 @@
+"""How commands end: stable exit codes (docs/cli.md), and errors in one line that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum, unique
+from typing import Any
+
+
+@unique
+class ExitCode(IntEnum):
+    """What a script can rely on."""
+
+    OK = 0
+    JOB = 1
+    """A job was rejected, failed, or was cancelled; or the program that describes it is wrong."""
+    USAGE = 2
+    UNREACHABLE = 3
+    """There is no cluster, or it, or its Kafka, does not answer."""
+    NOT_FOUND = 4
+    """There is no such job or offset."""
+    PROCESS = 5
+    """A process of the cluster did not start, or did not end in order."""
+    DEPOSED = 6
+    """Another jobmanager, or a TaskExecutor of the same resource id, has taken over from this one."""
+    WRONG = 7
+    """`demo`: what was counted is not what was sent."""
+    SAVEPOINT = 8
+    """A checkpoint or savepoint was not completed, not deleted, or is not whole."""
+    ASTRAY = 9
+    """The states of this jobmanager are not those of most masters: it stopped."""
+    ARCHIVE = 10
+    """A file of exported events is missing, damaged, or can't be used for what was asked."""
+    DIFFERS = 11
+    """`replay --check`: roles decide otherwise today than they did."""
+    INTERNAL = 70
+    """A mistake of tailrace itself."""
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+    TERMINATED = 143
+    """`run`: SIGTERM; jobs that it waited for run on."""
+
+
+class Failure(Exception):
+    """An expected error: `str()` of it is the line on stderr; `details` are lines below it, such as a log's end."""
+
+    def __init__(self, code: ExitCode, message: str, details: str = "") -> None:
+        self.code = code
+        self.details = details
+        super().__init__(message)
+
+
+CODES: Mapping[str, ExitCode] = {
+    "infra.jars:JarsUnavailable": ExitCode.PROCESS,
+    "infra.kafka:KafkaUnavailable": ExitCode.PROCESS,
+    "infra.prerequisites:MissingPrerequisite": ExitCode.PROCESS,
+    "infra.threads:ThreadFailed": ExitCode.INTERNAL,
+    "infra.zookeeper:ZooKeeperUnavailable": ExitCode.PROCESS,
+    "pipelines.graph.errors:ProgramError": ExitCode.JOB,
+    "services.host.election_participant:EpochOutOfReach": ExitCode.USAGE,
+    "services.host.election_participant:ElectedLeaderExists": ExitCode.USAGE,
+    "services.host.election_participant:StaleElectionEpoch": ExitCode.USAGE,
+    "services.client.checkpoint_requests:CheckpointFailedError": ExitCode.SAVEPOINT,
+    "services.client.checkpoint_requests:SavepointKeptError": ExitCode.SAVEPOINT,
+    "services.client.log_subscription:JobRejectedError": ExitCode.JOB,
+    "services.client.log_subscription:NoAnswer": ExitCode.UNREACHABLE,
+    "services.configuration.errors:ConfigurationError": ExitCode.USAGE,
+    "services.core.feature_level:UnknownFeatureLevel": ExitCode.USAGE,
+    "services.history.archive.errors:ArchiveError": ExitCode.ARCHIVE,
+    "services.history.log_position:BadPosition": ExitCode.USAGE,
+    "services.history.log_position:OutsideLog": ExitCode.NOT_FOUND,
+    "services.history.sql.errors:SparkUnavailable": ExitCode.PROCESS,
+    "services.history.sql.errors:SqlError": ExitCode.USAGE,
+    "services.host.host:Deposed": ExitCode.DEPOSED,
+    "services.log.event_log:LogTruncated": ExitCode.UNREACHABLE,
+    "services.log.event_log:LogUnavailable": ExitCode.UNREACHABLE,
+    "services.log.topic_validation:UnfitTopic": ExitCode.UNREACHABLE,
+    "services.log.newer_release:NewerRelease": ExitCode.USAGE,
+    "services.simulation.fork_members:DamagedMembers": ExitCode.USAGE,
+    "services.snapshots.log_identity:LogReplaced": ExitCode.UNREACHABLE,
+    "services.snapshots.state_hash_auditor:ReplicaDiverged": ExitCode.ASTRAY,
+}
+"""Expected exceptions, as module:class below the package: by their names, since importing all that could raise one
+takes longer than most commands."""
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def explained(error: BaseException) -> Failure | None:
+    """The Failure that an exception of `CODES`, or of a class below one, means; None for what nobody expects."""
+    if isinstance(error, Failure):
+        return error
+    for kind in type(error).__mro__:
+        package, _, module = kind.__module__.partition(".")
+        name = f"{module}:{kind.__qualname__}"
+        if package == _PACKAGE and name in CODES:
+            return _told(name, CODES[name], error)
+    return None
+
+
+def _told(name: str, code: ExitCode, error: Any) -> Failure:
+    match name.partition(":")[2]:
+        case "KafkaUnavailable" | "ZooKeeperUnavailable" | "JarsUnavailable" | "MissingPrerequisite":
+            first, _, rest = str(error).partition("\n")
+            return Failure(code, first, rest)
+        case "ConfigurationError":
+            return Failure(code, f"{error}; `tailrace config` lists all options")
+        case "JobRejectedError":
+            return Failure(code, f"job {error.job_id} was rejected: {error.reason}")
+        case _:
+            return Failure(code, str(error))

@@ -1,0 +1,89 @@
+"""`<home>/cluster.json`: which cluster lives in a home, where its Kafka is, and which processes are its own.
+
+A process is known by its pid and the time at which it began: a pid that the system has given to another process since
+is never taken for it, and never killed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from ....infra.processes import ProcessIdentity
+from ..exit_codes import ExitCode, Failure
+
+
+class ProcessRecord(ProcessIdentity, frozen=True):
+    """A process of the cluster; `log` is its log file."""
+
+    name: str
+    """That of a jobmanager, or a TaskExecutor's resource id."""
+    log: str
+
+
+class ClusterRecord(msgspec.Struct, frozen=True):
+    """The content of cluster.json; `embedded_...` says whether Kafka or ZooKeeper is one of the cluster's processes.
+
+    `configuration`: what the command line of its start has set, which holds for what a later start completes.
+    `high_availability`: what its masters were told of that, ZooKeeper's address included; for whoever joins them.
+    """
+
+    cluster_id: str
+    bootstrap_servers: str
+    embedded_kafka: bool
+    processes: tuple[ProcessRecord, ...] = ()
+    configuration: dict[str, str] = {}
+    embedded_zookeeper: bool = False
+    high_availability: dict[str, str] = {}
+
+
+def record_path(home: Path) -> Path:
+    """Where the record of a home is."""
+    return home / "cluster.json"
+
+
+def read_record(home: Path) -> ClusterRecord | None:
+    """The cluster of a home; None where there is none. Raises Failure for a file that is damaged."""
+    path = record_path(home)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=ClusterRecord)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        raise Failure(
+            ExitCode.UNREACHABLE,
+            f"{path} can't be read ({error}): remove it, see with `ps` whether processes of the cluster still run, "
+            "and start the cluster again",
+        ) from error
+
+
+def write_record(home: Path, record: ClusterRecord) -> None:
+    """Replaces the record of a home as one step."""
+    path = record_path(home)
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+    fresh.replace(path)
+
+
+def remove_record(home: Path) -> None:
+    """The home has no cluster any more."""
+    record_path(home).unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(home: Path) -> Iterator[None]:
+    """One start or stop at a time in a home. Raises Failure where another one is at work."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "cluster.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure(
+                ExitCode.PROCESS,
+                f"another `tailrace cluster start` or `stop` is at work in {home}: wait until it has ended",
+            ) from None
+        yield

@@ -1,0 +1,83 @@
+"""Whether a cluster of the same id runs already, started from another home.
+
+Without an election a jobmanager that starts takes the lead, and the one before it ends. So who starts a cluster in a
+home that knows of none asks first whether a master sends heartbeats.
+"""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from ....schemas.everyone import ClusterTerminated, LeaderElected
+from ...configuration import Configuration
+from ...configuration.options.heartbeat import HEARTBEAT_INTERVAL
+from ...configuration.options.high_availability import HIGH_AVAILABILITY, TAKE_OVER, HighAvailability
+from ...core.role import DISPATCHER
+from ...heartbeats.topic import TASK_EXECUTORS
+from ...log.clients import consumer_configuration
+from ...log.event_log import LogTruncated, read_to_end
+from ...log.factory import open_event_log
+from ...log.topics import heartbeats_topic
+from ..exit_codes import ExitCode, Failure
+
+_TIMEOUT_S = 5.0
+_MISSED = 3
+"""So many heartbeats may be missed by a master that lives."""
+_LAST = 1_000
+"""Events: what is said behind the end of a cluster is less than that."""
+
+
+def check_no_other(configuration: Configuration) -> None:
+    """Raises Failure where a master of the cluster lives that this one would depose."""
+    if configuration.get(TAKE_OVER) or configuration.get(HIGH_AVAILABILITY) is not HighAvailability.NONE:
+        return
+    silent_s = silence_s(configuration)
+    if silent_s is None or has_ended(configuration):
+        return
+    if silent_s < _MISSED * configuration.get(HEARTBEAT_INTERVAL) / 1e6:
+        raise Failure(
+            ExitCode.USAGE,
+            f"cluster {configuration.cluster_id} runs at {configuration.bootstrap_servers}, started from another home: "
+            f"a master of it was heard {max(0.0, silent_s):.0f} s ago. Use that home, choose another --cluster-id, or "
+            f"add -D {TAKE_OVER.key}=true, which takes the lead from it",
+        )
+
+
+def silence_s(configuration: Configuration) -> float | None:
+    """For how long no master of the cluster has been heard; None where none ever was, or nobody can say."""
+    partition = TopicPartition(heartbeats_topic(configuration.cluster_id), TASK_EXECUTORS)
+    consumer = Consumer(consumer_configuration(configuration.bootstrap_servers, auto_offset_reset="earliest"))
+    try:
+        first, end = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)
+        if first == end:
+            return None
+        consumer.assign([TopicPartition(partition.topic, partition.partition, end - 1)])
+        message = consumer.poll(_TIMEOUT_S)
+        if message is None or message.error() is not None:
+            return None
+        return time.time() - message.timestamp()[1] / 1000
+    except KafkaException:
+        # There is no such topic, or no Kafka yet: whoever starts says so.
+        return None
+    finally:
+        consumer.close()
+
+
+def has_ended(configuration: Configuration) -> bool:
+    """Whether the last that the log says is that the cluster has ended in order. Raises LogUnavailable."""
+    log = open_event_log(configuration, timeout=_TIMEOUT_S)
+    ended = False
+    try:
+        for batch in read_to_end(log, max(0, log.end() - _LAST)):
+            for record in batch:
+                if isinstance(record.body, ClusterTerminated):
+                    ended = True
+                elif isinstance(record.body, LeaderElected) and record.body.role == DISPATCHER:
+                    ended = False
+    except LogTruncated:
+        return False
+    finally:
+        log.close()
+    return ended

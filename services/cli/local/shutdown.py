@@ -1,0 +1,86 @@
+"""How the processes of a local cluster end: in order, asked for on the log; or by force, where that does not help."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from ....infra.sanitize import escape_control_characters
+from ....schemas.event import Record
+from ....schemas.everyone import ClusterTerminated
+from ...configuration import Configuration
+from .local_process import LocalProcess, Progress
+
+STOP_TIMEOUT_S = 40.0
+TERMINATE_TIMEOUT_S = 15.0
+KILL_AFTER_S = 5.0
+_LOOK_S = 0.05
+
+
+def end_in_order(
+    configuration: Configuration,
+    alive: Iterable[LocalProcess],
+    reason: str,
+    progress: Progress,
+    *,
+    suspend: bool,
+) -> None:
+    """Asks the cluster to end, and waits until what is alive has left; what goes wrong is told."""
+    from ...client import Client
+    from ...core.feature_level import UnknownFeatureLevel
+    from ...log import LogTruncated, LogUnavailable
+
+    try:
+        with Client(configuration, name="stop", timeout=10.0) as client:
+            with client.conversation() as conversation:
+                client.shut_down(reason, suspend=suspend)
+                over = conversation.wait_for(_terminated, STOP_TIMEOUT_S)
+    except (LogUnavailable, LogTruncated, UnknownFeatureLevel) as error:
+        # Whatever the log holds: who wants the processes to end has a way.
+        progress(f"the cluster can't be asked to end: {error}")
+        return
+    if over is None:
+        progress(f"the cluster did not end within {STOP_TIMEOUT_S:.0f} s")
+        return
+    progress(f"the cluster has ended: {escape_control_characters(over.reason)}")
+    for line in over.remains:
+        progress(escape_control_characters(line))
+    _wait_until_gone(alive, TERMINATE_TIMEOUT_S)
+
+
+def end_by_force(running: Callable[[], list[LocalProcess]], progress: Progress) -> None:
+    """SIGTERM to all that runs, SIGKILL to what does not end; `running` is asked again in the end."""
+    left = running()
+    for process in left:
+        progress(f"{process.name} (pid {process.record.pid}) still runs: SIGTERM")
+        process.terminate()
+    for process in _wait_until_gone(left, TERMINATE_TIMEOUT_S):
+        progress(f"{process.name} (pid {process.record.pid}) does not end: SIGKILL")
+        process.kill()
+    for process in running():
+        # What the jobmanager had started while it was ending.
+        process.kill()
+
+
+def end_soon(processes: Iterable[LocalProcess]) -> None:
+    """SIGTERM, and SIGKILL where that does not help soon."""
+    running = [process for process in processes if process.is_running()]
+    for process in running:
+        process.terminate()
+    for process in _wait_until_gone(running, KILL_AFTER_S):
+        process.kill()
+
+
+def _terminated(record: Record) -> ClusterTerminated | None:
+    return record.body if isinstance(record.body, ClusterTerminated) else None
+
+
+def _wait_until_gone(processes: Iterable[LocalProcess], timeout_s: float) -> list[LocalProcess]:
+    """Those that still run after `timeout_s` seconds."""
+    deadline = time.monotonic() + timeout_s
+    left = list(processes)
+    while left and time.monotonic() < deadline:
+        left = [process for process in left if process.is_running()]
+        if left:
+            time.sleep(_LOOK_S)
+    return left

@@ -1,0 +1,52 @@
+"""Topics of a cluster that has lost some."""
+
+from __future__ import annotations
+
+from ...configuration import Configuration
+from ...log import LogUnavailable
+from ...log.cluster_topics import create_cluster_topics
+from ...log.factory import create_admin_client
+from ...log.topics import describe_topics, log_topic
+from ..exit_codes import ExitCode, Failure
+from .local_process import Progress
+
+
+def restore_topics(configuration: Configuration, progress: Progress) -> None:
+    """Creates what was deleted, and says so. Raises Failure where it was the log; LogUnavailable."""
+    client, log = create_admin_client(configuration), log_topic(configuration.cluster_id)
+    if describe_topics(client, [log])[log] is None:
+        raise Failure(
+            ExitCode.UNREACHABLE,
+            f"{log} was deleted: the processes of the cluster are ending, and what they knew is lost with it. Start "
+            "the cluster again in some seconds",
+        )
+    created = create_cluster_topics(client, configuration.bootstrap_servers, configuration.cluster_id)
+    if created:
+        progress(f"created again, since they were gone: {', '.join(sorted(created))}")
+
+
+def has_log(configuration: Configuration) -> bool | None:
+    """Whether Kafka has the topic of the cluster's log; None where Kafka does not say."""
+    log = log_topic(configuration.cluster_id)
+    try:
+        return describe_topics(create_admin_client(configuration), [log])[log] is not None
+    except LogUnavailable:
+        return None
+
+
+def what_remains(cluster: str, place: str, has_log: bool | None) -> list[str]:
+    """The lines that people read when a cluster has stopped. `place`: of its log, such as "in /home/me/kafka"."""
+    if has_log is None:
+        return [
+            f"cluster {cluster} has stopped; Kafka does not say whether its log is still {place}",
+            "`tailrace cluster start` goes on with the log, if it is there",
+        ]
+    if not has_log:
+        return [
+            f"cluster {cluster} has stopped; its log {log_topic(cluster)} was deleted, and its jobs are lost with it",
+            "`tailrace cluster start` begins with an empty log",
+        ]
+    return [
+        f"cluster {cluster} has stopped; its log stays {place}",
+        "`tailrace cluster start` goes on from there",
+    ]

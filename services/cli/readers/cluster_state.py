@@ -1,0 +1,25 @@
+"""What commands know of a cluster: its log folded, from the newest snapshot on where there is one with its history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...configuration import Configuration
+    from ...history import Fold
+
+
+def folded(configuration: Configuration) -> Fold:
+    """All that the log tells now; people are told on stderr of snapshots that are not fit. Raises LogUnavailable."""
+    from ....infra.logging_setup import log_to_stderr
+    from ...history import Fold
+    from ...history.job_history_store import HistoryStore
+    from ...log.factory import open_event_log
+    from ...snapshots.store import SnapshotStore
+
+    log_to_stderr()
+    fold, log = Fold(), open_event_log(configuration, timeout=10.0)
+    snapshots, histories = SnapshotStore.of(configuration), HistoryStore.of(configuration)
+    for _ in fold.read(log, store=snapshots, histories=histories):
+        pass
+    return fold

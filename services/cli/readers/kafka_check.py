@@ -1,0 +1,54 @@
+"""Whether Kafka answers, before something is begun that would wait long for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..exit_codes import ExitCode, Failure
+
+if TYPE_CHECKING:
+    from ...configuration import Configuration
+
+_PATIENCE_S = 5.0
+_CONNECT_S = 3.0
+
+
+def check_reachable(configuration: Configuration) -> None:
+    """Raises Failure where Kafka does not answer: what creates topics would be patient."""
+    silent = []
+    for server in configuration.bootstrap_servers.split(","):
+        why = _why_silent(server)
+        if why is None:
+            break
+        silent.append(why)
+    else:
+        raise Failure(
+            ExitCode.UNREACHABLE,
+            f"there is no Kafka at {configuration.bootstrap_servers}: {'; '.join(silent)}",
+        )
+    from confluent_kafka import KafkaException
+
+    from ...log.factory import create_admin_client
+
+    try:
+        create_admin_client(configuration).list_topics(timeout=_PATIENCE_S)
+    except KafkaException as error:
+        raise Failure(
+            ExitCode.UNREACHABLE,
+            f"Kafka at {configuration.bootstrap_servers} does not answer ({error.args[0].str()}): is it up?",
+        ) from None
+
+
+def _why_silent(server: str) -> str | None:
+    """None where something accepts connections at host:port."""
+    import socket
+
+    host, _, port = server.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except socket.gaierror as error:
+        return f"the host {host} is not known ({error.strerror}): is its name right?"
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        return f"nobody answers at {server} ({reason}): is it up, is the port right?"
+    return None

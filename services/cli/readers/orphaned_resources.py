@@ -1,0 +1,141 @@
+"""What is kept outside of the log although the log has no use for it: `tailrace cluster status` names it, `tailrace
+cluster clean` removes it.
+
+Nodes in ZooKeeper and blobs of jobs that the log does not know or knows as ended, and snapshots of a longer log.
+
+First is looked what there is, and only then the log is read, so that nodes of a job that has just begun are judged by a
+log that knows it. Blobs are there before their job is submitted: those of jobs that the log does not know are orphans
+only when they are old. What a master is about to remove itself may be among them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ....pipelines.checkpoint.errors import CheckpointError
+from ....schemas.states import JOB_ENDS
+from ....schemas.types import JobStatus
+from ...blobs.errors import BlobUnavailable
+from ...blobs.garbage_collector import Fate, orphans, store_of
+from ...configuration import Configuration
+from ...configuration.options.blob import BLOB_CLEANUP_INTERVAL
+from ...configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+from ...election import zookeeper_nodes
+from ...election.settings import ZooKeeperSettings
+from ...election.zookeeper_nodes import RoleNodes, ZooKeeperUnreachable
+from ...snapshots.store import SnapshotStore
+from ..render.output import tell
+
+Jobs = dict[str, JobStatus]
+"""Job id -> its status, for all that the log knows."""
+
+
+class Orphan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something by its `path` (of ZooKeeper, or a URI), and why nobody needs it."""
+
+    kind: str
+    """node, blobs or snapshot."""
+    path: str
+    reason: str
+    job_id: str | None = None
+    """Whose blobs."""
+    offset: int | None = None
+    """Which snapshot."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What there is. `nodes`: None where ZooKeeper is not used or does not answer."""
+
+    nodes: tuple[RoleNodes, ...] | None = None
+    blobs: tuple[str, ...] = ()
+    """Jobs that own some."""
+    snapshots: tuple[int, ...] = ()
+
+
+class NotRemoved(Exception):
+    """Something stays; the text says what, and why."""
+
+
+def look(configuration: Configuration, *, timeout_s: float = 5.0) -> Kept:
+    """What a cluster keeps outside of its log; people are told of what does not answer."""
+    blobs: Sequence[str] = ()
+    snapshots: Sequence[int] = ()
+    nodes = _nodes(configuration, timeout_s)
+    try:
+        blobs = store_of(configuration).jobs()
+        snapshots = SnapshotStore.of(configuration).offsets()
+    except (BlobUnavailable, CheckpointError) as error:
+        tell(f"which blobs and snapshots are kept is not known: {error}")
+    return Kept(nodes, tuple(blobs), tuple(snapshots))
+
+
+def find(configuration: Configuration, kept: Kept, jobs: Jobs, end: int) -> list[Orphan]:
+    """All orphans among what was kept when the log was read up to its last offset, `end`."""
+    ended = {job_id: status in JOB_ENDS for job_id, status in jobs.items()}
+    found = [
+        Orphan("node", each.path, each.reason) for each in zookeeper_nodes.orphans(kept.nodes or (), ended)
+    ]
+    try:
+        found += _blobs(configuration, kept, ended)
+    except BlobUnavailable as error:
+        tell(f"which blobs are old is not known: {error}")
+    return [*found, *_snapshots(configuration, kept, end)]
+
+
+def remove(configuration: Configuration, unwanted: Sequence[Orphan], *, timeout_s: float = 10.0) -> None:
+    """Removes orphans; what is gone meanwhile is passed over. Raises NotRemoved, when all else was tried."""
+    faults = []
+    blobs, snapshots = store_of(configuration), SnapshotStore.of(configuration)
+    if nodes := [zookeeper_nodes.Orphan(each.path, each.reason) for each in unwanted if each.kind == "node"]:
+        try:
+            zookeeper_nodes.remove(
+                ZooKeeperSettings.from_configuration(configuration), nodes, timeout_s=timeout_s
+            )
+        except ZooKeeperUnreachable as error:
+            faults.append(str(error))
+    for each in unwanted:
+        try:
+            if each.job_id is not None:
+                blobs.delete_job(each.job_id)
+            if each.offset is not None:
+                snapshots.delete(each.offset)
+        except (BlobUnavailable, CheckpointError) as error:
+            faults.append(str(error))
+    if faults:
+        raise NotRemoved("; ".join(dict.fromkeys(faults)))
+
+
+def _nodes(configuration: Configuration, timeout_s: float) -> tuple[RoleNodes, ...] | None:
+    if configuration.get(HIGH_AVAILABILITY) is HighAvailability.NONE:
+        return None
+    try:
+        return zookeeper_nodes.inventory(
+            ZooKeeperSettings.from_configuration(configuration), timeout_s=timeout_s
+        )
+    except ZooKeeperUnreachable as error:
+        tell(f"what is in ZooKeeper, and who stands by, is not known: {error}")
+        return None
+
+
+def _blobs(configuration: Configuration, kept: Kept, ended: dict[str, bool]) -> Iterator[Orphan]:
+    def fate(job_id: str) -> Fate:
+        if job_id not in ended:
+            return Fate.UNKNOWN
+        return Fate.OVER if ended[job_id] else Fate.LIVE
+
+    store = f"{configuration.ha_storage}/{configuration.ha_cluster_id}/blob"
+    old = time.time() - configuration.get(BLOB_CLEANUP_INTERVAL) / 1e6
+    for job_id in orphans(store_of(configuration), kept.blobs, fate, old):
+        reason = f"job {job_id} has ended" if job_id in ended else f"the log knows no job {job_id}"
+        yield Orphan("blobs", f"{store}/job_{job_id}", reason, job_id=job_id)
+
+
+def _snapshots(configuration: Configuration, kept: Kept, end: int) -> Iterator[Orphan]:
+    store = SnapshotStore.of(configuration)
+    for offset in kept.snapshots:
+        if offset > end:
+            reason = f"it reaches offset {offset}, and the log ends at {end}"
+            yield Orphan("snapshot", store.uri_of(offset), reason, offset=offset)

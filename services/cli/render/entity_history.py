@@ -1,0 +1,322 @@
+"""How stories look: aligned columns, in colour and wrapped to its width on a terminal, with marks in plain text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ....infra.sanitize import escape_control_characters, local_time
+from .output import lasted, result
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ...history.entity_history.cause_chains import Effect, Why
+    from ...history.entity_history.timeline import Line, Moment, Story
+
+_DAY = "%Y-%m-%d"
+_NARROWEST = 40
+_LONGEST_TEXT = 100
+_LONGEST_CAUSE = 1_000
+_FIRST_LINES, _LAST_LINES = 200, 300
+_MOST_CAUSES = 20
+"""Causes that are shown at each end of a longer chain."""
+_STYLES = {"!!": "bold red", "!": "red", "x": "dim", "": ""}
+_LEGEND = {
+    "!!": "a failure that began here",
+    "!": "a failure that followed",
+    "x": "has no effect: an old leader said it, or it was not possible",
+}
+_QUIET = "dim"
+_TITLE = "bold"
+_GOOD = "green"
+_BAD = "bold red"
+_KINDS = {
+    "taskexecutor": "TaskExecutor",
+    "role": "role",
+}
+
+
+class Segment(NamedTuple):
+    """A part of a line, and its style on a terminal."""
+
+    text: str
+    style: str = ""
+
+
+class Row(NamedTuple):
+    """Columns of a fixed width, and a text that is wrapped beside them."""
+
+    columns: tuple[Segment, ...]
+    text: Segment
+
+
+_HEADINGS = Row(
+    tuple(Segment(each, _QUIET) for each in ("", "offset", "time", "after", "who -> whom", "cause")),
+    Segment("what", _QUIET),
+)
+
+
+class Page:
+    """Prints rows, with columns as wide as the widest seen so far."""
+
+    def __init__(self) -> None:
+        self._console = _console() if sys.stdout.isatty() else None
+        self._widths: list[int] = []
+
+    def line(self, *segments: Segment) -> None:
+        """A line by itself."""
+        self._print([Segment(escape_control_characters(text), style) for text, style in segments])
+
+    def rows(self, rows: Iterable[Row]) -> None:
+        """All of them, aligned."""
+        found = list(rows)
+        for row in found:
+            widths = [len(each.text) for each in row.columns]
+            known = self._widths + [0] * (len(widths) - len(self._widths))
+            self._widths = [max(pair) for pair in zip(widths, known, strict=True)]
+        for row in found:
+            self._row(row)
+
+    def _row(self, row: Row) -> None:
+        cells = [
+            Segment(escape_control_characters(cell.text).ljust(width) + "  ", cell.style)
+            for cell, width in zip(row.columns, self._widths, strict=True)
+        ]
+        indent = sum(len(each.text) for each in cells)
+        text = escape_control_characters(row.text.text)
+        if self._console is None:
+            self._print([*cells, Segment(text)])
+            return
+        from .wrapping import wrapped
+
+        width = self._console.width
+        if width - indent < _NARROWEST:
+            indent = 8
+            self._print(cells)
+            cells = [Segment(" " * indent)]
+        first, *rest = wrapped(text, width - indent)
+        self._print([*cells, Segment(first, row.text.style)])
+        for each in rest:
+            self._print([Segment(" " * indent), Segment(each, row.text.style)])
+
+    def _print(self, segments: Sequence[Segment]) -> None:
+        if self._console is None:
+            result("".join(each.text for each in segments).rstrip())
+            return
+        from rich.text import Text
+
+        text = Text.assemble(*[(each.text, each.style) for each in segments])
+        text.rstrip()
+        self._console.print(text, soft_wrap=True)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def head(page: Page, story: Story) -> None:
+    """What it is, when it began, and when and how it ended."""
+    page.line(Segment(title(story), _TITLE))
+    if story.began is not None:
+        page.line(Segment("  began    ", _QUIET), Segment(_moment(story.began)))
+        _because(page, story.because)
+    if story.ended is not None and story.began is not None:
+        took = f", {lasted(max(0, story.ended.time - story.began.time))} later"
+        page.line(Segment("  ended    ", _QUIET), Segment(_moment(story.ended, took)))
+        _because(page, story.ended_because)
+    elif story.last is not None and story.began is not None:
+        page.line(Segment("  last     ", _QUIET), Segment(_moment(story.last)))
+    page.line()
+
+
+def _because(page: Page, moment: Moment | None) -> None:
+    if moment is not None:
+        page.line(Segment("  because  ", _QUIET), Segment(_moment(moment)))
+
+
+def body(page: Page, lines: Sequence[Line], before: Line | None = None, *, everything: bool = False) -> None:
+    """The lines, each with how long after the one before it came. `before`: what was printed last. Of a story without
+    end the middle is left out, unless `everything` is wanted."""
+    rows = list(_rows(lines, before))
+    between = len(rows) - _FIRST_LINES - _LAST_LINES
+    if between > 0 and not everything:
+        text = f"... {between:,} lines between (--all, or --from and --to, show them)"
+        gap = Row(tuple(Segment("") for _ in _HEADINGS.columns), Segment(text, _QUIET))
+        rows = [*rows[:_FIRST_LINES], gap, *rows[-_LAST_LINES:]]
+    names = [] if before is not None or not lines else [_HEADINGS]
+    page.rows([*names, *rows])
+
+
+def end(page: Page, story: Story) -> None:
+    """The outcome and its root cause, what was left out, and what the marks mean."""
+    if story.lines:
+        page.line()
+    page.line(
+        Segment("outcome     ", _QUIET),
+        Segment(story.outcome, _BAD if story.failed else _GOOD if story.over else _TITLE),
+    )
+    if story.root_cause is not None:
+        label = "recovered   " if story.recovered else "root cause  " if story.failed else "was failing "
+        page.line(
+            Segment(label, _QUIET),
+            Segment(_moment(story.root_cause, longest=_LONGEST_CAUSE), "" if story.recovered else _BAD),
+        )
+    left_out = []
+    if story.details:
+        left_out.append(f"{_events(story.details)} of little weight (--all shows them)")
+    if story.outside:
+        left_out.append(f"{_events(story.outside)} before what was asked for")
+    if left_out:
+        page.line(Segment(f"left out    {' and '.join(left_out)}", _QUIET))
+    marks = dict.fromkeys(line.mark.value for line in story.lines if line.mark.value)
+    if marks:
+        page.line(Segment(f"marks       {', '.join(f'{each} {_LEGEND[each]}' for each in marks)}", _QUIET))
+
+
+def causes(page: Page, found: Why, *, everything: bool = False) -> None:
+    """The event that was asked for, each cause below it, and what began it."""
+    asked = found.lines[0]
+    page.line(Segment(f"offset {asked.offset}: {asked.who}: {asked.text}", _TITLE))
+    page.line()
+    rows = []
+    between = 0 if everything else max(0, len(found.lines) - 2 * _MOST_CAUSES)
+    for number, (line, above) in enumerate(zip(found.lines, [None, *found.lines], strict=False)):
+        if between and _MOST_CAUSES <= number < _MOST_CAUSES + between:
+            if number == _MOST_CAUSES:
+                text = Segment(f"... and {between:,} causes between (--all shows them)", _QUIET)
+                rows.append(Row(tuple(Segment("") for _ in _HEADINGS.columns), text))
+            continue
+        before = "" if above is None else f"{lasted(max(0, above.time - line.time))} before"
+        because = "" if above is None else "because"
+        rows.append(
+            Row(
+                (
+                    Segment(line.mark.value, _STYLES[line.mark.value]),
+                    Segment(str(line.offset)),
+                    Segment(_clock(line.time), _QUIET),
+                    Segment(before, _QUIET),
+                    Segment(because, _QUIET),
+                    Segment(line.who),
+                ),
+                _text(line),
+            )
+        )
+    page.rows(rows)
+    page.line()
+    began, asked_time = found.lines[-1], asked.time
+    ago = f", {lasted(max(0, asked_time - began.time))} before" if len(found.lines) > 1 else ""
+    page.line(Segment("began with  ", _QUIET), Segment(f"{found.text} (offset {began.offset}{ago})", _TITLE))
+
+
+def effects(page: Page, root: Effect, count: int, last: int | None) -> None:
+    """The event, and the tree of what came of it."""
+    line = root.line
+    page.line(
+        Segment(f"offset {line.offset}, {_clock(line.time)}: {line.who}: {line.text}", _TITLE),
+    )
+    unicode = "utf" in (sys.stdout.encoding or "").lower()
+    for branch in _branches(root, "", unicode, line.time):
+        page.line(*branch)
+    page.line()
+    until = "" if last is None else f", over {lasted(max(0, last - line.time))}"
+    shown = _shown(root) - 1
+    left = f"; {_events(count - shown)} not shown (--all shows them)" if count > shown else ""
+    page.line(Segment("effects     ", _QUIET), Segment(f"{_events(count)}{until}{left}", _TITLE))
+
+
+def title(story: Story) -> str:
+    """What the story is of."""
+    name = story.names[0] if story.names else ""
+    match story.kind:
+        case "job":
+            return f'job {story.id} "{name}"' if name else f"job {story.id}"
+        case "task":
+            return f'task "{name}" of job {story.id.rsplit("/", 2)[0]}'
+        case "checkpoint":
+            job, _, number = story.id.rpartition("/")
+            return f"checkpoint {number} of job {job}"
+        case kind:
+            return f"{_KINDS.get(kind, kind)} {story.id}"
+
+
+def _rows(lines: Sequence[Line], before: Line | None) -> Iterator[Row]:
+    days = {local_time(each.time, _DAY) for each in lines}
+    for line in lines:
+        style = _STYLES[line.mark.value]
+        after = "" if before is None else _after(line.time - before.time)
+        yield Row(
+            (
+                Segment(line.mark.value, style),
+                Segment(_offsets(line)),
+                Segment(_clock(line.time, with_day=len(days) > 1), _QUIET),
+                Segment(after, _QUIET),
+                Segment(line.who, style),
+                Segment("" if line.cause is None else f"<- {line.cause}", _QUIET),
+            ),
+            _text(line),
+        )
+        before = line
+
+
+def _text(line: Line) -> Segment:
+    text = line.text
+    if line.count > 1 and (over := line.time_of_last - line.time) >= 1000:
+        text += f" [over {lasted(over)}]"
+    if line.waited is not None:
+        text += f" [after waiting {lasted(line.waited)}]"
+    if line.root is not None:
+        text += f" [began at {line.root}]"
+    if line.ignored is not None:
+        text += f" [IGNORED: {line.ignored}]"
+    return Segment(text, _STYLES[line.mark.value])
+
+
+def _branches(effect: Effect, indent: str, unicode: bool, since: int) -> Iterator[list[Segment]]:
+    fork, last, bar = ("├─ ", "└─ ", "│  ") if unicode else ("|- ", "`- ", "|  ")
+    for number, each in enumerate(effect.effects):
+        is_last = number == len(effect.effects) - 1 and not effect.left_out
+        line = each.line
+        style = _STYLES[line.mark.value]
+        mark = f"{line.mark.value} " if line.mark.value else ""
+        yield [
+            Segment(indent + (last if is_last else fork), _QUIET),
+            Segment(f"{_offsets(line)} "),
+            Segment(f"+{lasted(max(0, line.time - since))}  ", _QUIET),
+            Segment(f"{mark}{line.who}: {_text(line).text}", style),
+        ]
+        yield from _branches(each, indent + ("   " if is_last else bar), unicode, since)
+    if effect.left_out:
+        yield [Segment(f"{indent}{last}and {_events(effect.left_out)} more", _QUIET)]
+
+
+def _offsets(line: Line) -> str:
+    return f"{line.offset}" if line.count == 1 else f"{line.offset}..{line.until}"
+
+
+def _shown(effect: Effect) -> int:
+    return effect.line.count + sum(_shown(each) for each in effect.effects)
+
+
+def _moment(moment: Moment, took: str = "", longest: int = _LONGEST_TEXT) -> str:
+    text = moment.text if len(moment.text) <= longest else f"{moment.text[: longest - 3]}..."
+    return f"{_clock(moment.time, with_day=True)}, offset {moment.offset}{took}: {text}"
+
+
+def _clock(time: int, *, with_day: bool = False) -> str:
+    day = f"{_DAY} " if with_day else ""
+    return local_time(time, f"{day}%H:%M:%S.{time // 1000 % 1000:03}")
+
+
+def _after(microseconds: int) -> str:
+    if abs(microseconds) < 1000:
+        return ""
+    # The clocks of two machines may differ.
+    return f"+{lasted(microseconds)}" if microseconds > 0 else f"-{lasted(-microseconds)}"
+
+
+def _events(count: int) -> str:
+    return f"{count:,} event{'' if count == 1 else 's'}"

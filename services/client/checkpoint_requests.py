@@ -1,0 +1,166 @@
+"""What comes of a request for a checkpoint or savepoint: who is awaited while it is taken, and where it is then.
+
+Answers name the client and the job, but not the request: a client that asks for several things at once of one job
+takes an address of its own for each (a `Client`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from ...schemas import client, job_master
+from ...schemas.event import Record
+from ...schemas.states import EXECUTION_ENDS, JOB_ENDS
+from ...schemas.types import CompletedCheckpoint, JobStatus
+from ..configuration import Configuration
+from .client import Client
+from .log_subscription import Conversation, NoAnswer
+
+_ANSWER_TIMEOUT_S = 30.0
+_LOOK_S = 0.2
+
+
+class CheckpointFailedError(Exception):
+    """A checkpoint or savepoint was not completed; the message is the reason."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(reason)
+
+
+class SavepointKeptError(Exception):
+    """A savepoint was not deleted; the message is the reason."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """A checkpoint that is under way: how many subtasks it awaited, and the Executions that it still waits for."""
+
+    checkpoint_id: int
+    subtasks: int
+    waiting_for: tuple[str, ...]
+
+
+class Request:
+    """A request for a checkpoint of a job, told of events in the order of the log."""
+
+    def __init__(self, job_id: str, requester: str) -> None:
+        self._job_id = job_id
+        self._requester = requester
+        self._requests: set[int] = set()
+        self.heard = False
+        """Whether anybody has taken notice of it."""
+        self.progress: Progress | None = None
+        """Set once the checkpoint was triggered."""
+        self.ended: JobStatus | None = None
+        """How the job has ended, if it was heard to."""
+
+    def hear(self, record: Record) -> CompletedCheckpoint | None:
+        """The checkpoint, once it is complete. Raises CheckpointFailedError once it has failed."""
+        to_me = record.header.recipient == self._requester
+        match record.body:
+            case job_master.TriggerCheckpoint(job_id=self._job_id, requester=self._requester):
+                self.heard = True
+                self._requests.add(record.offset)
+            case job_master.CheckpointTriggered(job_id=self._job_id) as triggered:
+                if self._requests & set(triggered.requests):
+                    awaited = triggered.to_acknowledge
+                    self.progress = Progress(triggered.checkpoint_id, len(awaited), awaited)
+            case job_master.AcknowledgeCheckpoint(
+                job_id=self._job_id, checkpoint_id=checkpoint_id, execution_attempt_id=attempt
+            ):
+                if self.progress is not None and checkpoint_id == self.progress.checkpoint_id:
+                    self._done(attempt)
+            case job_master.UpdateTaskExecutionState(job_id=self._job_id) as update:
+                if update.execution_state in EXECUTION_ENDS:
+                    self._done(update.execution_attempt_id)
+            case client.JobStatusChanged(job_id=self._job_id, status=status) if status in JOB_ENDS:
+                self.ended = status
+            case client.CheckpointSucceeded(job_id=self._job_id, checkpoint=done) if to_me:
+                return done
+            case client.CheckpointFailed(job_id=self._job_id, reason=reason) if to_me:
+                raise CheckpointFailedError(self._job_id, reason)
+            case _:
+                pass
+        return None
+
+    def wait(
+        self,
+        conversation: Conversation,
+        *,
+        timeout: float = _ANSWER_TIMEOUT_S,
+        show: Callable[[Progress | None], None] = lambda _: None,
+    ) -> CompletedCheckpoint:
+        """Waits until the checkpoint is complete; how long that may take is the job's affair.
+
+        The conversation follows the job since before the request. `show` is told now and then who is awaited; None
+        while the checkpoint waits for its beginning.
+
+        Raises CheckpointFailedError, NoAnswer where nobody takes notice within `timeout` seconds, and LogUnavailable.
+        """
+        until = time.monotonic() + timeout
+        while (done := conversation.wait_for(self.hear, _LOOK_S)) is None:
+            if self.heard:
+                show(self.progress)
+            if not self.heard and time.monotonic() > until:
+                raise NoAnswer(
+                    f"a checkpoint of job {self._job_id} was asked for, but no jobmanager answered within "
+                    f"{timeout:g} s: is one running? The next one to start will take it up"
+                )
+        if self.progress is not None:
+            # One that was quick was not told of.
+            show(self.progress)
+        return done
+
+    def wait_for_end(self, conversation: Conversation, timeout: float) -> JobStatus | None:
+        """How the job ends; None where it has not within `timeout` seconds."""
+
+        def answer(record: Record) -> JobStatus | None:
+            self.hear(record)
+            return self.ended
+
+        return self.ended or conversation.wait_for(answer, timeout)
+
+    def _done(self, attempt: str) -> None:
+        known = self.progress
+        if known is not None and attempt in known.waiting_for:
+            left = tuple(each for each in known.waiting_for if each != attempt)
+            self.progress = msgspec.structs.replace(known, waiting_for=left)
+
+
+def ask(configuration: Configuration, job_id: str, what: Callable[[Client], None]) -> CompletedCheckpoint:
+    """Asks under an address of its own, by one of the Client's methods, and waits. Raises as `Request.wait`."""
+    with (
+        Client(configuration, name="checkpoint", timeout=10.0) as asker,
+        asker.conversation() as conversation,
+    ):
+        conversation.follow(job_id)
+        what(asker)
+        return Request(job_id, asker.address).wait(conversation)
+
+
+def dispose(configuration: Configuration, path: str, *, timeout: float = 60.0) -> Sequence[str]:
+    """Has a savepoint deleted and waits for it. Raises SavepointKeptError, NoAnswer, LogUnavailable.
+
+    The names of what else lies in its directory, which therefore stays: the first few.
+    """
+
+    def answer(record: Record) -> client.SavepointDisposed | None:
+        body = record.body
+        return body if isinstance(body, client.SavepointDisposed) and record.header.recipient == me else None
+
+    with Client(configuration, name="dispose", timeout=10.0) as asker, asker.conversation() as conversation:
+        me = asker.address
+        asker.dispose_savepoint(path)
+        said = conversation.wait_for(answer, timeout)
+    if said is None:
+        raise NoAnswer(
+            f"the disposal of {path} was asked for, but no jobmanager answered within {timeout:g} s: is one running? "
+            "The next one to start will take it up"
+        )
+    if said.failure is not None:
+        raise SavepointKeptError(said.failure)
+    return said.left

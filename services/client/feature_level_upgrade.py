@@ -1,0 +1,38 @@
+"""Having a cluster go by the rules of this release (services/core/feature_level.py)."""
+
+from __future__ import annotations
+
+from ...schemas.client import FeatureLevelRejected
+from ...schemas.event import Record
+from ...schemas.everyone import FeatureLevelRaised
+from ..configuration import Configuration
+from ..core.feature_level import FEATURE_LEVEL
+from .client import Client
+from .log_subscription import NoAnswer
+
+
+def upgrade(configuration: Configuration, *, timeout: float = 30.0) -> tuple[int, int]:
+    """Asks for this release's feature level and waits for it; (the level before, the level now).
+
+    Raises NoAnswer, also where the leader refuses it; LogUnavailable; UnknownFeatureLevel where the cluster is beyond
+    what this release knows.
+    """
+
+    def answer(record: Record) -> int | None:
+        body = record.body
+        if isinstance(body, FeatureLevelRejected) and record.header.recipient == asker.address:
+            raise NoAnswer(body.reason)
+        return body.level if isinstance(body, FeatureLevelRaised) and body.level >= FEATURE_LEVEL else None
+
+    with Client(configuration, name="upgrade", timeout=10.0) as asker, asker.conversation() as conversation:
+        before = conversation.feature_level
+        if before >= FEATURE_LEVEL:
+            return before, before
+        asker.raise_feature_level(FEATURE_LEVEL)
+        now = conversation.wait_for(answer, timeout)
+    if now is None:
+        raise NoAnswer(
+            f"feature level {FEATURE_LEVEL} was asked for, but no jobmanager that knows it leads: the first of this "
+            "release that does will raise the cluster to it"
+        )
+    return before, now

@@ -1,0 +1,181 @@
+"""The answers: what the log says to one client, to all clients, and to everyone.
+
+A conversation begins at the end that the log had when it was opened, so that one opened before a request misses no
+answer to it. Like every reader it ignores what a deposed leader says, for which it folds who leads from the start. By
+the way it learns the cluster's configuration, which the log has, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Self, TypeVar
+
+from ...schemas import client
+from ...schemas.event import EVERYONE, Record
+from ...schemas.everyone import ConfigurationChanged
+from ..core.leadership import LeadershipState
+from ..core.role import CLIENT, JOB_MASTER, address
+from ..log import EventLog, Tail
+from ..snapshots.recovery import known_to_clients
+from ..snapshots.store import SnapshotStore
+from . import job_incidents
+
+T = TypeVar("T")
+_LONGEST_WAIT_S = 0.2
+
+
+class JobRejectedError(Exception):
+    """The cluster refuses what was asked for; the message says why and what to do."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        self.job_id = job_id
+        self.reason = reason
+        super().__init__(reason)
+
+
+class NoAnswer(Exception):
+    """Nobody answered in time. The request stands: it is in the submissions topic."""
+
+
+def not_accepted(job_id: str, timeout: float) -> NoAnswer:
+    """Of a job that was submitted and of which nothing was heard for so many seconds."""
+    return NoAnswer(
+        f"the submission of job {job_id} was written, but was not accepted within {timeout:g} s: a "
+        "jobmanager is busy with other submissions, or none runs (`tailrace cluster status`). The job is not "
+        "lost: `tailrace list` shows it when its turn has come"
+    )
+
+
+class Conversation:
+    """For one thread. Raises LogUnavailable when opened."""
+
+    def __init__(self, log: EventLog, client_address: str, store: SnapshotStore | None = None) -> None:
+        """Who leads is read from the log: from a snapshot on, where there is one in the `store`."""
+        end = log.end()
+        self._leadership, self._configuration, start = (
+            (LeadershipState(), {}, 0) if store is None else known_to_clients(log, store)
+        )
+        self._unread: list[Record] = []
+        tail = log.tail(start, concerns=lambda _, recipient: recipient == EVERYONE)
+        try:
+            while tail.position < end:
+                for record in tail.poll(1.0):
+                    if record.offset < end:
+                        self._evolve(record)
+        finally:
+            tail.close()
+        self._mine = frozenset({client_address, CLIENT, EVERYONE})
+        self._job_master: str | None = None
+        self._log = log
+        self._position = end
+        """Of what is read next, while there is no connection."""
+        self._connected: Tail | None = None
+        self._connect()
+
+    def follow(self, job_id: str) -> None:
+        """From here on what befalls a job is heard too, for its `Incidents`."""
+        self._job_master = address(JOB_MASTER, job_id)
+
+    @property
+    def feature_level(self) -> int:
+        """By which level's rules the cluster goes, as far as the log was heard."""
+        return self._leadership.feature_level
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """By which options the cluster goes, as far as the log was heard."""
+        return self._configuration
+
+    def _evolve(self, record: Record) -> None:
+        if isinstance(record.body, ConfigurationChanged) and self._leadership.accepts(record):
+            self._configuration = record.body.configuration
+        self._leadership = self._leadership.evolve(record)
+
+    def poll(self, timeout: float) -> list[Record]:
+        """What was said since; waits up to `timeout` seconds for something."""
+        if self._unread:
+            unread, self._unread = self._unread, []
+            return unread
+        said = []
+        for record in self._connect().poll(timeout):
+            if self._leadership.accepts(record):
+                self._evolve(record)
+                said.append(record)
+        return said
+
+    def wait_for(self, answer: Callable[[Record], T | None], timeout: float | None = None) -> T | None:
+        """The first answer that is not None; None after `timeout` seconds. What is said before it is passed over."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while until is None or time.monotonic() < until:
+            said = self.poll(_LONGEST_WAIT_S)
+            for index, record in enumerate(said):
+                found = answer(record)
+                if found is not None:
+                    # What came along with the answer is for whoever waits next.
+                    self._unread = said[index + 1 :]
+                    return found
+        return None
+
+    def accepted(self, job_id: str, timeout: float) -> client.JobAccepted:
+        """Waits until the job is accepted. Raises JobRejectedError, NoAnswer."""
+        body = self.accepted_at(job_id, timeout).body
+        assert isinstance(body, client.JobAccepted)
+        return body
+
+    def accepted_at(self, job_id: str, timeout: float) -> Record:
+        """The JobAccepted with its header. Raises as `accepted`."""
+        found = self.wait_for_acceptance(job_id, timeout)
+        if found is None:
+            raise not_accepted(job_id, timeout)
+        return found
+
+    def wait_for_acceptance(self, job_id: str, timeout: float) -> Record | None:
+        """As `accepted_at`; None where nothing comes. Raises JobRejectedError."""
+
+        def answer(record: Record) -> Record | None:
+            body = record.body
+            if isinstance(body, client.JobRejected) and body.job_id == job_id:
+                raise JobRejectedError(job_id, body.reason)
+            return record if isinstance(body, client.JobAccepted) and body.job_id == job_id else None
+
+        return self.wait_for(answer, timeout)
+
+    def finished(self, job_id: str, timeout: float | None = None) -> client.JobFinished | None:
+        """Waits until the job has ended. It is told to the client that submitted the job, and to no other."""
+
+        def answer(record: Record) -> client.JobFinished | None:
+            body = record.body
+            return body if isinstance(body, client.JobFinished) and body.job_id == job_id else None
+
+        return self.wait_for(answer, timeout)
+
+    def disconnect(self) -> None:
+        """Gives the connection back until the next `poll`, which goes on from here."""
+        if self._connected is not None:
+            self._position = self._connected.position
+            self._connected.close()
+            self._connected = None
+
+    def close(self) -> None:
+        """Gives the connection back."""
+        self.disconnect()
+
+    def _connect(self) -> Tail:
+        if self._connected is None:
+            self._connected = self._log.tail(self._position, concerns=self._concerns)
+        return self._connected
+
+    def _concerns(self, sender: str, recipient: str) -> bool:
+        return recipient in self._mine or (
+            self._job_master is not None and job_incidents.concerns(self._job_master, sender, recipient)
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

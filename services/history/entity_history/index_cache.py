@@ -1,0 +1,111 @@
+"""What a Teller knows, beside the marks of the history index: so that causes need not be walked from the log's start.
+
+A stretch has what the events from one mark to the next add: their causes, times and troubles, who was ignored, which
+Executions are attempts of which tasks. What is as it is at the mark (who holds what, the last turns) is in each as a
+whole, and counts in the last only. All stretches up to a mark, and the states there, are what a Teller knows that has
+told the log up to the mark, but for whom events concern. So it goes on from there, as if it had told all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ....schemas.event import Record
+from ...snapshots.builder import all_roles
+from ..projection import Fold
+from ..state_index.index import HistoryIndex
+from ..state_index.index_file import Mark, Stretch
+from ..state_index.writer import Recorder
+from .entities import Entity, Kind
+from .event_annotator import Teller, Told, Turns
+from .failure_chains import ChainsPart
+from .slot_occupancy import Held
+
+_LATELY = 10_000
+"""So far before a mark may a turn have begun whose last words come behind it, though its speaker is at rest by then."""
+
+
+class _Stretch(msgspec.Struct, frozen=True, array_like=True):
+    chains: ChainsPart
+    ignored: dict[int, str]
+    learnt: list[tuple[str, str, str]]
+    held: Held
+    turns: Turns
+
+
+class Memory:
+    """Tells a log, to be read from `start` on, to a Teller that knows what came before, and writes down what it knows
+    at the marks that it passes."""
+
+    def __init__(self, index: HistoryIndex, at_most: int) -> None:
+        """`at_most`: the highest offset that need not be told any more. Raises LogUnavailable."""
+        self.teller = Teller(Fold(past=False), concerned=False)
+        self._index: HistoryIndex | None = index
+        self._before: int | None = None
+        mark = self._recall(index, at_most)
+        self.start = 0 if mark is None else mark.offset + 1
+        self._place = len(self.teller.chains)
+        self._ignored = len(self.teller.ignored)
+        self.teller.entities.learnt = []
+        self._generation = index.generation
+        self._heard: Callable[[Told], object] = _nothing
+        self._recorder = Recorder(
+            index, self.teller.fold.replica, mark, apply=self._tell, when_marked=self._marked
+        )
+
+    def tell(self, batch: list[Record], heard: Callable[[Told], object] | None = None) -> None:
+        """The next events of the log; `heard` is called with what is told of each."""
+        self._heard = heard or _nothing
+        self._recorder.fold(batch)
+
+    def reached(self, end: int) -> None:
+        """All events below `end` were told."""
+        self._recorder.reached(end)
+
+    def _tell(self, record: Record) -> None:
+        self._heard(self.teller.tell(record))
+
+    def _recall(self, index: HistoryIndex, at_most: int) -> Mark | None:
+        stretches = index.stretches(at_most)
+        if not stretches:
+            return None
+        replica = all_roles()
+        mark = index.restore(replica, stretches[-1].offset)
+        if mark is None or mark.offset != stretches[-1].offset:
+            return None
+        found = [msgspec.msgpack.decode(each.data, type=_Stretch) for each in stretches]
+        teller = self.teller
+        for each in found:
+            teller.chains.go_on(each.chains)
+            teller.ignored.update(each.ignored)
+            for attempt, task_id, name in each.learnt:
+                teller.entities.learn_task(attempt, Entity(Kind.TASK, task_id), name)
+        teller.entities.holdings.go_on_with(found[-1].held)
+        teller.go_on_with(found[-1].turns)
+        teller.fold.go_on_in(replica)
+        self._before = mark.offset
+        return mark
+
+    def _marked(self, offset: int) -> None:
+        teller, index = self.teller, self._index
+        if index is None:
+            return
+        ignored = dict(list(teller.ignored.items())[self._ignored :])
+        learnt, teller.entities.learnt = teller.entities.learnt or [], []
+        stretch = _Stretch(
+            teller.chains.part(self._place),
+            ignored,
+            learnt,
+            teller.entities.holdings.now(),
+            teller.turns(offset - _LATELY),
+        )
+        data = msgspec.msgpack.encode(stretch)
+        if not index.write_stretch(Stretch(offset, self._before, data), self._generation):
+            self._index = None
+        self._before, self._place, self._ignored = offset, len(teller.chains), len(teller.ignored)
+
+
+def _nothing(_: Told) -> None:
+    return None

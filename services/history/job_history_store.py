@@ -1,0 +1,128 @@
+"""What of the past states do not hold, in storage: one file beside each snapshot of the log's state.
+
+    magic (8 bytes) | body (zlib of MessagePack) | SHA-256 of all before (32)
+
+It is of the snapshot of its offset, and of no use without it. A file that is missing, torn, of another log, or written
+by a release that knows other things is as none: whoever looks for it reads the log from its first event instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import zlib
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from ...pipelines.checkpoint.errors import CheckpointError
+from ...pipelines.checkpoint.storage import Storage
+from ..configuration import Configuration
+from ..core.replica import Replica
+from ..log import EventLog
+from ..snapshots.fingerprint import fingerprint_of
+from ..snapshots.recovery import restore
+from ..snapshots.store import SnapshotStore
+from .job_history import Past
+
+_MAGIC = b"TAILHIST"
+_SUM = hashlib.sha256().digest_size
+_SUFFIX = ".history"
+_DIGITS = 20
+
+
+class History(msgspec.Struct, frozen=True):
+    """What was found up to an event."""
+
+    event_id: str
+    """Of that event, the last: another log has another one there."""
+    fingerprint: str
+    """Of the types of the past."""
+    past: msgspec.Raw
+
+
+@functools.cache
+def _fingerprint() -> str:
+    return fingerprint_of({"past": Past})
+
+
+class HistoryStore:
+    """The histories of one cluster, in `<high-availability.storageDir>/<cluster>/history`.
+
+    Its methods raise StorageError where storage does not answer.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> HistoryStore:
+        """Where the configuration says."""
+        base = f"{configuration.ha_storage.rstrip('/')}/{configuration.ha_cluster_id}"
+        return cls(Storage.open(f"{base}/history"))
+
+    def offsets(self) -> list[int]:
+        """The offsets of all that are there, readable or not, newest first."""
+        stems = [name.removesuffix(_SUFFIX) for name in self._storage.sizes() if name.endswith(_SUFFIX)]
+        return sorted((int(stem) for stem in stems if stem.isdecimal()), reverse=True)
+
+    def read(self, offset: int, event_id: str) -> Past | None:
+        """What was found up to that event; None where there is no such file, or none that is fit."""
+        try:
+            data = self._storage.read(_name(offset))
+            body, found = data[:-_SUM], data[-_SUM:]
+            if body[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != found:
+                return None
+            history = msgspec.msgpack.decode(zlib.decompress(body[len(_MAGIC) :]), type=History)
+            if (history.event_id, history.fingerprint) != (event_id, _fingerprint()):
+                return None
+            return msgspec.msgpack.decode(history.past, type=Past)
+        except (CheckpointError, msgspec.MsgspecError, UnicodeDecodeError, zlib.error):
+            return None
+
+    def write(self, offset: int, event_id: str, past: Past) -> None:
+        """Keeps what was found up to an event, whole or not at all."""
+        history = History(event_id, _fingerprint(), msgspec.Raw(msgspec.msgpack.encode(past)))
+        body = _MAGIC + zlib.compress(msgspec.msgpack.encode(history), 3)
+        self._storage.write_atomically(_name(offset), body + hashlib.sha256(body).digest())
+
+    def retain(self, offsets: Collection[int]) -> None:
+        """Deletes all others."""
+        for offset in self.offsets():
+            if offset not in offsets:
+                self._storage.delete(_name(offset))
+
+
+def newest(
+    log: EventLog,
+    snapshots: SnapshotStore,
+    histories: HistoryStore,
+    new_replica: Callable[[], Replica],
+    at_most: int | None = None,
+) -> tuple[Replica, Past] | None:
+    """The newest fit snapshot that has its history, restored, with that; None where there is none.
+
+    `at_most`: those of higher offsets are not looked at. Raises LogUnavailable, and LogTruncated where the log begins
+    behind what follows the snapshot.
+    """
+    try:
+        offsets = [each for each in histories.offsets() if at_most is None or each <= at_most]
+    except CheckpointError:
+        return None
+    tried: int | None = None
+    for offset in offsets:
+        if tried is not None and offset >= tried:
+            continue
+        replica = new_replica()
+        header = restore(replica, log, snapshots, at_most=offset)
+        if header is None:
+            return None
+        past = histories.read(header.offset, header.event_id)
+        if past is not None:
+            return replica, past
+        tried = header.offset
+    return None
+
+
+def _name(offset: int) -> str:
+    return f"{offset:0{_DIGITS}}{_SUFFIX}"

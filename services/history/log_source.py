@@ -1,0 +1,100 @@
+"""A log to read history from: a live cluster's topic, or a file that one was exported to. It is never written to.
+
+with open_source(configuration) as source:  # or a path
+    for entry in Fold().read(source.log, store=source.store): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ..configuration import Configuration
+from ..log import EventLog
+from ..snapshots.store import SnapshotStore
+from .archive.file_log import FileLog
+from .log_position import Marks, Position
+from .state_index.index import HistoryIndex
+from .unreadable_entries import NotedLog, PassedOver
+
+_TIMEOUT_S = 10.0
+
+
+class Source:
+    """A log, and what helps to read it. To be closed, or used in a `with` statement."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        cluster: str,
+        *,
+        store: SnapshotStore | None = None,
+        file: Path | None = None,
+        whole: bool = True,
+        passed_over: PassedOver | None = None,
+    ) -> None:
+        self.log = log
+        self.cluster = cluster
+        """The id of the cluster whose history it is."""
+        self.store = store
+        """The cluster's snapshots; None for files."""
+        self.file = file
+        """None for a live cluster."""
+        self.whole = whole
+        """Whether the log's beginning is there, and nothing is left out. Only then it can be folded."""
+        self.passed_over = passed_over or PassedOver()
+        """What is no event to this release, as far as the log was read."""
+        self.when_closed: Callable[[Source], None] | None = None
+        """Is called when all has been read that was asked for."""
+        self.index = HistoryIndex(log, cluster)
+        """States at marks of the log, on this machine; opened when it is first asked."""
+        self.marks: Marks | None = self.index if whole else None
+
+    def at(self, position: Position) -> int:
+        """The offset up to which (inclusive) a state is wanted. Raises OutsideLog, LogUnavailable, ArchiveError."""
+        return position.at(self.log, self.marks)
+
+    def start(self, position: Position) -> int:
+        """The first offset of the stretch that begins at the position. Raises as `at`."""
+        return position.start(self.log, self.marks)
+
+    def close(self) -> None:
+        """Gives connections and files back."""
+        self.index.close()
+        self.log.close()
+        if self.when_closed is not None:
+            self.when_closed(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.when_closed = None
+        self.close()
+
+
+def open_source(of: Configuration | Path, *, selections: bool = False) -> Source:
+    """The history of a live cluster, or of an exported file; `selections`: also of a file where events are left out.
+
+    Raises ArchiveError for a file that is none, or whose beginning is damaged; LogUnavailable where Kafka can't be
+    reached may come here or later.
+    """
+    if isinstance(of, Path):
+        log = FileLog.open(of, selections=selections)
+        return Source(
+            log,
+            log.description.cluster,
+            file=of,
+            whole=log.description.whole,
+            passed_over=log.passed_over,
+        )
+    from ..log.factory import open_event_log
+
+    noted = PassedOver()
+    live = NotedLog(open_event_log(of, timeout=_TIMEOUT_S), noted)
+    return Source(live, of.cluster_id, store=SnapshotStore.of(of), passed_over=noted)

@@ -1,0 +1,48 @@
+"""Keeping what a snapshot lacks: the past that no state holds, found by a fold of the log, beside that snapshot.
+
+Whoever takes a snapshot does it, behind the snapshot itself: no master reads it, and where it fails nothing is lost but
+time, since `tailrace list` and the like then read the whole log.
+"""
+
+from __future__ import annotations
+
+from ...infra.logging_setup import logger
+from ...pipelines.checkpoint.errors import CheckpointError
+from ..log import EventLog
+from ..snapshots.builder import Taken, take
+from ..snapshots.store import SnapshotStore
+from .job_history_store import HistoryStore
+from .projection import Fold
+
+_log = logger(__name__)
+
+
+def take_with_history(
+    log: EventLog,
+    snapshots: SnapshotStore,
+    histories: HistoryStore,
+    end: int | None = None,
+) -> Taken | None:
+    """As `take`, which see for what it raises; then keeps the history of the snapshot, with a warning if it cannot."""
+    taken = take(log, snapshots, end)
+    if taken is not None:
+        try:
+            keep(log, snapshots, histories, taken.offset)
+        except CheckpointError as error:
+            _log.warning("no history is kept beside a snapshot", snapshot=taken.uri, error=str(error))
+    return taken
+
+
+def keep(log: EventLog, snapshots: SnapshotStore, histories: HistoryStore, offset: int) -> None:
+    """Keeps what the log tells up to an offset, and nothing for snapshots that are gone.
+
+    Keeps nothing of a log whose head is gone where there is no older history. Raises LogUnavailable, LogTruncated,
+    StorageError.
+    """
+    if offset not in histories.offsets():
+        fold, event_id = Fold(), None
+        for entry in fold.read(log, offset + 1, snapshots, histories):
+            event_id = entry.record.header.event_id
+        if fold.whole and event_id is not None and fold.replica.offset == offset:
+            histories.write(offset, event_id, fold.past())
+    histories.retain(snapshots.offsets())

@@ -1,0 +1,197 @@
+"""What is different between two moments, as data: applied to the first it gives the second, hash and all.
+
+A change is at a path: `leaders`, `feature_level`, or `roles` and an address; then fields, keys of maps and places in
+lists. What is the same in both moments is not looked into: of a long log, most states are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from ..core.replica import Replica
+from ..snapshots.state_hash import whole
+from .lazy_states import StoredStates
+from .time_travel import Moment, hashes_of
+from .to_builtins import as_data, natural
+
+LEADERS, LEVEL, ROLES = "leaders", "feature_level", "roles"
+Path = tuple[str | int, ...]
+
+
+class DoesNotApply(ValueError):
+    """A difference was applied to a moment that is not its first; the message says where they disagree."""
+
+
+class What(StrEnum):
+    """What was done to a place."""
+
+    ADDED = "added"
+    """A key that was not there; `after` is its value."""
+    REMOVED = "removed"
+    """A key that is gone; `before` was its value."""
+    CHANGED = "changed"
+    """Another value."""
+    SPLICED = "spliced"
+    """A list: from place `at` on, the items `before` were replaced by `after`; of one of both there may be none."""
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One place that is not the same."""
+
+    path: Path
+    what: What
+    before: Any = None
+    after: Any = None
+    at: int | None = None
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A moment without its states."""
+
+    offset: int
+    state_hash: str
+    hashes: dict[str, str]
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """All that is different; the second moment may be before the first."""
+
+    before: Point
+    after: Point
+    changes: tuple[Change, ...]
+
+
+def difference(before: Replica, after: Replica) -> Difference:
+    """What is different between what two replicas know."""
+    changes = [
+        *compare(as_data(before.leadership.leaders), as_data(after.leadership.leaders), (LEADERS,)),
+        *compare(before.leadership.feature_level, after.leadership.feature_level, (LEVEL,)),
+        *_states(before, after),
+    ]
+    return Difference(_point(before), _point(after), tuple(changes))
+
+
+def apply(found: Difference, to: Moment) -> Moment:
+    """The second moment, from the first. Raises DoesNotApply."""
+    if (to.offset, to.state_hash) != (found.before.offset, found.before.state_hash):
+        raise DoesNotApply(f"it begins at offset {found.before.offset}, with another state")
+    parts: dict[str, Any] = {LEADERS: to.leaders, LEVEL: to.feature_level, ROLES: to.roles}
+    for change in found.changes:
+        parts = _applied(parts, change, 0)
+    after = found.after
+    hashes = dict(after.hashes)
+    return Moment(after.offset, after.state_hash, hashes, parts[LEADERS], parts[ROLES], parts[LEVEL])
+
+
+def changed_addresses(before: Replica, after: Replica) -> list[str]:
+    """The addresses whose states are not the same, by name."""
+    return [
+        address
+        for address in sorted({*before.states, *after.states})
+        if not _same_state(before, after, address)
+    ]
+
+
+def compare(before: Any, after: Any, path: Path) -> Iterator[Change]:
+    """What is different between two pieces of data at a path."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({*before, *after}, key=natural):
+            here = (*path, key)
+            if key not in after:
+                yield Change(here, What.REMOVED, before=before[key])
+            elif key not in before:
+                yield Change(here, What.ADDED, after=after[key])
+            else:
+                yield from compare(before[key], after[key], here)
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _of_lists(before, after, path)
+    elif type(before) is not type(after) or before != after:
+        yield Change(path, What.CHANGED, before=before, after=after)
+
+
+def _of_lists(before: list[Any], after: list[Any], path: Path) -> Iterator[Change]:
+    same = [_same(*pair) for pair in zip(before, after, strict=False)]
+    if len(before) == len(after):
+        for place, each in enumerate(same):
+            if not each:
+                yield from compare(before[place], after[place], (*path, place))
+        return
+    head = same.index(False) if False in same else len(same)
+    tail = 0
+    while tail < len(same) - head and _same(before[-1 - tail], after[-1 - tail]):
+        tail += 1
+    yield Change(
+        path, What.SPLICED, before[head : len(before) - tail], after[head : len(after) - tail], at=head
+    )
+
+
+def _same(before: Any, after: Any) -> bool:
+    return before is after or next(compare(before, after, ()), None) is None
+
+
+def _states(before: Replica, after: Replica) -> Iterator[Change]:
+    for address in changed_addresses(before, after):
+        path: Path = (ROLES, address)
+        if address not in after.states:
+            yield Change(path, What.REMOVED, before=as_data(before.states[address]))
+        elif address not in before.states:
+            yield Change(path, What.ADDED, after=as_data(after.states[address]))
+        else:
+            yield from compare(as_data(before.states[address]), as_data(after.states[address]), path)
+
+
+def _same_state(before: Replica, after: Replica, address: str) -> bool:
+    if address not in before.states or address not in after.states:
+        return False
+    kept = [
+        replica.states.bytes_of(address) if isinstance(replica.states, StoredStates) else None
+        for replica in (before, after)
+    ]
+    if None not in kept:
+        return kept[0] == kept[1]
+    return bool(before.states[address] == after.states[address])
+
+
+def _point(replica: Replica) -> Point:
+    hashes = hashes_of(replica)
+    return Point(replica.offset, whole(hashes), hashes)
+
+
+def _applied(data: Any, change: Change, depth: int) -> Any:
+    """The data, which lies at the first `depth` steps of the path, after the change; nothing of it is changed."""
+    if depth == len(change.path):
+        if change.what is What.SPLICED:
+            return _spliced(data, change)
+        _check(_same(data, change.before), change)
+        return change.after
+    key = change.path[depth]
+    last = depth == len(change.path) - 1
+    if isinstance(data, Mapping):
+        if last and change.what is What.ADDED:
+            _check(key not in data, change)
+            merged = {**data, key: change.after}
+            return {each: merged[each] for each in sorted(merged, key=natural)}
+        _check(key in data, change)
+        if last and change.what is What.REMOVED:
+            _check(_same(data[key], change.before), change)
+            return {each: value for each, value in data.items() if each != key}
+        return {**data, key: _applied(data[key], change, depth + 1)}
+    _check(isinstance(data, Sequence) and isinstance(key, int) and key < len(data), change)
+    return [_applied(each, change, depth + 1) if place == key else each for place, each in enumerate(data)]
+
+
+def _spliced(data: Any, change: Change) -> list[Any]:
+    start = change.at or 0
+    _check(isinstance(data, list), change)
+    end = start + len(change.before)
+    _check(_same(data[start:end], change.before), change)
+    return [*data[:start], *change.after, *data[end:]]
+
+
+def _check(agrees: bool, change: Change) -> None:
+    if not agrees:
+        raise DoesNotApply(f"what is at {'/'.join(map(str, change.path))} is not what it was to be")

@@ -1,0 +1,196 @@
+"""What a replica knows as a tree of names: directories are states and what they hold, files are values.
+
+    /offset  /time  /state_hash  /feature_level        what moment it is
+    /leaders/ROLE/...                                   who leads
+    /dispatcher/...  /resource_manager/...              the states of roles that there is one of
+    /job_master/JOB/...  /task_executor/RESOURCE/...    and of those that there are many of
+
+States become data when somebody looks into them. A name is a key as it is, with %2F for a slash and %25 for a percent
+sign, so that each path names one place.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..core.replica import Replica
+from ..core.role import instance_of, kind_of
+from .state_diff import LEADERS, LEVEL, ROLES, Path
+from .to_builtins import as_data
+
+_ESCAPED = {"%": "%25", "/": "%2F"}
+Parts = tuple[str, ...]
+"""A path from the root, as keys."""
+
+
+class NoSuchPath(LookupError):
+    """There is nothing of that name; the message says where, and what is near."""
+
+
+class NotADirectory(LookupError):
+    """A value has nothing below it."""
+
+
+class Branch(Mapping[str, Any]):
+    """A directory whose entries are made when they are asked for."""
+
+    def __init__(self, entries: Mapping[str, Callable[[], Any]], *, of_directories: bool = False) -> None:
+        """`of_directories`: whether all entries are such, which is known before they are made."""
+        self._entries = entries
+        self.of_directories = of_directories
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._entries[name]()
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class Tree:
+    """The directories and values of one moment."""
+
+    def __init__(self, replica: Replica, about: Mapping[str, Any]) -> None:
+        """`about`: the values that stand at the root, beside the states."""
+        top: dict[str, Callable[[], Any]] = {name: _constant(value) for name, value in about.items()}
+        many: dict[str, dict[str, Callable[[], Any]]] = {}
+        top[LEADERS] = lambda: as_data(replica.leadership.leaders)
+        for address in sorted(replica.states):
+            kind, instance = kind_of(address), instance_of(address)
+            if instance:
+                many.setdefault(kind, {})[instance] = _state(replica, address)
+            else:
+                top[kind] = _state(replica, address)
+        top.update((kind, _constant(Branch(entries, of_directories=True))) for kind, entries in many.items())
+        self.root = Branch(top)
+
+    def at(self, parts: Parts) -> Any:
+        """What is there: a Mapping of entries, or a value. Raises NoSuchPath, NotADirectory."""
+        found: Any = self.root
+        for depth, name in enumerate(parts):
+            entries = entries_of(found)
+            if entries is None:
+                raise NotADirectory(f"{shown(parts[:depth])} is a value, and has nothing below it")
+            if name not in entries:
+                near = difflib.get_close_matches(name, map(str, entries), 1, 0.6)
+                hint = f": did you mean {escaped(near[0])}?" if near else ""
+                raise NoSuchPath(f"there is no {escaped(name)} in {shown(parts[:depth])}{hint}")
+            found = entries[name]
+        return found
+
+    def walk(self, parts: Parts, depth: int | None = None) -> Iterator[tuple[Parts, Any]]:
+        """All that is there and below, a directory before what is in it; no more than `depth` levels below."""
+        found = self.at(parts)
+        yield parts, found
+        entries = entries_of(found)
+        if entries is None or depth == 0:
+            return
+        for name in entries:
+            yield from self._below((*parts, name), entries[name], None if depth is None else depth - 1)
+
+    def _below(self, parts: Parts, found: Any, depth: int | None) -> Iterator[tuple[Parts, Any]]:
+        yield parts, found
+        entries = entries_of(found)
+        if entries is not None and depth != 0:
+            for name in entries:
+                yield from self._below((*parts, name), entries[name], None if depth is None else depth - 1)
+
+    def matching(self, parts: Parts, pattern: Sequence[str]) -> Iterator[Parts]:
+        """The paths that a pattern of names (*, ?, [...]) below a path means; none where there are none."""
+        if not pattern:
+            yield parts
+            return
+        entries = entries_of(self.at(parts))
+        if entries is None:
+            return
+        wanted, *rest = pattern
+        if wanted in entries or not has_wildcards(wanted):
+            if wanted in entries:
+                yield from self.matching((*parts, wanted), rest)
+            return
+        matches = re.compile(fnmatch.translate(wanted)).fullmatch
+        for name in entries:
+            if matches(name):
+                yield from self.matching((*parts, name), rest)
+
+
+def entries_of(found: Any) -> Mapping[str, Any] | None:
+    """What is in a directory, by name; None of a value."""
+    if isinstance(found, Mapping):
+        return found
+    if isinstance(found, list):
+        return {str(place): each for place, each in enumerate(found)}
+    return None
+
+
+def is_directory(entries: Mapping[str, Any], name: str) -> bool:
+    """Whether an entry of a directory is one."""
+    return (isinstance(entries, Branch) and entries.of_directories) or entries_of(entries[name]) is not None
+
+
+def parse(path: str, here: Parts) -> Parts:
+    """A path as people write it, from the root or from `here`; `..` and `.` are gone."""
+    parts = [] if path.startswith("/") else list(here)
+    for name in path.split("/"):
+        if name == "..":
+            parts = parts[:-1]
+        elif name not in ("", "."):
+            parts.append(unescaped(name))
+    return tuple(parts)
+
+
+def shown(parts: Sequence[str]) -> str:
+    """The path from the root, as people write it."""
+    return "/" + "/".join(map(escaped, parts))
+
+
+def of_change(path: Path) -> Parts:
+    """Where in the tree of a moment a change of a difference is."""
+    first, *rest = map(str, path)
+    if first in (LEADERS, LEVEL) or not rest:
+        return (first, *rest)
+    assert first == ROLES
+    address, *fields = rest
+    instance = instance_of(address)
+    return (kind_of(address), *([instance] if instance else []), *fields)
+
+
+def escaped(name: str) -> str:
+    """A key as a name in a path."""
+    return (
+        re.sub("[%/]", lambda found: _ESCAPED[found.group()], name)
+        if name not in ("", ".", "..")
+        else f"%{name}"
+    )
+
+
+def unescaped(name: str) -> str:
+    """The key that a name stands for."""
+    if name in ("%", "%.", "%.."):
+        return name[1:]
+    return re.sub("%2[5Ff]", lambda found: "%" if found.group() == "%25" else "/", name)
+
+
+def has_wildcards(name: str) -> bool:
+    """Whether a name stands for several."""
+    return any(each in name for each in "*?[")
+
+
+def _constant(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+def _state(replica: Replica, address: str) -> Callable[[], Any]:
+    return lambda: as_data(replica.states[address])

@@ -1,0 +1,210 @@
+"""The jobmanager process: it leads the Dispatcher, the ResourceManager and JobMasters, or stands by.
+
+Killed at any moment it loses nothing: the next one folds the log, takes the next epoch, and says what is still owed;
+tasks run on meanwhile. With `high-availability.type: zookeeper` any number of them stand by, warm, and the roles may be
+led by different ones; without, the newest leads all, and the one before it ends. It may start before Kafka. SIGTERM
+stops the process, not the cluster; the cluster ends by ShutDownCluster. A process that ends hands over first, and then
+ends what it has begun: another is elected within a second.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+
+from ...infra.logging_setup import logger
+from ..configuration import Configuration
+from ..configuration.options.blob import BLOB_INLINE_SIZE_MAX, BLOB_OFFLOAD_MINSIZE
+from ..configuration.options.cluster import OUTPUT_RETENTION
+from ..configuration.options.high_availability import ABANDON_ELECTION
+from ..configuration.options.simulation import SIMULATED
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, REST_SERVER, Emit, Shell
+from ..dispatcher import Dispatcher
+from ..dispatcher.admission import SubmissionsReader
+from ..dispatcher.inline_limit import InlineLimit
+from ..dispatcher.job_topic_cleaner import JobTopicCleaner
+from ..dispatcher.savepoints import DisposalResult, SavepointDisposer, dispose_savepoint
+from ..dispatcher.shell import DispatcherShell
+from ..dispatcher.state import DispatcherState
+from ..election.factory import create_leader_election
+from ..election.leader_information import LeaderInformation
+from ..election.log_liveness import LivenessTrackingLog
+from ..heartbeats.local_process_monitor import LocalProcessMonitor
+from ..host.host import Host
+from ..host.per_term_shell import PerTermShell
+from ..job_master import JobMaster
+from ..job_master.shell import JobMasterShell
+from ..job_master.state import Handshake, JobMasterState
+from ..log.dead_letters import DeadLetters
+from ..log.factory import create_admin_client, open_event_log
+from ..log.factory import create_codec as codec_of
+from ..log.topic_validation import check_topics
+from ..log.topics import submissions_topic
+from ..resource_manager import ResourceManager
+from ..resource_manager.drivers.factory import new_driver
+from ..resource_manager.shell import ResourceManagerShell
+from ..resource_manager.state import ResourceManagerState
+from ..simulation.fake_effects import JobMastersWithoutTopics
+from . import heartbeats
+from .blobs import of_master
+from .process_lifecycle import (
+    END_S,
+    KAFKA_PATIENCE_S,
+    VOICE_S,
+    clock_of,
+    ended_by_its_threads,
+    ends_within,
+    process_address,
+    session,
+    topics_watched,
+    wait_for_topics,
+)
+from .snapshots import MasterSnapshots
+
+_log = logger(__name__)
+
+
+def run(configuration: Configuration, stop: threading.Event) -> None:
+    """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
+    cluster, simulated = configuration.cluster_id, configuration.get(SIMULATED)
+    wait_for_topics(configuration, stop)
+    if stop.is_set():
+        return
+    check_topics(create_admin_client(configuration), cluster)
+    own_address, own_session, clock = process_address(), session(), clock_of(configuration)
+    replica = Replica([Dispatcher(), ResourceManager(), JobMaster()])
+    blobs = of_master(configuration, replica, lambda: host.position >= 0)
+    own_log = open_event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    own_log.codec.register_all()
+    log = LivenessTrackingLog(own_log)
+    me = LeaderInformation(own_address, own_session, endpoints=blobs.endpoints)
+    mandates = create_leader_election(configuration, me, log)
+    kafka_admin = create_admin_client(configuration)
+    letters = DeadLetters(configuration.bootstrap_servers, cluster)
+    host = Host(
+        log,
+        replica,
+        cluster=cluster,
+        leads=(DISPATCHER, RESOURCE_MANAGER, REST_SERVER),
+        process_address=own_address,
+        session=own_session,
+        mandates=mandates,
+        endpoints=blobs.endpoints,
+        clock=clock,
+        on_unreadable=lambda unreadable: letters.post(unreadable, clock()),
+        abandons_election=configuration.get(ABANDON_ELECTION),
+    )
+    codec = codec_of(configuration, submissions_topic(cluster))
+    beating, of_workers, of_jobs = heartbeats.of_masters(configuration, host)
+
+    def dispatcher_shell(say: Emit, _settled: Callable[[], None]) -> DispatcherShell:
+        inline = InlineLimit(
+            blobs.depot, configuration.get(BLOB_OFFLOAD_MINSIZE), configuration.get(BLOB_INLINE_SIZE_MAX)
+        )
+        submissions = SubmissionsReader(
+            bootstrap_servers=configuration.bootstrap_servers,
+            cluster=cluster,
+            codec=codec,
+            log=log,
+            say=say,
+            write_dead_letter=letters.write,
+            clock=clock,
+            stamps=simulated,
+            inline=inline,
+            on_failure=host.fail,
+        )
+        claim = replica.leadership.leader(DISPATCHER)
+        elected = None if claim is None else claim.offset
+        # What a simulated cluster's log tells of may be another cluster's to keep.
+        disposing: SavepointDisposer = _dispose_of_nothing if simulated else dispose_savepoint
+        return DispatcherShell(
+            say, submissions, configuration.as_map(), blobs.depot, elected, disposing, inline
+        )
+
+    def resource_manager_shell(say: Emit, settled: Callable[[], None]) -> ResourceManagerShell:
+        return ResourceManagerShell(
+            say,
+            lambda on_exit: new_driver(configuration, on_exit),
+            LocalProcessMonitor,
+            of_workers.follow,
+            settled,
+        )
+
+    shells: dict[str, Shell] = {
+        DISPATCHER: PerTermShell(host.emit, dispatcher_shell),
+        RESOURCE_MANAGER: PerTermShell(host.emit, resource_manager_shell, of_workers.retire),
+        JOB_MASTER: JobMastersWithoutTopics(host.emit, of_jobs.follow, of_jobs.retire)
+        if simulated
+        else JobMasterShell(
+            host.emit,
+            kafka_admin,
+            cluster,
+            configuration.get(OUTPUT_RETENTION),
+            of_jobs.follow,
+            of_jobs.retire,
+            lambda: host.is_current,
+        ),
+    }
+    _log.info("jobmanager starts", cluster=cluster, kafka=configuration.bootstrap_servers)
+    snapshots: MasterSnapshots | None = None
+    topics = topics_watched(configuration, host)
+    job_topics = JobTopicCleaner(
+        kafka_admin, cluster, configuration.get(OUTPUT_RETENTION), lambda: _led_dispatcher(host), clock
+    )
+    with ended_by_its_threads(host):
+        try:
+            snapshots = MasterSnapshots(configuration, replica, log, host)
+            snapshots.start()
+            beating.start()
+            topics.start()
+            blobs.start()
+            if not simulated:
+                job_topics.start()
+            host.run(stop, shells, finished=_ended)
+            _log.info("jobmanager ends", cluster=cluster)
+        finally:
+            with ends_within(END_S, sys.exc_info()[1]):
+                # Another is to lead at once. What a shell has not done yet, the next leader's does.
+                host.close(VOICE_S)
+                if mandates is not None:
+                    mandates.close()
+                if snapshots is not None:
+                    snapshots.close()
+                beating.close()
+                job_topics.close()
+                topics.close()
+                for shell in shells.values():
+                    shell.close()
+                blobs.close()
+                log.close()
+
+
+def _dispose_of_nothing(path: str, *, may_be_gone: bool = False) -> DisposalResult:
+    del path, may_be_gone
+    return DisposalResult()
+
+
+def _led_dispatcher(host: Host) -> DispatcherState | None:
+    """What the Dispatcher knows, if it is led here and the log was read to its end."""
+    state = host.state(DISPATCHER)
+    if not isinstance(state, DispatcherState) or host.position < 0 or not host.leads(DISPATCHER):
+        return None
+    return state
+
+
+def _ended(replica: Replica) -> bool:
+    """Whether the cluster has been terminated and nothing of its jobs is left to be cleared away."""
+    state = replica.states.get(RESOURCE_MANAGER)
+    if not isinstance(state, ResourceManagerState) or state.ending is None or not state.ending.over:
+        return False
+    return not any(
+        isinstance(each, JobMasterState)
+        and (
+            each.deletion is Handshake.OWED
+            or each.checkpoints.removal is not None
+            or (each.terminated is not None and each.terminated.cleanup)
+        )
+        for each in replica.states.values()
+    )

@@ -1,0 +1,103 @@
+"""A taskexecutor process of a simulated cluster: many TaskExecutors, whose tasks only run.
+
+They register under their resource ids, go on with the slots and tasks that the log says they have, send heartbeats, and
+leave when they are told to, or all together at SIGTERM.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ...infra import threads
+from ...infra.logging_setup import logger
+from ...schemas import resource_manager
+from ..configuration import Configuration
+from ..core.replica import Replica
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
+from ..host.host import Host
+from ..log.factory import open_event_log
+from ..simulation.fake_effects import TasksThatRun
+from ..simulation.fork_members import Member
+from ..simulation.heartbeats import Hearts, beating_of
+from ..simulation.task_events import registration
+from ..task_executor import TaskExecutor
+from ..task_executor.state import TaskExecutorState
+from .process_lifecycle import (
+    KAFKA_PATIENCE_S,
+    clock_of,
+    ended_by_its_threads,
+    process_address,
+    session,
+    wait_for_topics,
+)
+from .snapshots import restore_task_executor
+
+_log = logger(__name__)
+
+
+def run(configuration: Configuration, members: Sequence[Member], stop: threading.Event) -> None:
+    """Runs until `stop` is set or all have left. Raises what Host.run raises."""
+    cluster, own_address = configuration.cluster_id, process_address()
+    own = {address(TASK_EXECUTOR, each.resource_id): each for each in members}
+    log = open_event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    replica = Replica([TaskExecutor()], only=own.__contains__)
+    host = Host(
+        log,
+        replica,
+        cluster=cluster,
+        leads=tuple(own),
+        process_address=own_address,
+        session=session(),
+        clock=clock_of(configuration),
+        concerns=tuple(own),
+    )
+    hearts = Hearts(host, tuple(own))
+    beating = beating_of(configuration, host, hearts)
+    shell = TasksThatRun(host.emit, hearts.follow)
+
+    def register() -> None:
+        while not host.leading.wait(0.1):
+            if stop.is_set():
+                return
+        for role_address, member in own.items():
+            claim = replica.leadership.leader(role_address)
+            owed = registration(
+                member.resource_id,
+                member.slots,
+                member.profile,
+                member.hardware,
+                member.configuration,
+                process_address=own_address,
+                cause=None if claim is None else claim.offset,
+            )
+            host.emit(role_address, owed)
+        _log.info("simulated taskexecutors register", count=len(own))
+
+    registering = threads.Thread(target=register, name="registration")
+    with ended_by_its_threads(host):
+        registering.start()
+        _log.info("simulated taskexecutors start", cluster=cluster, count=len(own))
+        try:
+            wait_for_topics(configuration, stop)
+            if stop.is_set():
+                return
+            restore_task_executor(configuration, replica, log)
+            beating.start()
+            host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda known: _all_left(known, own))
+            for role_address, member in own.items() if stop.is_set() else ():
+                reason = f"TaskExecutor {member.resource_id} was asked to stop"
+                body = resource_manager.DisconnectTaskManager(resource_id=member.resource_id, reason=reason)
+                host.emit(role_address, OutgoingEvent(RESOURCE_MANAGER, body, None))
+            _log.info("simulated taskexecutors end", cluster=cluster)
+        finally:
+            beating.close()
+            stop.set()
+            registering.join()
+            host.close()
+            log.close()
+
+
+def _all_left(replica: Replica, own: dict[str, Member]) -> bool:
+    states = [replica.states.get(each) for each in own]
+    return all(isinstance(each, TaskExecutorState) and each.left for each in states)

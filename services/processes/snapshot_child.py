@@ -1,0 +1,59 @@
+"""`python -m tailrace.services.processes.snapshot_child END`: takes one snapshot of the log up to END (exclusive).
+
+The leader starts this process and reads one line of JSON from its standard output: a `snapshots.child.Answer`. The
+process has the leader's configuration, reads the log and the store by itself, at a lower priority, and ends when its
+standard input does: when the leader is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import msgspec
+
+from ...infra import threads
+from ...infra.logging_setup import log_to_stderr
+from ...pipelines.checkpoint.errors import CheckpointError
+from ..configuration import load_configuration
+from ..history.job_history_store import HistoryStore
+from ..history.snapshot_history import take_with_history
+from ..log import LogUnavailable
+from ..log.event_log import LogTruncated
+from ..log.factory import open_event_log
+from ..log.newer_release import NewerRelease
+from ..snapshots.store import SnapshotStore
+from .snapshot_subprocess import Answer
+
+_NICENESS = 10
+_LOG_TIMEOUT_S = 30.0
+
+
+def main(arguments: list[str]) -> int:
+    """Takes the snapshot and prints the answer; returns the exit code."""
+    threads.Thread(target=_end_with_owner, name="owner").start()
+    os.nice(_NICENESS)
+    configuration = load_configuration()
+    log = open_event_log(configuration, timeout=_LOG_TIMEOUT_S)
+    try:
+        snapshots, histories = SnapshotStore.of(configuration), HistoryStore.of(configuration)
+        answer = Answer(take_with_history(log, snapshots, histories, int(arguments[0])))
+    except (LogUnavailable, LogTruncated, CheckpointError, NewerRelease) as error:
+        answer = Answer(error=str(error))
+    finally:
+        log.close()
+    sys.stdout.buffer.write(msgspec.json.encode(answer))
+    sys.stdout.buffer.flush()
+    return 0
+
+
+def _end_with_owner() -> None:
+    # Not by way of sys.stdin: the interpreter can't end in order while a thread waits in that.
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    log_to_stderr()
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,65 @@
+"""A snapshot taken by a child process: the leader asks for it, and waits for one line of JSON.
+
+The child has the leader's configuration, reads the log and the store by itself, at a lower priority, and ends when its
+standard input does: when the leader is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+
+import msgspec
+
+from ...infra.interpreter import module_command
+from ..configuration import Configuration
+from ..snapshots.builder import Taken
+from ..snapshots.scheduler import SnapshotFailed
+
+_POLL_S = 0.1
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the child says: the snapshot, if the log holds any events, or why there is none."""
+
+    taken: Taken | None = None
+    error: str | None = None
+
+
+class ByChild:
+    """Takes snapshots in child processes, which end when `stop` is set, or this process dies."""
+
+    def __init__(self, configuration: Configuration, stop: threading.Event) -> None:
+        self._environment = {**os.environ, **configuration.environment()}
+        self._stop = stop
+
+    def __call__(self, end: int) -> Taken | None:
+        """Raises SnapshotFailed."""
+        try:
+            child = subprocess.Popen(
+                module_command("tailrace.services.processes.snapshot_child", str(end)),
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        except OSError as error:
+            raise SnapshotFailed(f"its process can't be started: {error}") from error
+        with child:
+            while child.poll() is None:
+                if self._stop.wait(_POLL_S):
+                    child.kill()
+            said = child.stdout.read() if child.stdout is not None else b""
+        if self._stop.is_set():
+            raise SnapshotFailed("this process ends")
+        return _understood(said, child.returncode)
+
+
+def _understood(said: bytes, code: int) -> Taken | None:
+    try:
+        answer = msgspec.json.decode(said, type=Answer)
+    except msgspec.MsgspecError:
+        raise SnapshotFailed(f"its process ended with code {code} and without an answer") from None
+    if answer.error is not None:
+        raise SnapshotFailed(answer.error)
+    return answer.taken

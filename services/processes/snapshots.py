@@ -1,0 +1,82 @@
+"""Snapshots and state hashes in each kind of process, put together."""
+
+from __future__ import annotations
+
+import threading
+
+import msgspec
+
+from ...infra import threads
+from ..configuration import Configuration
+from ..configuration.options.high_availability import ACCEPT_NEW_LOG
+from ..configuration.options.snapshots import SNAPSHOT_MAX_AGE, SNAPSHOT_MAX_BYTES, STATE_HASH_INTERVAL
+from ..core.replica import Replica
+from ..core.role import DISPATCHER, OutgoingEvent
+from ..history.time_travel import moment
+from ..host.host import Host, wall_clock
+from ..log import EventLog
+from ..snapshots.log_identity import check_log
+from ..snapshots.recovery import restore
+from ..snapshots.scheduler import Progress, SnapshotKeeper
+from ..snapshots.state_hash import Knowledge
+from ..snapshots.state_hash_auditor import PATIENCE_S, StateAudit
+from ..snapshots.store import SnapshotStore
+from .snapshot_subprocess import ByChild
+
+
+class MasterSnapshots:
+    """Of a jobmanager: begins with a snapshot, compares hashes, has snapshots taken while it leads the Dispatcher."""
+
+    def __init__(self, configuration: Configuration, replica: Replica, log: EventLog, host: Host) -> None:
+        """Nothing was folded yet. Raises LogReplaced, and what `restore` raises."""
+        store = SnapshotStore.of(configuration)
+        check_log(log, store, accept=configuration.get(ACCEPT_NEW_LOG))
+        found = restore(replica, log, store)
+        self._stop = threading.Event()
+
+        def say(owed: OutgoingEvent) -> None:
+            host.emit(DISPATCHER, owed)
+
+        self._keeper = SnapshotKeeper(
+            ByChild(configuration, self._stop),
+            max_bytes=configuration.get(SNAPSHOT_MAX_BYTES) or 0,
+            max_age=configuration.get(SNAPSHOT_MAX_AGE) or 0,
+            progress=lambda: Progress(host.position, host.bytes_read),
+            leads=lambda: host.leads(DISPATCHER),
+            say=say,
+            clock=wall_clock,
+            since=None if found is None else found.time,
+        )
+        self._home = configuration.home.absolute()
+        StateAudit(
+            replica,
+            configuration.get(STATE_HASH_INTERVAL) or 0,
+            me=host.session,
+            say=lambda owed: say(owed) if host.leads(DISPATCHER) else host.emit_as_standby(owed),
+            fail=host.fail,
+            later=lambda judge: threads.Timer(PATIENCE_S, judge, name="state audit").start(),
+            keep=self._keep,
+            on_snapshot=self._keeper.taken,
+        )
+
+    def start(self) -> None:
+        """Begins to look whether a snapshot is due."""
+        self._keeper.start()
+
+    def close(self) -> None:
+        """Ends what is being taken."""
+        self._stop.set()
+        self._keeper.close()
+
+    def _keep(self, known: Knowledge) -> str:
+        path = self._home / f"states-{known.offset}.json"
+        try:
+            path.write_bytes(msgspec.json.encode(moment(known)))
+        except OSError as error:
+            return f"no file: {error}"
+        return str(path)
+
+
+def restore_task_executor(configuration: Configuration, replica: Replica, log: EventLog) -> None:
+    """A TaskExecutor too begins with the newest snapshot: with its own state in it. Raises what `restore` raises."""
+    restore(replica, log, SnapshotStore.of(configuration))

@@ -1,0 +1,134 @@
+"""The taskexecutor process: one TaskExecutor, its SparkSession and its tasks (Flink's TaskManagerRunner).
+
+It may start before the jobmanager, and before Kafka: what it says waits in the log until somebody answers. SIGTERM
+makes it leave: it tells the ResourceManager first, then ends its tasks, which report nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from ...infra import threads
+from ...infra.logging_setup import logger
+from ...pipelines.runtime.formats.registry import CREDENTIALS_FILE_VARIABLE
+from ...pipelines.runtime.runtime import TaskRuntime
+from ...schemas import resource_manager
+from ..configuration import Configuration
+from ..configuration.options.cluster import SCHEMA_REGISTRY_CREDENTIALS_FILE
+from ..configuration.options.heartbeat import HEARTBEAT_TIMEOUT
+from ..core.replica import Replica
+from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, address
+from ..host.host import Host
+from ..log.factory import open_event_log
+from ..task_executor import TaskExecutor
+from ..task_executor.shell import TaskExecutorShell
+from ..task_executor.state import TaskExecutorState
+from . import heartbeats
+from .blobs import of_task_executor
+from .process_lifecycle import (
+    END_S,
+    KAFKA_PATIENCE_S,
+    ended_by_its_threads,
+    ends_within,
+    process_address,
+    session,
+    topics_watched,
+    wait_for_topics,
+)
+from .snapshots import restore_task_executor
+
+_log = logger(__name__)
+_SPARK_S = 40.0
+"""So long a Spark that is just being started is waited for besides."""
+
+
+def run(configuration: Configuration, resource_id: str, scratch: Path, stop: threading.Event) -> None:
+    """Runs until `stop` is set or the cluster has ended. Raises what Host.run raises."""
+    cluster = configuration.cluster_id
+    own_address = address(TASK_EXECUTOR, resource_id)
+    log = open_event_log(configuration, timeout=KAFKA_PATIENCE_S)
+    log.codec.register_all()
+    replica = Replica([TaskExecutor()], only=lambda each: each == own_address)
+    blobs = of_task_executor(configuration, replica, resource_id, scratch)
+    host = Host(
+        log,
+        replica,
+        cluster=cluster,
+        leads=(own_address,),
+        process_address=process_address(),
+        session=session(),
+        concerns=(own_address,),
+    )
+    shell = TaskExecutorShell(
+        host.emit, own_address, cluster, lambda state: own_heartbeats.follow(state), blobs
+    )
+    beating, own_heartbeats = heartbeats.of_task_executor(
+        configuration, host, own_address, resource_id, shell.running
+    )
+    # Before Spark starts: its workers and the StreamTasks inherit it.
+    os.environ[CREDENTIALS_FILE_VARIABLE] = configuration.get(SCHEMA_REGISTRY_CREDENTIALS_FILE) or ""
+    runtime = TaskRuntime(
+        bootstrap_servers=configuration.bootstrap_servers,
+        scratch=scratch,
+        slots=configuration.task_slots,
+        report=shell.reported,
+        report_checkpoint=shell,
+        on_failure=host.fail,
+        heartbeat_timeout_s=configuration.get(HEARTBEAT_TIMEOUT) / 1e6,
+    )
+
+    def start_runtime() -> None:
+        try:
+            runtime.start()
+            while not host.leading.wait(0.1):
+                if stop.is_set():
+                    return
+            claim = replica.leadership.leader(own_address)
+            shell.register(
+                runtime,
+                configuration,
+                resource_id=resource_id,
+                process_address=process_address(),
+                cause=None if claim is None else claim.offset,
+            )
+            _log.info("taskexecutor registers", resource_id=resource_id, slots=configuration.task_slots)
+        except Exception as error:
+            host.fail(error)
+
+    topics = topics_watched(configuration, host)
+    starting = threads.Thread(target=start_runtime, name="runtime start")
+    with ended_by_its_threads(host):
+        starting.start()
+        _log.info("taskexecutor starts", cluster=cluster, resource_id=resource_id)
+        try:
+            wait_for_topics(configuration, stop)
+            if stop.is_set():
+                return
+            restore_task_executor(configuration, replica, log)
+            beating.start()
+            topics.start()
+            host.run(stop, {TASK_EXECUTOR: shell}, finished=lambda replica: _left(replica, own_address))
+            if stop.is_set() and shell.registered:
+                reason = f"TaskExecutor {resource_id} was asked to stop"
+                goodbye = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason=reason)
+                host.emit(own_address, OutgoingEvent(RESOURCE_MANAGER, goodbye, None))
+            _log.info("taskexecutor ends", cluster=cluster, resource_id=resource_id)
+        finally:
+            with ends_within(END_S + _SPARK_S, sys.exc_info()[1]):
+                beating.close()
+                topics.close()
+                # Whatever ended this process: who waits for it to lead waits no more.
+                stop.set()
+                starting.join()
+                shell.close()
+                runtime.close()
+                host.close()
+                log.close()
+
+
+def _left(replica: Replica, own_address: str) -> bool:
+    state = replica.states.get(own_address)
+    return isinstance(state, TaskExecutorState) and state.left

@@ -1,0 +1,168 @@
+"""Simulated shells for roles that real hosts run: topics exist at once, tasks run as soon as they are asked for.
+
+All is answered in the moment in which it is demanded, on the host's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ...schemas.types import ExecutionState
+from ..core.instruction_tracker import InstructionTracker
+from ..core.role import Emit, Instruction
+from ..job_master.instructions import (
+    DiscardCheckpoint,
+    FindCheckpoint,
+    RemoveCheckpoints,
+    WriteMetadata,
+)
+from ..task_executor.instructions import AbortTasks, ConfirmTasks, RunTasks, StopTask, TriggerTasks
+from ..task_executor.state import Task
+from .checkpoint_storage import SimulatedStorage
+from .event_causes import Causes
+from .simulated_effects import NotSimulated, answer
+from .task_events import acknowledgement, state_changed
+
+Follow = Callable[[str, Any], object]
+"""Told of each address and state, as the heartbeats of a real shell are."""
+_OF_FILES = WriteMetadata | DiscardCheckpoint | FindCheckpoint | RemoveCheckpoints
+
+
+class Files(Protocol):
+    """What obeys instructions about checkpoints' files: a CheckpointShell, where they are really to be written."""
+
+    def perform(self, role_address: str, instruction: _OF_FILES) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class JobMastersWithoutTopics:
+    """A JobMaster's shell. Without `files`, checkpoints are a table that ends with the process, and what was there
+    before is whole."""
+
+    def __init__(
+        self,
+        say: Emit,
+        follow: Follow = lambda *_: None,
+        on_retire: Callable[[str], object] = lambda _: None,
+        *,
+        files: Files | None = None,
+    ) -> None:
+        self._say = say
+        self._follow = follow
+        self._on_retire = on_retire
+        self._files = files
+        self._storage = SimulatedStorage()
+        self._begun = InstructionTracker()
+
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self._follow(role_address, state)
+        for instruction in self._begun.take_new(role_address, instructions):
+            if self._files is not None and isinstance(instruction, _OF_FILES):
+                self._files.perform(role_address, instruction)
+                continue
+            if isinstance(instruction, FindCheckpoint):
+                self._storage.trust(instruction)
+            self._say(role_address, answer(role_address, instruction, self._storage))
+
+    def retire(self, role_address: str) -> None:
+        self._begun.reset(role_address)
+        self._on_retire(role_address)
+
+    def close(self) -> None:
+        if self._files is not None:
+            self._files.close()
+
+
+class TasksThatRun:
+    """The shell of any number of TaskExecutors of one process, whose tasks run until they are told to stop.
+
+    Checkpoints of these tasks hold nothing, and barriers take no time: as soon as one task of a job is told of a
+    checkpoint, all that run here have acknowledged it.
+    """
+
+    def __init__(self, say: Emit, follow: Follow = lambda *_: None) -> None:
+        self._say = say
+        self._follow = follow
+        self._begun = InstructionTracker()
+        self._causes = Causes()
+        self._running: dict[str, dict[str, str]] = {}
+        """Job -> attempt -> its TaskExecutor."""
+        self._acknowledged: dict[str, int] = {}
+        """Job -> its newest checkpoint."""
+        self._stopping: dict[str, int] = {}
+        """Attempt -> the savepoint that it stands still behind."""
+
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self._follow(role_address, state)
+        for instruction in self._begun.take_new(role_address, instructions):
+            match instruction:
+                case RunTasks(tasks=tasks):
+                    for task in tasks:
+                        self._run(role_address, task)
+                case StopTask(execution_attempt_id=attempt, job_id=job_id, cause=cause):
+                    self._causes.runs_by(attempt, cause)
+                    self._end(role_address, job_id, attempt, ExecutionState.CANCELED)
+                case TriggerTasks(job_id=job_id, checkpoint_id=number, cause=cause):
+                    self._causes.told(role_address, job_id, number, cause)
+                    self._acknowledge(instruction)
+                case ConfirmTasks(job_id=job_id, checkpoint_id=number, attempts=attempts):
+                    for attempt in attempts:
+                        if self._stopping.get(attempt) == number:
+                            self._end(role_address, job_id, attempt, ExecutionState.FINISHED)
+                case AbortTasks(checkpoint_id=number, attempts=attempts):
+                    for attempt in attempts:
+                        if self._stopping.get(attempt) == number:
+                            del self._stopping[attempt]
+                case _:
+                    raise NotSimulated(instruction)
+
+    def retire(self, role_address: str) -> None:
+        self._begun.reset(role_address)
+        self._causes.process_ended(role_address)
+
+    def close(self) -> None:
+        pass
+
+    def _run(self, role_address: str, task: Task) -> None:
+        attempt, job_id = task.execution_attempt_id, task.job_id
+        self._running.setdefault(job_id, {})[attempt] = role_address
+        self._causes.runs_by(attempt, task.cause)
+        for reached in (ExecutionState.INITIALIZING, ExecutionState.RUNNING):
+            self._say(role_address, state_changed(job_id, attempt, reached, cause=task.cause))
+        if task.finished:
+            self._end(role_address, job_id, attempt, ExecutionState.FINISHED)
+
+    def _end(self, role_address: str, job_id: str, attempt: str, state: ExecutionState) -> None:
+        self._running.get(job_id, {}).pop(attempt, None)
+        self._stopping.pop(attempt, None)
+        self._say(role_address, state_changed(job_id, attempt, state, cause=self._causes.of(attempt)))
+        self._causes.ended(attempt)
+
+    def _acknowledge(self, told: TriggerTasks) -> None:
+        job_id, number = told.job_id, told.checkpoint_id
+        if self._acknowledged.get(job_id, 0) >= number:
+            return
+        self._acknowledged[job_id] = number
+        for attempt, role_address in self._running.get(job_id, {}).items():
+            if told.options.stops:
+                self._stopping[attempt] = number
+            cause = self._causes.of_part(role_address, job_id, attempt, number)
+            owed = acknowledgement(job_id, attempt, number, stops=told.options.stops, cause=cause)
+            self._say(role_address, owed)
+
+
+class Follower:
+    """A shell that obeys nothing: the ResourceManager's, where workers are started by hand."""
+
+    def __init__(self, follow: Follow) -> None:
+        self._follow = follow
+
+    def retire(self, role_address: str) -> None: ...
+
+    def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
+        self._follow(role_address, state)
+
+    def close(self) -> None:
+        pass

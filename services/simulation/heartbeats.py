@@ -1,0 +1,78 @@
+"""The heartbeats of many TaskExecutors in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+from ...schemas.event import EVERYONE, Record
+from ..configuration import Configuration
+from ..configuration.options.heartbeat import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT
+from ..core.role import OutgoingEvent
+from ..heartbeats.factory import kafka_heartbeats
+from ..heartbeats.manager import HeartbeatManager
+from ..heartbeats.monitor import HeartbeatMonitor
+from ..heartbeats.task_executor import Running, TaskExecutorHeartbeats
+from ..heartbeats.topic import TASK_EXECUTORS
+from ..host.host import Host
+from ..task_executor.slot_reconciliation import slot_contradictions
+from .task_events import running
+
+
+class Hearts:
+    """The heartbeats of all TaskExecutors over one connection: each hears what is said to it, as if it had its own.
+
+    The masters are watched by all of them together.
+    """
+
+    def __init__(self, host: Host, own: Sequence[str], running: Running = running) -> None:
+        self._of = {
+            each: TaskExecutorHeartbeats(
+                host.emit,
+                each,
+                slot_report=lambda state: state.slots.report(state.resource_id),
+                running=running,
+                slot_contradictions=slot_contradictions,
+            )
+            for each in own
+        }
+
+    def follow(self, role_address: str, state: Any) -> None:
+        """From the host's thread: the TaskExecutor's newest state."""
+        self._of[role_address].follow(state)
+
+    def update(self, monitor: HeartbeatMonitor[Any], now: int) -> None:
+        for each in self._of.values():
+            each.update(monitor, now)
+
+    def heartbeats_to_send(self, position: int) -> Iterable[tuple[str, Sequence[OutgoingEvent]]]:
+        for each in self._of.values():
+            yield from each.heartbeats_to_send(position)
+
+    def on_heartbeat(self, record: Record) -> Hashable | None:
+        if record.header.recipient != EVERYONE:
+            own = self._of.get(record.header.recipient)
+            return None if own is None else own.on_heartbeat(record)
+        heard = [target for each in self._of.values() if (target := each.on_heartbeat(record)) is not None]
+        return heard[0] if heard else None
+
+    def owns(self, target: Hashable) -> bool:
+        return any(each.owns(target) for each in self._of.values())
+
+    def on_timeout(self, target: Hashable, silence: int) -> None:
+        for each in self._of.values():
+            each.on_timeout(target, silence)
+
+
+def beating_of(configuration: Configuration, host: Host, hearts: Hearts) -> HeartbeatManager:
+    """Their connection, not started yet."""
+    return HeartbeatManager(
+        lambda: kafka_heartbeats(configuration, reads=TASK_EXECUTORS, wanted=lambda _: True),
+        [hearts],
+        interval=configuration.get(HEARTBEAT_INTERVAL),
+        timeout=configuration.get(HEARTBEAT_TIMEOUT),
+        seal=host.with_headers,
+        position=lambda: host.position,
+        ready=host.leading.is_set,
+        idle_s=lambda: host.idle_s,
+    )

@@ -1,0 +1,69 @@
+"""What simulated shells of masters answer: topics cost nothing, programs build what the simulation says, storage is a
+table. Pure but for that table; when an answer is given, and by whom, is the caller's affair.
+
+An answer has the cause that the real shell names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...schemas import dispatcher, everyone, job_master
+from ...schemas.body import Body
+from ...schemas.event import EVERYONE
+from ...schemas.types import JobGraph
+from ..core.role import Instruction, OutgoingEvent
+from ..dispatcher.role import BuildJobGraph, RaiseFeatureLevel
+from ..job_master.instructions import CreateChannels, DeleteChannels
+from .checkpoint_storage import OF_CHECKPOINTS, SimulatedStorage
+
+OF_MASTERS = CreateChannels | DeleteChannels | BuildJobGraph | RaiseFeatureLevel | OF_CHECKPOINTS
+"""What is answered here."""
+Build = Callable[[BuildJobGraph], JobGraph | str]
+"""What a program builds, or why it can't."""
+
+
+class NotSimulated(TypeError):
+    """An instruction that this part of the simulation does not know."""
+
+    def __init__(self, instruction: Instruction) -> None:
+        super().__init__(f"not simulated: {instruction!r}")
+
+
+def no_programs(instruction: BuildJobGraph) -> JobGraph | str:
+    """A Build that runs nothing."""
+    return f"{instruction.entry_point.target} is not run in a simulation"
+
+
+def answer(
+    role_address: str,
+    instruction: Instruction,
+    storage: SimulatedStorage,
+    build: Build = no_programs,
+    *,
+    storage_fails: bool = False,
+) -> OutgoingEvent:
+    """What the shell of a Dispatcher or a JobMaster says. Raises NotSimulated; those of workers are not answered here.
+
+    `storage_fails`: storage refuses to write.
+    """
+    body: Body
+    match instruction:
+        case CreateChannels(job_id=job_id, cause=cause):
+            return OutgoingEvent(role_address, job_master.ChannelsCreated(job_id=job_id), cause)
+        case DeleteChannels(job_id=job_id, cause=cause):
+            return OutgoingEvent(role_address, job_master.ChannelsDeleted(job_id=job_id), cause)
+        case BuildJobGraph(job_id=job_id, cause=cause):
+            built = build(instruction)
+            if isinstance(built, str):
+                body = dispatcher.JobGraphFailed(job_id=job_id, reason=built)
+            else:
+                body = dispatcher.JobGraphBuilt(job_id=job_id, job_graph=built)
+            return OutgoingEvent(role_address, body, cause)
+        case RaiseFeatureLevel(level=level, cause=cause):
+            return OutgoingEvent(EVERYONE, everyone.FeatureLevelRaised(level=level), cause)
+        case _ if isinstance(instruction, OF_CHECKPOINTS):
+            cause = instruction.request if hasattr(instruction, "request") else instruction.cause
+            return OutgoingEvent(role_address, storage.perform(instruction, fails=storage_fails), cause)
+        case _:
+            raise NotSimulated(instruction)

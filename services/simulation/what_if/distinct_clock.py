@@ -1,0 +1,24 @@
+"""The times of recorded events, all different: what the log says one after the other happens so again."""
+
+from __future__ import annotations
+
+from ...core.role import Time
+
+
+class Clock:
+    """`now` grows with each event, by a microsecond more where the event's own time does not."""
+
+    def __init__(self, start: Time) -> None:
+        self._latest = self.now = start
+
+    @property
+    def ahead(self) -> Time:
+        """By how much `now` is later than the latest time of an event."""
+        return self.now - self._latest
+
+    def tick(self, time: Time) -> Time:
+        """The next event has that time; returns the one that counts."""
+        ahead = self.ahead if time > self._latest else self.ahead + 1
+        self._latest = max(self._latest, time)
+        self.now = self._latest + ahead
+        return self.now

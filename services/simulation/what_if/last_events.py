@@ -1,0 +1,23 @@
+"""Who speaks: when a TaskExecutor last said something."""
+
+from __future__ import annotations
+
+from ....schemas.event import Record
+from ...core.role import TASK_EXECUTOR, Time, instance_of, kind_of
+
+
+class Voices:
+    """Of all TaskExecutors, by resource id; `see` takes events in order."""
+
+    def __init__(self) -> None:
+        self._heard: dict[str, Time] = {}
+
+    def see(self, record: Record, now: Time) -> None:
+        """The next event, at the latest time so far."""
+        sender = record.header.sender
+        if kind_of(sender) == TASK_EXECUTOR:
+            self._heard[instance_of(sender)] = now
+
+    def heard(self, resource_id: str) -> Time | None:
+        """When it last said something; None: nothing is known."""
+        return self._heard.get(resource_id)

@@ -1,0 +1,44 @@
+"""What a stretch of history comes to, taken apart: what happens again when it is simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ....schemas.types import JobGraph
+from ...core.role import Time
+from .external_events import Fact
+from .recorded_checkpoint_acks import Contributions
+from .recorded_effects import Answers
+from .recorded_task_times import Scripts
+
+
+@dataclass
+class Recording:
+    """Of all behind the place: `facts` in the order of their times, which are all different (`Clock`)."""
+
+    answers: Answers
+    start: Time
+    """When the stretch begins."""
+    scripts: Scripts = field(default_factory=Scripts)
+    contributions: Contributions = field(default_factory=Contributions)
+    facts: list[tuple[Time, Fact]] = field(default_factory=list)
+    end: Time = 0
+    """Up to when it is known what happened."""
+    ahead: Time = 0
+    """By how much facts may be later than the times that the log has: by less than anybody can see."""
+    count: int = 0
+    """How many events there are."""
+    dead: set[str] = field(default_factory=set)
+    """TaskExecutors that are not there at the beginning, whatever states say of them."""
+    graphs: dict[str, JobGraph] = field(default_factory=dict)
+    """Of jobs that were started and are wanted, as they were submitted."""
+    jobs: set[str] = field(default_factory=set)
+    """Those that were submitted."""
+    workers: set[str] = field(default_factory=set)
+    """TaskExecutors that are there at the beginning, or began."""
+    come_back: set[str] = field(default_factory=set)
+    """Of those that are not there at the beginning: who began later."""
+
+    def add(self, time: Time, fact: Fact) -> None:
+        """What came from outside at that time, or before the beginning."""
+        self.facts.append((max(self.start, time), fact))

@@ -1,0 +1,93 @@
+"""What came of a scenario beside what really happened, as rows for people and as data for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ...core.role import Time
+from .outcome_metrics import JobOutcome, Outcome
+from .what_if import WhatIf
+
+REALLY, WHAT_IF = "really", "what if"
+JOB_COLUMNS = ("job", "name", "", "ended", "waited for slots", "restarts", "interrupted")
+SLOT_COLUMNS = ("", "for", "in use on average", "of", "at most", "of", "requests waited, in all")
+
+
+def job_rows(found: WhatIf) -> Iterator[tuple[str, ...]]:
+    """Two rows a job (JOB_COLUMNS): how it fared, and how it would have; one, where the stretch had not both."""
+    really = {each.job_id: each for each in found.really.jobs} if found.really is not None else {}
+    would = {each.job_id: each for each in found.would.jobs}
+    for job_id in [*really, *(each for each in would if each not in really)]:
+        shown = job_id, (would.get(job_id) or really[job_id]).name
+        for which, outcome, job in (
+            (REALLY, found.really, really.get(job_id)),
+            (WHAT_IF, found.would, would.get(job_id)),
+        ):
+            if outcome is not None and job is not None:
+                yield (*shown, which, *_told(outcome, job))
+                shown = "", ""
+
+
+def slot_rows(found: WhatIf) -> Iterator[tuple[str, ...]]:
+    """A row for each stretch (SLOT_COLUMNS)."""
+    for which, outcome in ((REALLY, found.really), (WHAT_IF, found.would)):
+        if outcome is None:
+            continue
+        length = max(1, outcome.end - outcome.start)
+        yield (
+            which,
+            lasted(outcome.end - outcome.start),
+            f"{outcome.used_time() / length:.1f}",
+            f"{outcome.registered_time() / length:.1f}",
+            str(max((step.used for step in outcome.slots), default=0)),
+            str(max((step.total for step in outcome.slots), default=0)),
+            lasted(outcome.waiting_time()),
+        )
+
+
+def as_data(found: WhatIf) -> dict[str, Any]:
+    """All of it but the log; times in microseconds since the epoch, lengths in microseconds."""
+    scenario: dict[str, Any] = msgspec.to_builtins(found.scenario)
+    for event, each in zip(scenario["events"], found.scenario.events, strict=True):
+        event["action"] = {"kind": type(each.action).__name__, **event["action"]}
+    return {
+        "cluster": found.cluster,
+        "offset": found.offset,
+        "scenario": scenario,
+        REALLY: None if found.really is None else _data(found.really),
+        "what_if": _data(found.would),
+        "events": len(found.log),
+        "notes": list(found.notes),
+    }
+
+
+def lasted(length: Time) -> str:
+    """A length of time for people."""
+    if length < 1_000_000:
+        return f"{length / 1000:.0f} ms" if length else "0 s"
+    seconds = length / 1e6
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {left} s"
+
+
+def _told(outcome: Outcome, job: JobOutcome) -> tuple[str, str, str, str]:
+    since = outcome.start if job.submitted is None else job.submitted
+    if job.ended is not None:
+        ended = f"{job.status} after {lasted(job.ended - since)}"
+    else:
+        ended = f"{job.status} at the end"
+    return ended, lasted(job.waited), str(job.restarts), lasted(job.interrupted)
+
+
+def _data(outcome: Outcome) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.to_builtins(outcome)
+    data["used_slot_time"] = outcome.used_time()
+    data["registered_slot_time"] = outcome.registered_time()
+    data["waiting_request_time"] = outcome.waiting_time()
+    return data

@@ -1,0 +1,281 @@
+"""Reads scenarios: YAML, of which nothing is taken silently.
+
+A key that is none, a value that can't be, are refused with file, line and key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from ....pipelines.graph.option_types import DURATION
+from ....pipelines.graph.options import nearest, shown
+from ....schemas.ids import is_id
+from ...configuration import options
+from ...core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Time, kind_of
+from .scenario import (
+    AS_RECORDED,
+    FOREVER,
+    Action,
+    Cancel,
+    Fail,
+    Join,
+    Kill,
+    KillLeader,
+    Scenario,
+    ScenarioError,
+    ScenarioEvent,
+    Submit,
+    told,
+)
+
+if TYPE_CHECKING:
+    import yaml
+
+T = TypeVar("T")
+_MOST_JOINING = 10_000
+_MOST_SLOTS = 1_024
+_MOST_SLOTS_JOINING = 100_000
+"""Of all that join together."""
+_MOST_SUBTASKS = 1 << 15
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Raises ScenarioError."""
+    try:
+        text = path.read_text("utf-8")
+    except OSError as error:
+        raise ScenarioError(f"{path} can't be read: {error.strerror or error}") from error
+    except UnicodeDecodeError:
+        raise ScenarioError(f"{path} is no text in UTF-8: write the scenario as YAML") from None
+    return parse_scenario(text, str(path))
+
+
+def parse_scenario(text: str, name: str = "scenario") -> Scenario:
+    """Of YAML; `name` is what messages call it. Raises ScenarioError."""
+    import yaml
+
+    try:
+        root = yaml.compose(text, yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{name}:{mark.line + 1}" if mark is not None else name
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise ScenarioError(f"{where}: this is no YAML: {problem}") from None
+    except RecursionError:
+        raise ScenarioError(
+            f"{name}: brackets stand in brackets without end: a scenario is only a few deep"
+        ) from None
+    if root is None:
+        return Scenario(name=name)
+    return _Reader(name).scenario(root)
+
+
+class _Reader:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._joined = 0
+        self._submitted: set[str] = set()
+
+    def scenario(self, root: yaml.Node) -> Scenario:
+        keys = self._mapping(root, "the scenario", ("until", "seed", "configuration", "tasks", "events"))
+        tasks = self._mapping(keys["tasks"], "tasks", ("start", "run")) if "tasks" in keys else {}
+        return Scenario(
+            until=self._optional(keys, "until", self._duration),
+            seed=self._optional(keys, "seed", lambda key, node: self._int(key, node, 0, 1 << 62)) or 0,
+            configuration=self._configuration(keys["configuration"]) if "configuration" in keys else {},
+            start=self._optional(tasks, "start", self._duration),
+            run=self._run(tasks["run"]) if "run" in tasks else AS_RECORDED,
+            events=self._events(keys["events"]) if "events" in keys else (),
+            name=self._name,
+        )
+
+    def _configuration(self, node: yaml.Node) -> dict[str, str]:
+        import yaml
+
+        found: dict[str, str] = {}
+        if not isinstance(node, yaml.MappingNode):
+            self._fail(
+                node, "configuration", "give options and their values, as in `slot.request.timeout: 30 s`"
+            )
+        for key_node, value in node.value:
+            key = self._text("configuration", key_node)
+            option = options.find_option(key)
+            if option is None or not isinstance(value, yaml.ScalarNode):
+                near = nearest(key, options.KEYS) if option is None else None
+                hint = f"did you mean {near}?" if near else "`tailrace config` lists all options"
+                what = (
+                    "is no option"
+                    if option is None
+                    else "has no value of its own: write the key with its dots"
+                )
+                self._fail(key_node, "configuration", f"{shown(key)} {what}; {hint}")
+            if key in found:
+                self._fail(key_node, f"configuration: {key}", "it is there twice")
+            try:
+                found[key] = option.write(option.read(str(value.value)))
+            except ValueError as error:
+                self._fail(value, f"configuration: {key}", str(error))
+        return found
+
+    def _run(self, node: yaml.Node) -> Time | str:
+        text = self._text("tasks.run", node)
+        if text in (AS_RECORDED, FOREVER):
+            return text
+        return self._duration("tasks.run", node, f", {AS_RECORDED} or {FOREVER}")
+
+    def _events(self, node: yaml.Node) -> tuple[ScenarioEvent, ...]:
+        import yaml
+
+        if not isinstance(node, yaml.SequenceNode):
+            self._fail(node, "events", "give a list, as in `- {at: 5 s, kill: te-1}`")
+        return tuple(self._event(each) for each in node.value)
+
+    def _event(self, node: yaml.Node) -> ScenarioEvent:
+        kinds: Mapping[str, Callable[[yaml.Node, Mapping[str, yaml.Node]], Action]] = {
+            "kill": self._kill,
+            "join": self._join,
+            "submit": self._submit,
+            "cancel": lambda value, _: Cancel(self._id("cancel", value)),
+            "fail": self._failure,
+            "kill_leader": self._kill_leader,
+        }
+        more = {"kill": ("silent",), "kill_leader": ("for",)}
+        keys = self._mapping(
+            node, "an event", ("at", *kinds, *(each for names in more.values() for each in names))
+        )
+        named = [each for each in keys if each in kinds]
+        if len(named) != 1:
+            what = f"it has {' and '.join(named)}" if named else "it has nothing that happens"
+            self._fail(node, "an event", f"{what}: give exactly one of {', '.join(kinds)}, beside `at`")
+        kind = named[0]
+        for key, value in keys.items():
+            if key not in ("at", kind, *more.get(kind, ())):
+                self._fail(value, key, f"it does not go with {kind}: leave it out")
+        if "at" not in keys:
+            self._fail(node, kind, "when? Give `at`, as in `at: 5 s`")
+        action = kinds[kind](keys[kind], keys)
+        return ScenarioEvent(self._duration("at", keys["at"]), action, self._where(node), told(action))
+
+    def _kill(self, node: yaml.Node, keys: Mapping[str, yaml.Node]) -> Kill:
+        silent = self._optional(keys, "silent", self._bool) or False
+        return Kill(self._id("kill", node), silent)
+
+    def _join(self, node: yaml.Node, _: Mapping[str, yaml.Node]) -> Join:
+        keys = self._mapping(node, "join", ("count", "slots", "name"))
+        slots = self._optional(keys, "slots", lambda key, each: self._int(key, each, 1, _MOST_SLOTS))
+        if "count" in keys and slots is not None:
+            most = max(1, _MOST_SLOTS_JOINING // slots)
+            self._int("count", keys["count"], 1, min(most, _MOST_JOINING))
+        if "name" in keys:
+            if "count" in keys:
+                self._fail(node, "join", "a name is for one: leave out name or count")
+            return Join((self._id("name", keys["name"]),), slots)
+        count = self._optional(keys, "count", lambda key, each: self._int(key, each, 1, _MOST_JOINING)) or 1
+        first, self._joined = self._joined + 1, self._joined + count
+        return Join(tuple(f"joined-{first + number}" for number in range(count)), slots)
+
+    def _submit(self, node: yaml.Node, _: Mapping[str, yaml.Node]) -> Submit:
+        keys = self._mapping(node, "submit", ("like", "parallelism", "as"))
+        if "like" not in keys:
+            self._fail(node, "submit", "like which job? Give `like: JOB`")
+        parallelism = self._optional(
+            keys, "parallelism", lambda key, each: self._int(key, each, 1, _MOST_SUBTASKS)
+        )
+        like = self._id("like", keys["like"])
+        job_id = self._optional(keys, "as", self._id)
+        if job_id is None:
+            number = len(self._submitted) + 1
+            job_id = f"what-if-{number}"
+        if job_id in self._submitted:
+            self._fail(node, "submit", f"another job of the scenario is called {job_id}: give `as: NAME`")
+        self._submitted.add(job_id)
+        return Submit(like, job_id, parallelism)
+
+    def _failure(self, node: yaml.Node, _: Mapping[str, yaml.Node]) -> Fail:
+        keys = self._mapping(node, "fail", ("job", "task", "reason"))
+        for key in ("job", "task"):
+            if key not in keys:
+                self._fail(node, "fail", f"{key} is missing, as in `fail: {{job: JOB, task: TASK}}`")
+        given = {"reason": self._text("reason", keys["reason"])} if "reason" in keys else {}
+        return Fail(self._id("job", keys["job"]), self._text("task", keys["task"]), **given)
+
+    def _kill_leader(self, node: yaml.Node, keys: Mapping[str, yaml.Node]) -> KillLeader:
+        role = self._text("kill_leader", node)
+        if role not in (DISPATCHER, RESOURCE_MANAGER) and not (kind_of(role) == JOB_MASTER and "/" in role):
+            self._fail(
+                node,
+                "kill_leader",
+                f"{shown(role)} is no role of masters: give {DISPATCHER}, {RESOURCE_MANAGER} or {JOB_MASTER}/JOB",
+            )
+        return KillLeader(role, self._optional(keys, "for", self._duration))
+
+    # Values
+
+    def _mapping(self, node: yaml.Node, what: str, known: tuple[str, ...]) -> dict[str, yaml.Node]:
+        import yaml
+
+        if not isinstance(node, yaml.MappingNode):
+            self._fail(node, what, f"give keys and values; it may have {', '.join(known)}")
+        found: dict[str, Any] = {}
+        for key_node, value in node.value:
+            key = self._text(what, key_node)
+            if key not in known:
+                near = nearest(key, known)
+                hint = f"did you mean {near}?" if near else f"it may have {', '.join(known)}"
+                self._fail(key_node, what, f"{shown(key)} is unknown; {hint}")
+            if key in found:
+                self._fail(key_node, key, "it is there twice")
+            found[key] = value
+        return found
+
+    def _optional(
+        self, keys: Mapping[str, yaml.Node], key: str, read: Callable[[str, yaml.Node], T]
+    ) -> T | None:
+        return read(key, keys[key]) if key in keys else None
+
+    def _text(self, key: str, node: yaml.Node) -> str:
+        import yaml
+
+        if not isinstance(node, yaml.ScalarNode) or node.tag == "tag:yaml.org,2002:null":
+            self._fail(node, key, "give a text")
+        return str(node.value)
+
+    def _id(self, key: str, node: yaml.Node) -> str:
+        text = self._text(key, node)
+        if not is_id(text):
+            self._fail(node, key, f"{shown(text)} is no id: 1 to 64 letters, digits, '-' or '_'")
+        return text
+
+    def _int(self, key: str, node: yaml.Node, least: int, most: int) -> int:
+        text = self._text(key, node)
+        if not text.isascii() or not text.isdecimal() or len(text) > 20 or not least <= int(text) <= most:
+            self._fail(
+                node, key, f"{shown(text)} is not possible: give a whole number from {least} to {most:,}"
+            )
+        return int(text)
+
+    def _bool(self, key: str, node: yaml.Node) -> bool:
+        text = self._text(key, node).lower()
+        if text not in ("true", "false"):
+            self._fail(node, key, f"{shown(text)} is not possible: give true or false")
+        return text == "true"
+
+    def _duration(self, key: str, node: yaml.Node, more: str = "") -> Time:
+        text = self._text(key, node)
+        try:
+            if text.strip().isdecimal() and int(text) > 0:
+                # Flink's milliseconds would surprise whoever means seconds.
+                raise ValueError(text)
+            return DURATION.read(text)
+        except ValueError:
+            return self._fail(
+                node, key, f"{shown(text)} is no time: give a number and its unit, as in 5 s or 300 ms{more}"
+            )
+
+    def _where(self, node: yaml.Node) -> str:
+        return f"{self._name}:{node.start_mark.line + 1}"
+
+    def _fail(self, node: yaml.Node, key: str, what: str) -> NoReturn:
+        raise ScenarioError(f"{self._where(node)}: {key}: {what}")

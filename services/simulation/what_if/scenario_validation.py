@@ -1,0 +1,173 @@
+"""Whom a scenario names, held against who there is or will have been."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NoReturn
+
+import msgspec
+from msgspec.structs import replace
+
+from ....pipelines.graph.options import nearest
+from ....pipelines.graph.validation import validate
+from ....schemas.types import JobGraph
+from ...configuration import options
+from ...configuration.options.resource_manager import RESOURCE_MANAGER_MODE, ResourceManagerMode
+from ...core.replica import Replica
+from ...core.role import DISPATCHER, JOB_MASTER, address, instance_of, kind_of
+from ...dispatcher.state import DispatcherState
+from ...job_master.state import JobMasterState
+from .recording import Recording
+from .scenario import (
+    Action,
+    Cancel,
+    Fail,
+    Join,
+    Kill,
+    KillLeader,
+    Scenario,
+    ScenarioError,
+    ScenarioEvent,
+    Submit,
+)
+
+_SHOWN = 8
+
+
+class Known:
+    """At a place, and behind it as it was recorded; `graphs` are those of jobs that others are to be like."""
+
+    def __init__(self, replica: Replica, recording: Recording, graphs: Mapping[str, JobGraph]) -> None:
+        dispatcher = replica.states.get(DISPATCHER)
+        self._replica = replica
+        self._recording = recording
+        self.configuration: dict[str, str] = {}
+        self.jobs: set[str] = set()
+        if isinstance(dispatcher, DispatcherState):
+            self.configuration = dict(dispatcher.configuration or {})
+            self.jobs = set(dispatcher.jobs)
+        self.jobs |= recording.jobs
+        self.workers = recording.workers
+        self.graphs = graphs
+
+    def graph(self, job_id: str) -> JobGraph | None:
+        """Of a job that has not ended at the place, or was started behind it."""
+        found = self._recording.graphs.get(job_id)
+        if found is None:
+            state = self._replica.states.get(address(JOB_MASTER, job_id))
+            found = state.graph if isinstance(state, JobMasterState) else None
+        return found
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A subtask by its vertex and index."""
+
+    vertex_id: str
+    subtask_index: int
+
+
+def place_of(graph: JobGraph, task: str) -> Place | None:
+    """The task that people call so: a vertex's name, which means its first subtask, or NAME (2/4)."""
+    for vertex in graph.vertices:
+        if task in (vertex.name, vertex.vertex_id):
+            return Place(vertex.vertex_id, 0)
+        for index in range(vertex.parallelism):
+            if task == f"{vertex.name} ({index + 1}/{vertex.parallelism})":
+                return Place(vertex.vertex_id, index)
+    return None
+
+
+def scaled(graph: JobGraph, parallelism: int) -> JobGraph:
+    """The graph with another parallelism: of all vertices that have its largest one, but for sources that can't.
+
+    Raises ValueError for a graph that nobody could run.
+    """
+    largest = max((vertex.parallelism for vertex in graph.vertices), default=1)
+    heads = {edge.target_vertex_id for edge in graph.edges}
+    faults: list[str] = []
+    for spare_sources in (False, True):
+        vertices = tuple(
+            vertex
+            if vertex.parallelism != largest or (spare_sources and vertex.vertex_id not in heads)
+            else replace(vertex, parallelism=parallelism)
+            for vertex in graph.vertices
+        )
+        made = replace(graph, vertices=vertices)
+        found = list(validate(made))
+        if not found:
+            return made
+        faults = faults or found
+    raise ValueError(faults[0])
+
+
+def check(scenario: Scenario, known: Known) -> None:
+    """Raises ScenarioError for names that nobody has, and options that contradict what the cluster has."""
+    if scenario.configuration:
+        settings = {**known.configuration, **scenario.configuration}
+        faults = list(options.find_contradictions(settings))
+        if faults:
+            raise ScenarioError(f"{scenario.name}: configuration: {faults[0]}")
+    workers, jobs = set(known.workers), set(known.jobs)
+    for event in scenario.events:
+        match event.action:
+            case Join(resource_ids=resource_ids):
+                workers.update(resource_ids)
+            case Submit(job_id=job_id):
+                if job_id in known.jobs:
+                    _fail(
+                        event, "submit", f"job {job_id} is there already: give another name with `as: NAME`"
+                    )
+                jobs.add(job_id)
+            case _:
+                pass
+    mode = RESOURCE_MANAGER_MODE.of({**known.configuration, **scenario.configuration})
+    started = mode is ResourceManagerMode.ACTIVE
+    for event in scenario.events:
+        _check(event, event.action, known, workers, jobs, started=started)
+
+
+def _check(
+    event: ScenarioEvent, action: Action, known: Known, workers: set[str], jobs: set[str], *, started: bool
+) -> None:
+    match action:
+        case Kill(resource_id=resource_id):
+            # In active mode others may be started than were then.
+            if resource_id not in workers and not started:
+                _unknown(event, "kill", "TaskExecutor", resource_id, workers)
+        case Cancel(job_id=job_id):
+            if job_id not in jobs:
+                _unknown(event, "cancel", "job", job_id, jobs)
+        case Fail(job_id=job_id, task=task):
+            if job_id not in jobs:
+                _unknown(event, "fail", "job", job_id, jobs)
+            graph = known.graph(job_id)
+            if graph is not None and place_of(graph, task) is None:
+                names = [vertex.name for vertex in graph.vertices]
+                _unknown(event, "fail", f"task of job {job_id}", task, names)
+        case Submit(like=like, parallelism=parallelism):
+            graph = known.graphs.get(like)
+            if graph is None:
+                _unknown(event, "submit", "job to be like", like, known.jobs)
+            if parallelism is not None:
+                try:
+                    scaled(graph, parallelism)
+                except ValueError as error:
+                    _fail(event, "submit", f"parallelism {parallelism} is not possible for {like}: {error}")
+        case KillLeader(role=role):
+            if kind_of(role) == JOB_MASTER and instance_of(role) not in jobs:
+                _unknown(event, "kill_leader", "job", instance_of(role), jobs)
+        case Join():
+            pass
+
+
+def _unknown(event: ScenarioEvent, key: str, what: str, name: str, names: Iterable[str]) -> NoReturn:
+    found = sorted(names)
+    if not found:
+        _fail(event, key, f"there is no {what} {name!r}: there is none at all")
+    few = found if len(found) <= _SHOWN else [*found[:_SHOWN], f"... ({len(found)} in all)"]
+    hint = f"the nearest is {nearest(name, found)!r}; " if len(found) > 1 else ""
+    _fail(event, key, f"there is no {what} {name!r}: {hint}there are {', '.join(few)}")
+
+
+def _fail(event: ScenarioEvent, key: str, what: str) -> NoReturn:
+    raise ScenarioError(f"{event.where}: {key}: {what}")

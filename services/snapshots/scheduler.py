@@ -1,0 +1,130 @@
+"""Has snapshots taken while this process leads the Dispatcher: when the log has grown by so many bytes since the last
+one, or when that is so old, and something was said since.
+
+A child process takes it; the leader only waits for its answer, in a thread, and says SnapshotTaken. Standbys read that,
+and count from there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from ...infra import threads
+from ...infra.logging_setup import logger
+from ...schemas.event import EVERYONE, Record
+from ...schemas.everyone import SnapshotTaken
+from ..core.role import Clock, OutgoingEvent, Time
+from .builder import Taken
+
+_log = logger(__name__)
+_LOOK_S = 1.0
+_RETRY = 60_000_000
+Take = Callable[[int], "Taken | None"]
+"""(end) -> a snapshot of all before that offset; raises SnapshotFailed."""
+
+
+class SnapshotFailed(Exception):
+    """A snapshot could not be taken; the message says why, in one line."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a process has read: the offset of the last event, and the bytes of all that it has read."""
+
+    offset: int
+    bytes_read: int
+
+
+class SnapshotKeeper:
+    """`progress` and `leads` are asked from a thread of its own; `say` is told what the Dispatcher says."""
+
+    def __init__(
+        self,
+        take: Take,
+        *,
+        max_bytes: int,
+        max_age: Time,
+        progress: Callable[[], Progress],
+        leads: Callable[[], bool],
+        say: Callable[[OutgoingEvent], None],
+        clock: Clock,
+        since: Time | None = None,
+    ) -> None:
+        """`since`: the time of the snapshot that this process began with. 0 bytes, or no age: not for that reason."""
+        self._take = take
+        self._max_bytes = max_bytes
+        self._max_age = max_age
+        self._progress = progress
+        self._leads = leads
+        self._say = say
+        self._clock = clock
+        self._since = clock() if since is None else since
+        self._bytes = 0
+        self._told_at = -1
+        self._asked: Progress | None = None
+        self._not_before: Time = 0
+        self._stop = threading.Event()
+        self._thread = threads.Thread(target=self._run, name="snapshots")
+
+    def start(self) -> None:
+        """Begins to look; does nothing where snapshots are off."""
+        if self._max_bytes or self._max_age:
+            self._thread.start()
+
+    def close(self) -> None:
+        """Returns when nothing is done any more."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def taken(self, record: Record, body: SnapshotTaken) -> None:
+        """The log tells of a snapshot, whoever took it. On the thread that folds."""
+        asked = self._asked
+        ours = asked is not None and asked.offset == body.offset
+        self._bytes = asked.bytes_read if asked is not None and ours else self._progress().bytes_read
+        self._since, self._told_at = record.header.time, record.offset
+
+    def due(self, now: Time) -> str | None:
+        """Why a snapshot is to be taken now; None: it is not."""
+        progress = self._progress()
+        grown = progress.bytes_read - self._bytes
+        if self._max_bytes and grown >= self._max_bytes:
+            return f"{grown:,} bytes since the last one"
+        if self._max_age and now - self._since >= self._max_age and progress.offset > self._told_at:
+            return f"the last one is {(now - self._since) // 1_000_000} s old"
+        return None
+
+    def look(self) -> Taken | None:
+        """Takes a snapshot if it is due, this process leads, and the last try is not too recent."""
+        now = self._clock()
+        if now < self._not_before or not self._leads():
+            return None
+        why = self.due(now)
+        if why is None:
+            return None
+        progress = self._asked = self._progress()
+        try:
+            taken = self._take(progress.offset + 1)
+        except SnapshotFailed as error:
+            _log.warning("no snapshot could be taken: tries again in a minute", why=why, error=str(error))
+            self._not_before = now + _RETRY
+            return None
+        self._bytes, self._since, self._told_at = progress.bytes_read, now, progress.offset
+        if taken is None:
+            return None
+        _log.info("took a snapshot", why=why, uri=taken.uri, bytes=taken.size)
+        body = SnapshotTaken(
+            offset=taken.offset,
+            uri=taken.uri,
+            size=taken.size,
+            schema_fingerprint=taken.schema_fingerprint,
+            state_hash=taken.state_hash,
+        )
+        self._say(OutgoingEvent(EVERYONE, body, None))
+        return taken
+
+    def _run(self) -> None:
+        while not self._stop.wait(_LOOK_S):
+            self.look()

@@ -1,0 +1,98 @@
+"""A link between Kafka clients and one broker, which can be cut, and loses chosen answers, and only those.
+
+It reads of a request no more than its API key and correlation id (the first fields of every request header since
+Kafka 0.8; KIP-482 only added behind them), and of an answer its correlation id. A broker names its own address in
+answers, and clients go there: wherever the address stands in an answer, the proxy's port takes the place of the
+broker's, which has the same length.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+from .network_link import Conversation, Link
+
+END_TXN: Final = 26
+"""The API key of EndTxn: the end of a transaction."""
+
+_SIZE: Final = struct.Struct(">i")
+_REQUEST: Final = struct.Struct(">hhi")
+
+
+class KafkaProxy(Link):
+    """Listens on a loopback port of its own until it is closed. A context manager."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        host, _, port = bootstrap_servers.partition(":")
+        self._lock = threading.Lock()
+        self._unwanted: int | None = None
+        self._close = False
+        self.dropped = threading.Event()
+        """Whether the answer that was to be dropped has been."""
+        super().__init__(bootstrap_servers)
+        self.named = host.encode() + _SIZE.pack(int(port)), host.encode() + _SIZE.pack(self.port)
+        """The broker's address as it stands in answers, and what takes its place."""
+
+    def drop_next(self, api_key: int, *, close: bool) -> None:
+        """The next answer to such a request is lost; `close`: and the connection with it."""
+        with self._lock:
+            self._unwanted, self._close = api_key, close
+        self.dropped.clear()
+
+    def drops(self, api_key: int | None) -> bool:
+        """Whether the answer to such a request is to be lost; it is the only one."""
+        with self._lock:
+            if api_key is None or api_key != self._unwanted:
+                return False
+            self._unwanted = None
+        self.dropped.set()
+        return True
+
+    @property
+    def closes(self) -> bool:
+        """Whether a connection ends with the answer that is lost."""
+        return self._close
+
+    def _conversation(self) -> Conversation:
+        return _KafkaConversation(self)
+
+
+class _KafkaConversation(Conversation):
+    def __init__(self, proxy: KafkaProxy) -> None:
+        self._proxy = proxy
+        self._asked: dict[int, int] = {}
+
+    def requests(self, client: socket.socket) -> Iterator[bytes]:
+        while (request := _frame(client)) is not None:
+            api_key, _, correlation = _REQUEST.unpack_from(request)
+            self._asked[correlation] = api_key
+            yield _SIZE.pack(len(request)) + request
+
+    def answers(self, server: socket.socket) -> Iterator[bytes]:
+        while (answer := _frame(server)) is not None:
+            (correlation,) = _SIZE.unpack_from(answer)
+            if self._proxy.drops(self._asked.pop(correlation, None)):
+                if self._proxy.closes:
+                    return
+                continue
+            yield _SIZE.pack(len(answer)) + answer.replace(*self._proxy.named)
+
+
+def _frame(connection: socket.socket) -> bytes | None:
+    """What follows a size; None at the end."""
+    head = _exactly(connection, _SIZE.size)
+    return None if head is None else _exactly(connection, *_SIZE.unpack(head))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            return None
+        data += part
+    return bytes(data)

@@ -1,0 +1,155 @@
+"""A job of jobs.py on a tortured cluster: submitted, followed in the log, and its results checked."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from tailrace.schemas import client, task_executor
+from tailrace.schemas.event import Record
+from tailrace.schemas.job_master import UpdateTaskExecutionState
+from tailrace.schemas.types import ExecutionState, JobStatus
+from tailrace.services.client import Client
+from tailrace.services.log.factory import open_event_log
+
+from . import result_topics
+from .jobs import Shape, torture
+from .processes import TorturedCluster
+
+PATIENCE_S = 180.0
+OPTIONS: Mapping[str, str] = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "1000000",
+    "restart-strategy.fixed-delay.delay": "200 ms",
+}
+
+
+class RunningJob:
+    """Submitted when it is made. Call `close` in the end."""
+
+    def __init__(
+        self,
+        cluster: TorturedCluster,
+        shape: Shape,
+        source: str | None = None,
+        options: Mapping[str, str] = OPTIONS,
+        savepoint: str | None = None,
+    ) -> None:
+        """`source`: a topic of indices to read from; None: the generator. `savepoint`: what it begins with."""
+        servers = self._servers = cluster.bootstrap_servers
+        self._shape = shape
+        self.counts = result_topics.make(servers, "counts", 2)
+        self.sums = result_topics.make(servers, "sums", 2)
+        self.graph = torture(shape, self.counts, self.sums, options, source)
+        self._log = open_event_log(cluster.configuration)
+        self._tail = self._log.tail(self._log.end())
+        self.read: list[Record] = []
+        """What the log has said since."""
+        self.status: JobStatus | None = None
+        with Client(cluster.configuration) as asking:
+            self.id = asking.submit(self.graph, savepoint_path=savepoint)
+        self._reader = Consumer(
+            {"bootstrap.servers": servers, "group.id": "progress", "isolation.level": "read_committed"}
+        )
+
+    def follow(self) -> None:
+        """Reads what the log says by now."""
+        records = self._tail.poll(0.05)
+        self.read += records
+        for record in records:
+            body = record.body
+            if isinstance(body, client.JobFinished) and body.job_id == self.id:
+                self.status = body.status
+
+    def ended(self) -> bool:
+        """Whether the log has said so by now."""
+        self.follow()
+        return self.status is not None
+
+    def until(self, there: Callable[[], bool], what: str) -> None:
+        """Follows the log until something is so."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not there():
+            names = [record.body.AVRO_NAME for record in self.read[-20:]]
+            assert time.monotonic() < deadline, f"{self.id}: no {what} within {PATIENCE_S:g} s; {names}"
+            self.follow()
+
+    def attempts(self) -> dict[str, task_executor.SubmitTask]:
+        """Every attempt that was submitted, by its id, in order."""
+        return {
+            body.execution_attempt_id: body
+            for body in (record.body for record in self.read)
+            if isinstance(body, task_executor.SubmitTask) and body.job_id == self.id
+        }
+
+    def places(self) -> dict[str, str]:
+        """Attempt -> the TaskExecutor that it was submitted to."""
+        return {
+            record.body.execution_attempt_id: record.header.recipient.partition("/")[2]
+            for record in self.read
+            if isinstance(record.body, task_executor.SubmitTask) and record.body.job_id == self.id
+        }
+
+    def states(self) -> dict[str, list[ExecutionState]]:
+        """Attempt -> what was said of it."""
+        said: dict[str, list[ExecutionState]] = {}
+        for record in self.read:
+            body: Any = record.body
+            if isinstance(body, UpdateTaskExecutionState) and body.job_id == self.id:
+                said.setdefault(body.execution_attempt_id, []).append(body.execution_state)
+        return said
+
+    def all_run(self) -> bool:
+        """Whether the last attempt of every subtask runs."""
+        last = {(body.vertex_id, body.subtask_index): each for each, body in self.attempts().items()}
+        states = self.states()
+        tasks = sum(vertex.parallelism for vertex in self.graph.vertices)
+        return len(last) == tasks and all(
+            states.get(each, [None])[-1] is ExecutionState.RUNNING for each in last.values()
+        )
+
+    def heard(self, body: type[Any]) -> list[Any]:
+        """The events of a kind."""
+        return [record.body for record in self.read if isinstance(record.body, body)]
+
+    def wait_for_progress(self) -> None:
+        """Until more is committed than now, or the job has ended."""
+        before = self._committed()
+        self.until(lambda: self.ended() or self._committed() > before, "progress")
+
+    def wait_for_its_end(self) -> None:
+        """Until it has finished; its results go on coming until then."""
+        while not self.ended():
+            self.wait_for_progress()
+        assert self.status is JobStatus.FINISHED
+
+    def results(self) -> tuple[Counter[str], Counter[str]]:
+        """Counts and sums, as a reader of committed messages finds them now."""
+        return result_topics.read(self._servers, self.counts), result_topics.read(self._servers, self.sums)
+
+    def check(self) -> None:
+        """Holds what a reader of committed messages finds against what is right."""
+        expected = self._shape.counts(), self._shape.sums()
+        for what, found, right in zip(("counts", "sums"), self.results(), expected, strict=True):
+            wrong = result_topics.difference(found, right)
+            assert not wrong, f"{what} of {self.id}: {wrong}"
+
+    def close(self) -> None:
+        """Gives connections back."""
+        self._tail.close()
+        self._log.close()
+        self._reader.close()
+
+    def _committed(self) -> int:
+        total = 0
+        for partition in (0, 1):
+            try:
+                _, end = self._reader.get_watermark_offsets(TopicPartition(self.counts, partition), 5)
+            except KafkaException:
+                return -1
+            total += end
+        return total

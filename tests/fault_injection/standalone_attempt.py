@@ -1,0 +1,280 @@
+"""Attempts of a StreamTask without Spark and without a TaskExecutor, which stop at a precise point: real Kafka, real
+transactions, a process of their own.
+
+Run as a program it is a server: it has everything imported, and forks a process for each `Attempt` (a line of JSON)
+that it is sent. Commands are lines: `run ATTEMPT` prints the pid; `look PID` prints what has become of it: how it has
+ended, that it has stopped, or nothing of these. What a channel holds is handed over by a consumer instead of Spark's.
+
+*Steps* are what an attempt does in its transactions: it begins one, sends a message (and waits until the broker has
+it), is about to commit, has committed. An attempt that is told to halt at step n signals itself when
+n - 1 steps are done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from polling import PATIENCE_S
+
+from tailrace.pipelines.runtime.deployment import VertexDeployment
+
+_TESTS = Path(__file__).parents[1]
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """What is to run, and where it is to halt."""
+
+    deployment: VertexDeployment
+    subtask: int
+    number: int
+    bootstrap_servers: str
+    notices: str
+    """The file that is told of the steps that were done, and of the end: a line each."""
+    halt_at: int | None = None
+    signal: int = signal.SIGKILL
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a process: one of these, or it runs."""
+
+    exit_code: int | None = None
+    killed_by: int | None = None
+    stopped_by: int | None = None
+
+
+class Lone:
+    """The server, from outside, for any thread. A context manager: at its end nothing of it is left."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._started = itertools.count(1)
+        self._pids: set[int] = set()
+        self._asking = threading.Lock()
+        self._server = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=scratch,
+            env={**os.environ, "PYTHONPATH": str(_TESTS)},
+        )
+
+    def __enter__(self) -> Lone:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pid in self._pids:
+            # Not waited for, and so still its own.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.wait(PATIENCE_S)
+        self._server.stdout.close()
+
+    def start(
+        self,
+        deployment: VertexDeployment,
+        subtask: int,
+        number: int,
+        bootstrap_servers: str,
+        *,
+        halt_at: int | None = None,
+        how: signal.Signals = signal.SIGKILL,
+    ) -> Running:
+        """A process that runs this attempt."""
+        notices = self._scratch / f"notices-{next(self._started)}"
+        attempt = Attempt(deployment, subtask, number, bootstrap_servers, str(notices), halt_at, how)
+        pid = int(self._ask(b"run " + msgspec.json.encode(attempt)))
+        self._pids.add(pid)
+        return Running(self, pid, notices)
+
+    def wait(self, pid: int) -> Outcome:
+        """Until the process ends or stops, or for too long."""
+        deadline = time.monotonic() + PATIENCE_S
+        outcome = Outcome()
+        while outcome == Outcome() and time.monotonic() < deadline:
+            outcome = msgspec.json.decode(self._ask(b"look %d" % pid), type=Outcome)
+            time.sleep(0.01)
+        if outcome.exit_code is not None or outcome.killed_by is not None:
+            self._pids.discard(pid)
+        return outcome
+
+    def _ask(self, command: bytes) -> bytes:
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        with self._asking:
+            self._server.stdin.write(command + b"\n")
+            self._server.stdin.flush()
+            answer = self._server.stdout.readline()
+        assert answer, "the server of lone attempts has ended"
+        return answer
+
+
+class Running:
+    """A process that runs an attempt, or has."""
+
+    def __init__(self, lone: Lone, pid: int, notices: Path) -> None:
+        self._lone = lone
+        self._notices = notices
+        self.pid = pid
+
+    def wait(self) -> Outcome:
+        """Until it ends or stops."""
+        return self._lone.wait(self.pid)
+
+    def go_on(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    @property
+    def told(self) -> list[str]:
+        """The steps that were done, and the last notice."""
+        return self._notices.read_text().splitlines() if self._notices.exists() else []
+
+
+class Stepping:
+    """A Producer whose steps are counted, and told of."""
+
+    def __init__(self, producer: Any, attempt: Attempt) -> None:
+        self._producer = producer
+        self._attempt = attempt
+        self._steps = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def begin_transaction(self) -> None:
+        self._step("begin")
+        self._producer.begin_transaction()
+
+    def produce(self, topic: str, *arguments: Any, **more: Any) -> None:
+        self._step(f"produce {topic}")
+        self._producer.produce(topic, *arguments, **more)
+        # Of a producer that has been fenced, flush() fails without an exception.
+        with contextlib.suppress(SystemError):
+            self._producer.flush(PATIENCE_S)
+
+    def commit_transaction(self, *arguments: Any) -> None:
+        self._step("commit")
+        self._producer.commit_transaction(*arguments)
+        self._step("committed")
+
+    def _step(self, what: str) -> None:
+        self._steps += 1
+        if self._steps == self._attempt.halt_at:
+            os.kill(os.getpid(), self._attempt.signal)
+        tell(self._attempt, what)
+
+
+def tell(attempt: Attempt, what: str) -> None:
+    with open(attempt.notices, "a") as notices:
+        notices.write(what + "\n")
+
+
+def run(attempt: Attempt) -> None:
+    """Never returns."""
+    from tailrace.pipelines.runtime.protocol import Canceled, Failed, Finished, Notice, Open, Restored
+    from tailrace.pipelines.runtime.stream_task import transactions
+    from tailrace.pipelines.runtime.stream_task.mailbox import Mailbox
+    from tailrace.pipelines.runtime.stream_task.task import StreamTask
+
+    mailbox = Mailbox()
+    made = transactions.transactional_producer  # type: ignore[attr-defined]
+
+    def transactional_producer(*arguments: Any) -> Any:
+        return Stepping(made(*arguments), attempt)
+
+    transactions.transactional_producer = transactional_producer  # type: ignore[attr-defined]
+
+    def notify(notice: Notice) -> None:
+        match notice:
+            case Restored(_, positions):
+                for index in range(len(attempt.deployment.inputs)):
+                    fed = (attempt, mailbox, index, positions.get(index, {}))
+                    threading.Thread(target=feed, args=fed, daemon=True).start()
+            case Failed(reason):
+                tell(attempt, f"Failed: {reason.splitlines()[0]}")
+            case Canceled() | Finished():
+                tell(attempt, type(notice).__name__)
+            case _:
+                pass
+
+    opening = Open(attempt.deployment, attempt.subtask, attempt.number, attempt.bootstrap_servers)
+    StreamTask(opening, mailbox, notify).invoke()
+    os._exit(0)
+
+
+def feed(attempt: Attempt, mailbox: Any, input_index: int, begin: Mapping[int, int]) -> None:
+    """Hands over what a channel holds from these offsets on."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    from tailrace.pipelines.graph.physical_plan import channel_topic
+    from tailrace.pipelines.runtime.protocol import BUFFER
+    from tailrace.pipelines.runtime.stream_task.mailbox import HandedOver
+
+    deployment = attempt.deployment
+    topic = channel_topic(deployment.cluster, deployment.job_id, deployment.inputs[input_index].data_set_id)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": attempt.bootstrap_servers,
+            "group.id": "lone",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
+    partition = attempt.subtask
+    consumer.assign([TopicPartition(topic, partition, begin.get(partition, 0))])
+    while True:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            offset, value = message.offset(), message.value()
+            letter = HandedOver(BUFFER, input_index, 1, partition, offset, offset + 1, value)
+            mailbox.put([(letter, len(value))])
+
+
+def serve() -> None:
+    """Obeys until its input ends; its children are its own until they are waited for."""
+    from tailrace.pipelines.runtime.preload import preload
+    from tailrace.pipelines.runtime.stream_task import task  # noqa: F401
+
+    preload()
+    for line in sys.stdin.buffer:
+        command, _, rest = line.partition(b" ")
+        if command == b"run":
+            attempt = msgspec.json.decode(rest, type=Attempt)
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    run(attempt)
+                finally:
+                    os._exit(70)
+            print(pid, flush=True)
+        else:
+            print(msgspec.json.encode(_look(int(rest))).decode(), flush=True)
+
+
+def _look(pid: int) -> Outcome:
+    found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED)
+    if not found:
+        return Outcome()
+    if os.WIFSTOPPED(status):
+        return Outcome(stopped_by=os.WSTOPSIG(status))
+    if os.WIFSIGNALED(status):
+        return Outcome(killed_by=os.WTERMSIG(status))
+    return Outcome(exit_code=os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,64 @@
+"""A job of two vertices at parallelism 1, generator -> running count, whose attempts run alone (lone.py)."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from signal import SIGKILL, Signals
+
+from tailrace.pipelines.graph.physical_plan import topics
+from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
+
+from . import result_topics as kafka_topics
+from .jobs import Shape, counting
+from .standalone_attempt import Lone, Running
+
+SOURCE, COUNT = 0, 1
+
+
+class LoneJob:
+    """Its topics exist; `servers` is the broker's own address, which results are read from."""
+
+    def __init__(self, lone: Lone, servers: str, shape: Shape, cluster: str = "lone") -> None:
+        self._lone = lone
+        self._servers = servers
+        self.cluster = cluster
+        self.shape = shape
+        self.id = f"counting-{uuid.uuid4().hex[:8]}"
+        self.counts = kafka_topics.make(servers, "counts", 1)
+        # Whatever comes in is committed at once: many small transactions.
+        self.graph = counting(shape, self.counts, {"execution.commit-interval-ms": "1"})
+        kafka_topics.make_exactly(servers, dict(topics(cluster, self.id, self.graph)))
+        self._attempts = Counter[int]()
+
+    def start(
+        self, vertex: int, *, halt_at: int | None = None, how: Signals = SIGKILL, servers: str | None = None
+    ) -> Running:
+        """The next attempt of a vertex's one subtask; `servers`: where it thinks that Kafka is."""
+        number = self._attempts[vertex]
+        self._attempts[vertex] += 1
+        return self._lone.start(
+            VertexDeployment(
+                cluster=self.cluster,
+                job_id=self.id,
+                job_graph=self.graph,
+                vertex_id=self.graph.vertices[vertex].vertex_id,
+                subtasks=(SubtaskDeployment(f"{self.id}-{vertex}-{number}", 0, number),),
+            ),
+            0,
+            number,
+            servers or self._servers,
+            halt_at=halt_at,
+            how=how,
+        )
+
+    def finish(self, vertex: int) -> list[str]:
+        """Runs the next attempt of a vertex to its end; its steps."""
+        running = self.start(vertex)
+        assert running.wait().exit_code == 0, running.told
+        assert running.told[-1] == "Finished", running.told
+        return running.told
+
+    def wrong(self) -> str:
+        """What is wrong with the results; empty where nothing is."""
+        return kafka_topics.difference(kafka_topics.read(self._servers, self.counts), self.shape.counts())

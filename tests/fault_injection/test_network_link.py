@@ -1,0 +1,119 @@
+"""The link that tests cut is itself what they take it for."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+from polling import PATIENCE_S
+
+from .network_link import Link
+
+SILENCE_S = 0.2
+
+
+@pytest.fixture
+def echo() -> Iterator[str]:
+    """A server that says again what it hears; its address."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve(connection: socket.socket) -> None:
+        with connection:
+            while data := connection.recv(1024):
+                connection.sendall(data)
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    yield f"127.0.0.1:{listener.getsockname()[1]}"
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+@pytest.fixture
+def link(echo: str) -> Iterator[Link]:
+    with Link(echo) as running:
+        yield running
+
+
+def connect(link: Link) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", link.port))
+    connection.settimeout(PATIENCE_S)
+    return connection
+
+
+def heard(connection: socket.socket, size: int) -> bytes:
+    return connection.recv(size, socket.MSG_WAITALL)
+
+
+def is_silent(connection: socket.socket) -> bool:
+    connection.settimeout(SILENCE_S)
+    try:
+        return not connection.recv(1) and False
+    except TimeoutError:
+        return True
+    finally:
+        connection.settimeout(PATIENCE_S)
+
+
+def is_over(connection: socket.socket) -> bool:
+    try:
+        return heard(connection, 1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_what_is_said_passes_both_ways(link: Link) -> None:
+    with connect(link) as client:
+        client.sendall(b"one")
+        assert heard(client, 3) == b"one"
+        assert link.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("requests", "answers"), [(True, True), (True, False), (False, True)], ids=["both", "requests", "answers"]
+)
+def test_cut_nothing_comes_back_until_it_heals_and_nothing_is_lost(
+    link: Link, requests: bool, answers: bool
+) -> None:
+    with connect(link) as client:
+        client.sendall(b"one")
+        assert heard(client, 3) == b"one"
+        link.cut(requests=requests, answers=answers)
+        client.sendall(b"two")
+        with connect(link) as fresh:
+            fresh.sendall(b"three")
+            assert is_silent(client)
+            assert is_silent(fresh)
+            link.heal()
+            assert heard(client, 3) == b"two"
+            assert heard(fresh, 5) == b"three"
+
+
+def test_severed_connections_end_and_so_do_new_ones_until_it_heals(link: Link) -> None:
+    with connect(link) as client:
+        client.sendall(b"one")
+        assert heard(client, 3) == b"one"
+        link.sever()
+        assert heard(client, 1) == b""
+    with connect(link) as refused:
+        assert is_over(refused)
+    link.heal()
+    with connect(link) as client:
+        client.sendall(b"two")
+        assert heard(client, 3) == b"two"
+
+
+def test_a_link_to_nobody_ends_every_connection() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with Link(f"127.0.0.1:{unused.getsockname()[1]}") as link, connect(link) as client:
+            assert heard(client, 1) == b""

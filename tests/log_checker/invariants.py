@@ -1,0 +1,94 @@
+"""All invariants over one log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from .accumulators import Accumulators
+from .attempts import Attempts
+from .causes import Causes
+from .checkpoint_answers import Answers
+from .checkpoints import Checkpoints
+from .events import Event
+from .fencing import Fencing
+from .leaders import Leaders
+from .message_rules import Words
+from .requests import Requests
+from .restores import Restores
+from .slots import Slots
+from .statuses import Statuses
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What is wrong with the log, and at which offset it shows."""
+
+    offset: int
+    invariant: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"offset {self.offset}: {self.what} ({self.invariant})"
+
+
+class Invariant(Protocol):
+    """Follows a log and says, in a line each, what is wrong with it."""
+
+    def see(self, event: Event) -> Iterator[str]:
+        """The next event that counts."""
+        ...
+
+    def end(self) -> Iterator[str]:
+        """Nothing more will be said, and nobody is busy."""
+        ...
+
+
+def check(events: Iterable[Event], *, settled: bool = True) -> list[Violation]:
+    """What is wrong with a log, in the order of the offsets at which it shows; empty if all is well.
+
+    `settled` says that everybody had come to rest when the log ended: what is owed by then is wrong. Without it the
+    log may break off in the middle of a conversation. An event that is there twice, by its id, counts once,
+    unless a role's own shell tells it.
+    """
+    slots = Slots()
+    attempts, causes, leaders = Attempts(slots), Causes(), Leaders()
+    checkpoints = Checkpoints(slots, attempts)
+    invariants: list[Invariant] = [
+        slots,
+        attempts,
+        Requests(slots),
+        Statuses(),
+        causes,
+        leaders,
+        Words(slots),
+        Accumulators(),
+        checkpoints,
+        Restores(attempts, checkpoints),
+        Answers(slots),
+    ]
+    fencing, ids, violations, offset = Fencing(), set[str](), list[Violation](), -1
+    for event in events:
+        if event.offset <= offset:
+            violations.append(Violation(event.offset, "Order", f"it follows offset {offset}"))
+        offset = event.offset
+        if not fencing.admits(event):
+            causes.ignored(event)
+            for what in leaders.ignored(event):
+                violations.append(Violation(offset, type(leaders).__name__, what))
+            continue
+        # What a shell tells its own role is a fact as often as it is told.
+        if event.event_id in ids and event.sender != event.recipient:
+            causes.heard(event)
+            slots.echo(event)
+            continue
+        ids.add(event.event_id)
+        for invariant in invariants:
+            for what in invariant.see(event):
+                violations.append(Violation(offset, type(invariant).__name__, what))
+    if settled:
+        for invariant in invariants:
+            for what in invariant.end():
+                violations.append(Violation(offset, type(invariant).__name__, f"at the end, {what}"))
+    return violations

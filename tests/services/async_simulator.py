@@ -1,0 +1,577 @@
+"""A cluster of processes that see the log at different times: what `simulation` leaves out.
+
+Each process reads the log at its own pace, decides only when its own last append has come back, looks only at what
+changed since, as `services.host.host.Host` does, and may die between any two events: also with only some of what it
+owed appended. A process that was deposed goes on talking until it reads so. Shells are simulated: what they have to say
+is kept in `unsaid` until a step says it, and dies with the process, as running tasks do.
+
+A state is a function of the log, so it is folded once, when an event is appended, and every process looks at the states
+as they were at its own position. That folding anew gives the same is a law of its own, checked at the end of a run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tailrace.schemas import resource_manager
+from tailrace.schemas.body import Body
+from tailrace.schemas.event import EVERYONE, Event, Record
+from tailrace.schemas.everyone import ClusterTerminated, ConfigurationChanged, LeaderElected
+from tailrace.schemas.states import EXECUTION_ENDS
+from tailrace.schemas.types import ExecutionState, Header, JobGraph, Origin, ResourceProfile
+from tailrace.services.core.leadership import LeadershipState
+from tailrace.services.core.role import IllegalEvent, Instruction, OutgoingEvent, Time, kind_of, with_headers
+from tailrace.services.dispatcher.role import BuildJobGraph
+from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
+from tailrace.services.resource_manager.worker_pool import WorkerState
+from tailrace.services.simulation.checkpoint_storage import OF_CHECKPOINTS
+from tailrace.services.simulation.simulated_effects import OF_MASTERS, answer
+from tailrace.services.simulation.task_events import registration, state_changed
+from tailrace.services.task_executor.instructions import (
+    AbortTasks,
+    ConfirmTasks,
+    RunTasks,
+    StopTask,
+    TriggerTasks,
+)
+from tailrace.services.task_executor.state import Task, TaskExecutorState
+
+from .simulated_cluster.checkpoints import RECORDS, Barriers, TaskCheckpoints
+from .simulated_cluster.cluster import PROFILE, SECOND, graph, new_replica
+
+RAN = (WorkerState.STARTED, WorkerState.REGISTERED, WorkerState.RELEASING)
+MASTER_ROLES = ("dispatcher", "resource_manager")
+MASTER_KINDS = (*MASTER_ROLES, "job_master")
+Subtask = tuple[str, str, int]
+"""(job, vertex, index)."""
+RUNNING, CANCELED, FAILED = ExecutionState.RUNNING, ExecutionState.CANCELED, ExecutionState.FAILED
+
+
+class World:
+    """The log, the clock, and the processes that are alive. `truth` has folded all of the log."""
+
+    def __init__(
+        self, configuration: dict[str, str] | None = None, draw: random.Random | None = None
+    ) -> None:
+        self.log: list[Record] = []
+        self.changed: list[list[tuple[str, Any]]] = []
+        """By offset: the states that the event changed, by address."""
+        self.now: Time = 1_000 * SECOND
+        self.configuration = configuration or {}
+        self.draw = draw
+        """Where it is given, tasks and channels and workers may fail by themselves, as `task_failures` says."""
+        self.task_failures = 0.0
+        self.driver_failures = 0.0
+        self.barriers = Barriers()
+        self.single: Process | None = None
+        """The newest master."""
+        self.deposed: list[Process] = []
+        self.leaderships: list[LeadershipState] = []
+        """By offset: who leads behind the event."""
+        self.admitted: list[bool] = []
+        """By offset: whether readers take notice of the event."""
+        self.workers: dict[str, Process] = {}
+        self.ever_started: set[str] = set()
+        self.started_by_driver: set[str] = set()
+        self.illegal: list[str] = []
+        self.truth = new_replica(on_illegal=lambda error, _: self.illegal.append(str(error)))
+        self.submitted = 0
+        self.sessions = 0
+        self.by_shells: set[int] = set()
+        """Offsets of what was not decided by a role."""
+        self.counted: Counter[Subtask] = Counter()
+        """What each subtask has counted and committed: it outlives processes and attempts."""
+        self.writers: dict[Subtask, tuple[int, Process]] = {}
+        """The attempt, by its number and process, that may commit: the last one that was started fences the others."""
+
+    def append(self, events: list[Event], *, by_shell: bool = False) -> None:
+        """At the end of the log."""
+        truth = self.truth
+        for event in events:
+            offset = len(self.log)
+            record = Record(offset, event.header, event.body)
+            self.log.append(record)
+            if by_shell:
+                self.by_shells.add(offset)
+            self.admitted.append(truth.leadership.accepts(record))
+            self.changed.append([(address, truth.states[address]) for address in truth.apply(record)])
+            self.leaderships.append(truth.leadership)
+
+    def processes(self) -> list[Process]:
+        """All that are alive, deposed ones included."""
+        masters = [self.single] if self.single else []
+        return [*masters, *self.deposed, *self.workers.values()]
+
+    @property
+    def master(self) -> Process | None:
+        """Who leads the Dispatcher, if it is alive."""
+        return self.leader("dispatcher")
+
+    def leader(self, role: str) -> Process | None:
+        """Who leads a role of masters, as the log has it, if it is alive."""
+        return self.single
+
+    def is_alive(self, process: Process) -> bool:
+        """Whether it has not ended."""
+        return process is self.single or process in self.workers.values() or process in self.deposed
+
+    def start_master(self) -> None:
+        """Another jobmanager; one that is alive does not know yet that it was deposed."""
+        if self.single is not None:
+            self.deposed.append(self.single)
+        self.single = Process(self, MASTER_ROLES)
+        self.single.configure()
+        self.single.look_for_survivors()
+
+    def kill_master(self) -> None:
+        """SIGKILL."""
+        self.single = None
+
+    def heal(self) -> None:
+        """Every process that is alive can go on."""
+        for process in self.processes():
+            process.stalled = process.deaf = False
+
+    def start_worker(
+        self, resource_id: str, slots: int, profile: ResourceProfile = PROFILE, *, zombie: bool = False
+    ) -> None:
+        """A TaskExecutor process, the first or the next under its resource id.
+
+        An older one is dead, or, as a `zombie`, does not know yet.
+        """
+        self.ever_started.add(resource_id)
+        older = self.workers.get(resource_id)
+        if older is not None and zombie:
+            self.deposed.append(older)
+        self.workers[resource_id] = Process(self, (f"task_executor/{resource_id}",), slots, profile)
+
+    def kill_worker(self, resource_id: str) -> None:
+        """SIGKILL."""
+        del self.workers[resource_id]
+
+    def stop_worker(self, resource_id: str) -> None:
+        """SIGTERM: it says that it leaves. Its tasks end with it."""
+        process = self.workers.pop(resource_id)
+        if process.registered:
+            body = resource_manager.DisconnectTaskManager(resource_id=resource_id, reason="asked to stop")
+            process.say(f"task_executor/{resource_id}", OutgoingEvent("resource_manager", body, None))
+
+    def request(self, body: Body, *, admitted: int = 1) -> int:
+        """What a client asks for, admitted as often as leaders changed meanwhile; returns the first offset."""
+        offset = len(self.log)
+        origin = Origin(topic="submissions", partition=0, offset=self.submitted)
+        self.submitted += 1
+        header = Header(
+            event_id=f"request {self.submitted}",
+            time=self.now,
+            sender="client/test",
+            sender_epoch=0,
+            recipient="dispatcher",
+            origin=origin,
+        )
+        self.append([Event(header, body)] * admitted, by_shell=True)
+        return offset
+
+    def turn(self) -> None:
+        """Every process that is alive and goes on goes once through its loop."""
+        for process in self.processes():
+            if not process.stalled:
+                process.fold()
+                process.decide()
+                process.checkpoints.go_on()
+                process.speak()
+
+    def settle(self, limit: int = 2_000) -> None:
+        """Every process that is alive goes on until nobody has anything to do. Raises AssertionError."""
+        self.heal()
+        for _ in range(limit):
+            before = len(self.log)
+            self.turn()
+            if len(self.log) == before and not any(process.is_busy() for process in self.processes()):
+                return
+        raise AssertionError("the roles talk without end:\n" + "\n".join(lines(self.log[-40:])))
+
+    def tick(self, seconds: float) -> None:
+        """Time passes."""
+        self.now += int(seconds * SECOND)
+
+    def total(self, job_id: str) -> dict[str, float]:
+        """What the subtasks of a job have counted and committed."""
+        counted = sum(count for (job, _, _), count in self.counted.items() if job == job_id)
+        return {RECORDS: counted} if counted else {}
+
+    def instance_of(self, resource_id: str, position: int) -> str | None:
+        """The InstanceID of a TaskExecutor's last registration below a position."""
+        for record in reversed(self.log[:position]):
+            if (
+                record.body.AVRO_NAME.endswith("TaskExecutorRegistrationSuccess")
+                and record.header.recipient == f"task_executor/{resource_id}"
+            ):
+                instance_id: str = record.body.instance_id  # type: ignore[attr-defined]
+                return instance_id
+        return None
+
+
+@dataclass(eq=False)
+class Process:
+    """One process: what it leads, how far it has read, what runs in it."""
+
+    world: World
+    leads: tuple[str, ...]
+    slots: int = 0
+    profile: ResourceProfile = PROFILE
+    states: dict[str, Any] = field(default_factory=dict)
+    """By address, as they are at `position`."""
+    position: int = 0
+    """How far it has read: the offset of the next event."""
+    stalled: bool = False
+    """Whether it does nothing for now (SIGSTOP, a long pause): it goes on where it was."""
+    deaf: bool = False
+    """Whether it reads nothing for now, and does all else: its consumer is given nothing."""
+    appended_to: int = -1
+    said: int = 0
+    registered: bool = False
+    session: str = ""
+    epochs: dict[str, int] = field(default_factory=dict)
+    begun: set[tuple[str, str]] = field(default_factory=set)
+    unsaid: list[Event] = field(default_factory=list)
+    running: dict[str, Subtask] = field(default_factory=dict)
+    ended: set[str] = field(default_factory=set)
+    checkpoints: TaskCheckpoints = field(init=False)
+    dirty: dict[str, None] = field(default_factory=dict)
+    deadlines: dict[str, Time] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        world = self.world
+        self.checkpoints = TaskCheckpoints(self)
+        world.sessions += 1
+        self.session = f"session {world.sessions}"
+        self.position = len(world.log)
+        self.claims()
+
+    def claims(self) -> None:
+        """It leads whatever it was started for."""
+        world = self.world
+        self.states = {each: state for each, state in world.truth.states.items() if self.serves(each)}
+        for role in self.leads:
+            self.epochs[role] = world.truth.leadership.epoch(role) + 1
+            body = LeaderElected(role=role, epoch=self.epochs[role], address="sim", session=self.session)
+            self.say(role, OutgoingEvent(EVERYONE, body, None))
+        self.fold()
+        for each in self.states:
+            self._touched(each)
+
+    def serves(self, address: str) -> bool:
+        """Whether it folds the states of an address."""
+        if self.slots:
+            return address == self.leads[0]
+        return kind_of(address) in MASTER_KINDS
+
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        return self.world.is_alive(self)
+
+    def leads_address(self, address: str) -> bool:
+        """Whether it decides for an address that it serves."""
+        return True
+
+    def is_busy(self) -> bool:
+        """Whether it has something to read, to look at, or to say."""
+        unread = self.position < len(self.world.log) and not self.deaf
+        return bool(unread or self.unsaid or self.dirty or self.checkpoints.is_behind())
+
+    def configure(self) -> None:
+        """The leader says by which configuration it goes, if the log's last one is another."""
+        last = next(
+            (each.body for each in reversed(self.world.log) if isinstance(each.body, ConfigurationChanged)),
+            None,
+        )
+        configuration = self.world.configuration
+        if last is None or last.configuration != configuration:
+            body = ConfigurationChanged(configuration=configuration)
+            self.say("dispatcher", OutgoingEvent(EVERYONE, body, self._claim("dispatcher")))
+
+    def look_for_survivors(self) -> None:
+        """A new leader's worker driver finds what its predecessor's has started, as the shell does."""
+        world, manager = self.world, self.states.get("resource_manager")
+        if manager is None:
+            return
+        pool = manager.pool.workers
+        survivors = world.started_by_driver & world.workers.keys()
+        for resource_id in sorted(survivors.difference(pool.keys())):
+            world.kill_worker(resource_id)
+        for resource_id, worker in sorted(pool.items()):
+            if worker.driven and worker.state in RAN and resource_id not in survivors:
+                self._lost("resource_manager", resource_id, "it has not survived")
+
+    def fold(self, count: int | None = None) -> None:
+        """Reads on, one event at a time; a deposed process ends where it reads of it."""
+        if self.deaf:
+            return
+        world = self.world
+        end = len(world.log) if count is None else min(len(world.log), self.position + count)
+        for offset in range(self.position, end):
+            self.position = offset + 1
+            for address, state in world.changed[offset]:
+                if self.serves(address):
+                    self.states[address] = state
+                    self._touched(address)
+            body = world.log[offset].body
+            deposed = isinstance(body, LeaderElected) and body.epoch > self.epochs.get(body.role, body.epoch)
+            if deposed or (isinstance(body, ClusterTerminated) and not self.slots):
+                self.end()
+                return
+
+    def end(self) -> None:
+        """The process is gone."""
+        world = self.world
+        if self in world.deposed:
+            world.deposed.remove(self)
+        elif world.single is self:
+            world.single = None
+        for resource_id, process in list(world.workers.items()):
+            if process is self:
+                del world.workers[resource_id]
+
+    def decide(self, only: int | None = None) -> None:
+        """One turn of the host's loop. With `only`, the process dies after appending so many events."""
+        if self.position <= self.appended_to or not self.is_alive():
+            return
+        now, truth = self.world.now, self.world.truth
+        due = [each for each, deadline in self.deadlines.items() if deadline <= now]
+        looked_at, self.dirty = list(dict.fromkeys([*self.dirty, *due])), {}
+        owed: list[tuple[str, OutgoingEvent]] = []
+        for address in looked_at:
+            owed += [(address, each) for each in truth.role(address).decide(self.states[address], now)]
+        self._append(owed if only is None else owed[:only])
+        if only is not None:
+            self.end()
+            return
+        if self.leads[0] in self.states and self.slots and not self.registered:
+            self._register()
+        for address in looked_at:
+            self._look_after(address)
+        if self.slots and self.leads[0] in self.states and self.states[self.leads[0]].left:
+            self.end()
+
+    def speak(self, count: int | None = None) -> None:
+        """The shells say what they have to say."""
+        if self.unsaid and self.is_alive():
+            now, self.unsaid = self.unsaid[:count], [] if count is None else self.unsaid[count:]
+            self.world.append(now, by_shell=True)
+
+    def say(self, address: str, owed: OutgoingEvent) -> None:
+        """A shell says something that is in the log at once."""
+        self.world.append([self._seal(address, owed)], by_shell=True)
+
+    def mean_to_say(self, address: str, owed: OutgoingEvent) -> None:
+        """A shell says something that will be in the log sooner or later, unless the process dies before."""
+        self.unsaid.append(self._seal(address, owed))
+
+    def report(
+        self,
+        attempt: str,
+        state: ExecutionState,
+        failure: str | None = None,
+        *,
+        progress_lost: bool = False,
+        empty: bool = False,
+        cause: int | None = None,
+    ) -> None:
+        """A task that runs here changes its state; it works, and commits, before it does, unless it has nothing to."""
+        task = self.running[attempt]
+        if state in EXECUTION_ENDS:
+            del self.running[attempt]
+            self.ended.add(attempt)
+        counts = {} if empty or self.checkpoints.stands_still(attempt) else self.commit(task)
+        counts = counts if state in EXECUTION_ENDS else {}
+        self._report(task[0], attempt, state, failure, counts, progress_lost=progress_lost, cause=cause)
+
+    def commit(self, task: Subtask) -> dict[str, float]:
+        """One more record; what the subtask has counted in all, if this process may still write."""
+        world = self.world
+        _, writer = world.writers[task]
+        if writer is not self:
+            return {}
+        world.counted[task] += 1
+        return {RECORDS: float(world.counted[task])}
+
+    def _report(
+        self,
+        job_id: str,
+        attempt: str,
+        state: ExecutionState,
+        failure: str | None = None,
+        counts: dict[str, float] | None = None,
+        *,
+        progress_lost: bool = False,
+        cause: int | None = None,
+    ) -> None:
+        if cause is None:
+            cause = self.submission_of(attempt)
+        owed = state_changed(
+            job_id, attempt, state, failure, counts, progress_lost=progress_lost, cause=cause
+        )
+        self.mean_to_say(self.leads[0], owed)
+
+    def submission_of(self, attempt: str) -> int | None:
+        """The offset of the SubmitTask that an Execution runs by here; None where it is not known (any more)."""
+        state = self.states.get(self.leads[0])
+        task = state.tasks.get(attempt) if isinstance(state, TaskExecutorState) else None
+        return None if task is None else task.cause
+
+    def _claim(self, role: str) -> int | None:
+        claim = self.world.truth.leadership.leader(role)
+        return None if claim is None or claim.offset >= self.position else claim.offset
+
+    def _touched(self, address: str) -> None:
+        self.dirty[address] = None
+        deadline = self.world.truth.role(address).deadline(self.states[address])
+        if deadline is None:
+            self.deadlines.pop(address, None)
+        else:
+            self.deadlines[address] = deadline
+
+    def _append(self, owed: list[tuple[str, OutgoingEvent]]) -> None:
+        if owed:
+            self.world.append([self._seal(address, each, decided=True) for address, each in owed])
+            self.appended_to = len(self.world.log) - 1
+
+    def _seal(self, address: str, owed: OutgoingEvent, *, decided: bool = False) -> Event:
+        count, self.said = self.said, self.said + 1
+        return with_headers(
+            [owed],
+            cluster="sim",
+            sender=address,
+            epoch=self.epochs[address if address in self.epochs else "dispatcher"],
+            decided_at=self.position - 1,
+            now=self.world.now,
+            count=count,
+            decided=decided,
+        )[0]
+
+    def _register(self) -> None:
+        self.registered = True
+        self.dirty[self.leads[0]] = None
+        resource_id = self.leads[0].partition("/")[2]
+        own = self.leads[0]
+        owed = registration(
+            resource_id,
+            self.slots,
+            self.profile,
+            configuration=self.world.configuration,
+            process_address="sim",
+            cause=self._claim(own),
+        )
+        self.mean_to_say(own, owed)
+
+    def _look_after(self, address: str) -> None:
+        if self.slots and not self.registered:
+            return
+        role = self.world.truth.role(address)
+        for instruction in role.instructions(self.states[address]):
+            if (address, instruction.key) not in self.begun:
+                self.begun.add((address, instruction.key))
+                self._perform(address, instruction)
+
+    def _perform(self, address: str, instruction: Instruction) -> None:
+        match instruction:
+            case _ if isinstance(instruction, OF_MASTERS):
+                barriers = self.world.barriers
+                fails = isinstance(instruction, OF_CHECKPOINTS) and self._happens(barriers.trouble.metadata)
+                owed = answer(address, instruction, barriers.storage, _built, storage_fails=fails)
+                self.mean_to_say(address, owed)
+            case RunTasks(tasks=tasks):
+                for task in tasks:
+                    self._run(task)
+            case StopTask(execution_attempt_id=attempt, job_id=job_id, cause=cause):
+                if attempt in self.running:
+                    self.report(attempt, CANCELED, cause=cause)
+                elif attempt not in self.ended:
+                    self.ended.add(attempt)
+                    self._report(job_id, attempt, CANCELED, cause=cause)
+            case TriggerTasks() | ConfirmTasks() | AbortTasks():
+                self.checkpoints.perform(instruction)
+            case StartWorkerProcess():
+                self._start_worker(address, instruction)
+            case StopWorkerProcess(resource_id=resource_id, cause=cause):
+                self.world.workers.pop(resource_id, None)
+                self._lost(address, resource_id, "stopped", cause)
+            case _:
+                raise AssertionError(f"the simulation does not know {instruction}")
+
+    def _run(self, task: Task) -> None:
+        attempt, subtask = task.execution_attempt_id, (task.job_id, task.vertex_id, task.subtask_index)
+        if attempt in self.running or attempt in self.ended:
+            raise AssertionError(f"{self.leads[0]} is told to run {attempt} twice")
+        self.running[attempt] = subtask
+        last, _ = self.world.writers.get(subtask, (-1, None))
+        if task.attempt_number >= last:
+            self.world.writers[subtask] = task.attempt_number, self
+        fault = self.checkpoints.begin(task)
+        if fault is not None:
+            self.report(attempt, FAILED, fault, progress_lost=True, empty=True)
+            return
+        if self._happens(self.world.task_failures):
+            self.report(attempt, FAILED, "it can't be started", empty=task.finished)
+            return
+        if self._happens(0.3):
+            self.report(attempt, ExecutionState.INITIALIZING, empty=task.finished)
+        self.report(attempt, RUNNING, empty=task.finished)
+        if task.finished:
+            self.report(attempt, ExecutionState.FINISHED, empty=True)
+
+    def _start_worker(self, address: str, instruction: StartWorkerProcess) -> None:
+        resource_id, world = instruction.resource_id, self.world
+        if self._happens(world.driver_failures):
+            self._lost(address, resource_id, "it could not be started", instruction.cause)
+            return
+        if resource_id not in world.workers:
+            world.start_worker(resource_id, instruction.number_of_slots)
+        world.started_by_driver.add(resource_id)
+        body = resource_manager.WorkerStarted(resource_id=resource_id, address="sim")
+        self._outcome(address, body, instruction.cause)
+
+    def _lost(self, address: str, resource_id: str, reason: str, cause: int | None = None) -> None:
+        instance_id = self.world.instance_of(resource_id, self.position)
+        body = resource_manager.WorkerLost(
+            resource_id=resource_id, instance_id=instance_id, exited=True, reason=reason
+        )
+        self._outcome(address, body, cause)
+
+    def _happens(self, probability: float) -> bool:
+        draw = self.world.draw
+        return draw is not None and draw.random() < probability
+
+    def _outcome(self, address: str, body: Body, cause: int | None) -> None:
+        self.mean_to_say(address, OutgoingEvent(address, body, cause))
+
+
+def _built(instruction: BuildJobGraph) -> JobGraph | str:
+    if instruction.entry_point.target == "fails":
+        return "it raised"
+    return graph(instruction.parallelism or 1)
+
+
+def lines(records: list[Record]) -> list[str]:
+    """For the message of a failed test."""
+    return [
+        f"{record.offset:>4} {record.header.sender}@{record.header.sender_epoch} -> {record.header.recipient}: "
+        f"{record.body.AVRO_NAME.rpartition('.')[2]} (cause {record.header.cause}, at {record.header.decided_at})"
+        for record in records
+    ]
+
+
+def owed(world: World) -> Iterator[tuple[str, OutgoingEvent]]:
+    """What any process that is alive owes, looked at afresh."""
+    for process in world.processes():
+        for address, state in process.states.items():
+            for each in world.truth.role(address).decide(state, world.now):
+                yield address, each
+
+
+__all__ = ["IllegalEvent", "Process", "World", "lines", "owed"]

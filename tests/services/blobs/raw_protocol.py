@@ -1,0 +1,70 @@
+"""The protocol spoken byte by byte, as a client that breaks it would; and what a directory holds."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import struct
+from pathlib import Path
+
+import msgspec
+from polling import PATIENCE_S
+
+from tailrace.services.blobs.protocol import Answer, Get, Put, decode_answer
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), PATIENCE_S)
+
+    def frame(self, data: bytes) -> None:
+        """A frame: a piece of a body, or a request's bytes."""
+        self.socket.sendall(struct.pack(">I", len(data)) + data)
+
+    def put(
+        self, content: bytes, size: int | None = None, digest: str | None = None, job: str = "job"
+    ) -> None:
+        """Announces an upload, perhaps of something else."""
+        key = f"permanent/{job}/{digest or hashlib.sha256(content).hexdigest()}"
+        self.frame(msgspec.msgpack.encode(Put(key, len(content) if size is None else size)))
+
+    def get(self, key: str) -> None:
+        """Asks for a blob."""
+        self.frame(msgspec.msgpack.encode(Get(key)))
+
+    def answer(self) -> Answer:
+        """What the server says. Raises ConnectionError where it has ended the connection."""
+        return decode_answer(self._read(struct.unpack(">I", self._read(4))[0]))
+
+    def is_over(self) -> bool:
+        """Waits until the server has ended the connection; whether it said nothing before."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionError:
+            return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            if not more:
+                raise ConnectionError("the server has ended the connection")
+            data += more
+        return data
+
+
+def files_below(directory: Path) -> list[str]:
+    """Paths of all files, sorted, relative to the directory."""
+    return sorted(str(each.relative_to(directory)) for each in directory.rglob("*") if each.is_file())

@@ -1,0 +1,24 @@
+"""What becomes of a job's blobs follows from the Dispatcher's state, in every phase that a job may be in."""
+
+from __future__ import annotations
+
+import pytest
+from immutables import Map
+
+from tailrace.services.blobs.garbage_collector import Fate
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import DISPATCHER
+from tailrace.services.dispatcher.state import DispatcherState, Job, Phase
+from tailrace.services.processes.blobs import _fates
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_blobs_are_needed_until_the_job_has_ended(phase: Phase) -> None:
+    replica = Replica([])
+    assert _fates(replica) is None
+    job = Job(job_id="job", requester="client/me", phase=phase, cause=3)
+    replica.states[DISPATCHER] = DispatcherState(jobs=Map({"job": job}))
+    fate_of = _fates(replica)
+    assert fate_of is not None
+    assert fate_of("job") is (Fate.OVER if phase in (Phase.TERMINATED, Phase.ENDED) else Fate.LIVE)
+    assert fate_of("another") is Fate.UNKNOWN

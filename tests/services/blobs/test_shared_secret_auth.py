@@ -1,0 +1,149 @@
+"""With a secret a BlobServer serves who knows it, and is trusted by who does; the secret itself is never said."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from services.blobs.raw_protocol import Wire, files_below
+
+from tailrace.services.blobs.cache import BlobCache
+from tailrace.services.blobs.client import BlobClient
+from tailrace.services.blobs.errors import BlobRefused, BlobUnavailable
+from tailrace.services.blobs.garbage_collector import server_of
+from tailrace.services.blobs.keys import BlobKey, digest_of
+from tailrace.services.blobs.protocol import Channel, Hello, Pace, Proof, Status
+from tailrace.services.blobs.server import BlobServer
+from tailrace.services.blobs.shared_secret_auth import NONCE, SharedSecret, Side, drawn
+from tailrace.services.configuration import Configuration, ConfigurationError
+
+SECRET, OTHER = SharedSecret(b"correct horse battery"), SharedSecret(b"staple staple staple")
+BYTES = st.binary(max_size=2 * NONCE)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[BlobServer]:
+    with BlobServer(tmp_path / "server", secret=SECRET) as running:
+        yield running
+
+
+def say(wire: Wire, message: Hello | Proof) -> None:
+    wire.frame(msgspec.msgpack.encode(message))
+
+
+def test_who_knows_the_secret_is_served(server: BlobServer, tmp_path: Path) -> None:
+    with BlobClient(server.address, secret=SECRET) as client:
+        key = client.put(b"content", "job")
+        assert client.get_bytes(key) == b"content"
+    cache = BlobCache(tmp_path / "cache", lambda: server.address, secret=SECRET)
+    assert cache.file(key).read_bytes() == b"content"
+
+
+def test_who_has_another_or_none_is_told_what_to_set(server: BlobServer, tmp_path: Path) -> None:
+    with pytest.raises(BlobRefused, match=r"serves who knows its secret: set blob\.secret-file"):
+        BlobClient(server.address, secret=OTHER)
+    with BlobClient(server.address) as client, pytest.raises(BlobRefused, match=r"set blob\.secret-file"):
+        client.put(b"content", "job")
+    assert files_below(tmp_path / "server") == []
+
+
+def test_a_server_without_one_says_so(tmp_path: Path) -> None:
+    with BlobServer(tmp_path / "server") as server:
+        with pytest.raises(BlobRefused, match=r"knows no secret: set blob\.secret-file for its jobmanager"):
+            BlobClient(server.address, secret=SECRET)
+
+
+def test_what_was_said_once_is_of_no_use_again(server: BlobServer) -> None:
+    with Wire(server.address) as wire:
+        say(wire, Hello())
+        challenge = wire.answer().challenge
+        nonce = drawn()
+        proof = Proof(nonce, SECRET.proof(Side.CLIENT, challenge, nonce))
+        say(wire, proof)
+        assert wire.answer().status is Status.OK
+    with Wire(server.address) as wire:
+        say(wire, Hello())
+        assert wire.answer().challenge != challenge
+        say(wire, proof)
+        assert wire.answer().status is Status.REFUSED
+        assert wire.is_over()
+
+
+def test_nothing_is_done_before_the_proof(server: BlobServer, tmp_path: Path) -> None:
+    with BlobClient(server.address, secret=SECRET) as client:
+        key = client.put(b"content", "job")
+    for introduced in (False, True):
+        with Wire(server.address) as wire:
+            if introduced:
+                say(wire, Hello())
+                assert wire.answer().status is Status.PROVE
+            wire.get(str(key))
+            answer = wire.answer()
+            assert (answer.status, answer.size, answer.proof) == (Status.REFUSED, 0, b"")
+            assert wire.is_over()
+
+
+@pytest.mark.parametrize("echoed", [True, False])
+def test_a_server_that_does_not_know_it_is_not_trusted(echoed: bool) -> None:
+    """Also one that says the client's own proof back."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            channel = Channel(connection, Pace())
+            channel.receive()
+            channel.send(_answer(Status.PROVE, challenge=bytes(NONCE)))
+            said = msgspec.msgpack.decode(channel.receive() or b"", type=Proof)
+            channel.send(_answer(Status.OK, proof=said.proof if echoed else b""))
+            channel.receive()
+            channel.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(BlobRefused, match="does not know the secret"):
+            BlobClient(address, secret=SECRET)
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def _answer(status: Status, **more: bytes) -> msgspec.Struct:
+    from tailrace.services.blobs.protocol import Answer
+
+    return Answer(status, **more)  # type: ignore[arg-type]
+
+
+@given(BYTES, BYTES, BYTES)
+def test_no_other_bytes_are_a_proof(proof: bytes, challenge: bytes, nonce: bytes) -> None:
+    assert not SECRET.is_proved(proof, Side.CLIENT, challenge, nonce)
+    assert not SECRET.is_proved(OTHER.proof(Side.CLIENT, challenge, nonce), Side.CLIENT, challenge, nonce)
+    assert not SECRET.is_proved(SECRET.proof(Side.SERVER, challenge, nonce), Side.CLIENT, challenge, nonce)
+
+
+def test_it_is_read_from_a_file_and_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    configuration = Configuration({"home": str(tmp_path), "blob.secret-file": str(file)})
+    with pytest.raises(ConfigurationError, match=r"blob\.secret-file: .* can't be read"):
+        SharedSecret.of(configuration)
+    file.write_text("too short\n")
+    with pytest.raises(ConfigurationError, match="has 9 bytes, but a secret has at least 16"):
+        server_of(configuration)
+    file.write_text("0123456789abcdef\nwhat follows is not read\n")
+    secret = SharedSecret.of(configuration)
+    assert secret is not None
+    assert "0123" not in repr(secret)
+    with server_of(configuration) as server, BlobClient(server.address, secret=secret) as client:
+        assert client.put(b"content", "job") == BlobKey(digest_of(b"content"), "job")
+    assert SharedSecret.of(configuration.replace({"blob.secret-file": "none"})) is None
+
+
+def test_a_cache_without_the_secret_says_why_it_has_nothing(server: BlobServer, tmp_path: Path) -> None:
+    cache = BlobCache(tmp_path / "cache", lambda: server.address, retries=0)
+    with pytest.raises(BlobUnavailable, match=r"set blob\.secret-file"):
+        cache.file(BlobKey(digest_of(b"content"), "job"))

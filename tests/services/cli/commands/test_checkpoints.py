@@ -1,0 +1,224 @@
+"""What `checkpoints` and `show` say of a job's checkpoints and failures."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from tailrace.schemas.types import CheckpointMetrics, JobStatus, SnapshotType
+from tailrace.services.cli import main
+from tailrace.services.cli.args.common_options import Format
+from tailrace.services.cli.commands import checkpoints as commands
+from tailrace.services.cli.commands.checkpoints import (
+    as_data,
+    in_short,
+    not_running,
+    restored_from,
+    row,
+    some,
+)
+from tailrace.services.cli.commands.show_job import described, told
+from tailrace.services.cli.exit_codes import ExitCode, Failure, explained
+from tailrace.services.cli.render.output import lasted, size
+from tailrace.services.client import CheckpointFailedError, SavepointKeptError
+from tailrace.services.configuration import Configuration
+from tailrace.services.history.checkpoint_history import (
+    CheckpointsSummary,
+    CheckpointStatus,
+    CheckpointsView,
+    CheckpointView,
+    RestoreView,
+    SubtaskView,
+)
+from tailrace.services.history.cluster_view import JobView
+from tailrace.services.job_master.exception_history import TaskException
+
+S = 1_000_000
+METRICS = CheckpointMetrics(bytes_written=1_536)
+PARTS = (
+    SubtaskView("Source (1/1)", "a", acknowledged=2 * S, size=3_000, metrics=METRICS),
+    SubtaskView("Count (1/2)", "b"),
+    SubtaskView("Count (2/2)", "c"),
+)
+
+
+def view(status: CheckpointStatus = CheckpointStatus.IN_PROGRESS, **changes: Any) -> CheckpointView:
+    known = CheckpointView(4, SnapshotType.CHECKPOINT, status, "file:///j/chk-4", S, subtasks=PARTS)
+    return msgspec.structs.replace(known, **changes)
+
+
+@pytest.mark.parametrize(
+    ("known", "cells"),
+    [
+        (
+            view(),
+            [
+                "IN_PROGRESS",
+                "2.0 s",
+                "2.9 KiB",
+                "1.5 KiB",
+                "1/3",
+                "not acknowledged by Count (1/2), Count (2/2)",
+            ],
+        ),
+        (
+            view(subtasks=(*PARTS[:2], SubtaskView("Count (2/2)", "c", declined="disk full"))),
+            ["IN_PROGRESS", "2.0 s", "2.9 KiB", "1.5 KiB", "1/3", "Count (2/2) declines: disk full"],
+        ),
+        (
+            view(subtasks=PARTS[:1]),
+            ["IN_PROGRESS", "2.0 s", "2.9 KiB", "1.5 KiB", "1/1", "is written"],
+        ),
+        (
+            view(CheckpointStatus.COMPLETED, ended=S + 36_000, size=5 << 20, subtasks=PARTS[:1]),
+            ["COMPLETED", "36 ms", "5.0 MiB", "1.5 KiB", "1/1", "file:///j/chk-4"],
+        ),
+        (
+            view(CheckpointStatus.COMPLETED, ended=S + 36_000, size=7, subtasks=PARTS[:1], discarded=True),
+            ["COMPLETED", "36 ms", "7 B", "1.5 KiB", "1/1", "discarded"],
+        ),
+        (
+            view(
+                CheckpointStatus.FAILED,
+                ended=601 * S,
+                failure="CHECKPOINT_EXPIRED",
+                reason="it took\nlonger than 10 min",
+            ),
+            [
+                "FAILED",
+                "10 min 0 s",
+                "2.9 KiB",
+                "1.5 KiB",
+                "1/3",
+                "CHECKPOINT_EXPIRED: it took longer than 10 min",
+            ],
+        ),
+        (
+            view(CheckpointStatus.FAILED, ended=2 * S, failure="TASK_FAILURE", reason="x" * 500),
+            ["FAILED", "1.0 s", "2.9 KiB", "1.5 KiB", "1/3", f"TASK_FAILURE: {'x' * 143}..."],
+        ),
+    ],
+)
+def test_a_checkpoint_is_a_line(known: CheckpointView, cells: list[str]) -> None:
+    said = row(known, now=3 * S)
+    assert said[:2] == ("4", "CHECKPOINT")
+    assert [said[2], *said[4:]] == cells
+
+
+def test_machines_are_told_all_of_it() -> None:
+    data = json.loads(msgspec.json.encode(as_data(view(CheckpointStatus.COMPLETED, ended=S + 36_500))))
+    assert data["duration_ms"] == 36.5
+    assert (data["acknowledged"], data["waiting_for"]) == (1, ["Count (1/2)", "Count (2/2)"])
+    assert data["bytes_written"] == 1_536
+    assert data["subtasks"][0]["metrics"]["bytes_written"] == 1_536
+    assert as_data(view())["duration_ms"] is None
+
+
+def test_how_many_there_were_and_what_the_job_began_with() -> None:
+    assert in_short(CheckpointsView(12, 1, None, (view(),))) == "12 completed, 1 failed, 1 in progress"
+    restored = RestoreView(S, 3, "file:///j/chk-3", {"file:///j/chk-4": "count-1 is torn"})
+    assert in_short(CheckpointsView(0, 0, restored)).startswith(
+        "0 completed, 0 failed, 0 in progress; restored from"
+    )
+    assert re.fullmatch(
+        r"from file:///j/chk-3 at \S+ \S+; passed over file:///j/chk-4: count-1 is torn",
+        restored_from(restored),
+    )
+    assert restored_from(RestoreView(S, failure="all are torn")).endswith(": all are torn")
+
+
+def test_the_first_few_are_named() -> None:
+    assert some(["a", "b", "c"]) == "a, b, c"
+    assert some(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+
+
+FAILURE = TaskException(
+    S, 7, "Count (1/2)", "te-1", 'ValueError: bad\x1b[2J\n  File "count.py", line 6\n    raise'
+)
+JOB = JobView("j", "Count", JobStatus.RESTARTING, "why", S, None, {"RUNNING": 2}, 2, 0, {"n": 3.0}, None)
+
+
+def test_a_job_is_shown_with_its_checkpoints_and_the_stacks_of_its_failures() -> None:
+    last = view(CheckpointStatus.COMPLETED, ended=S + 36_000, size=99, subtasks=())
+    summary = CheckpointsSummary(12, 1, 0, last, RestoreView(S, 3, "file:///j/chk-3"))
+    lines = described(msgspec.structs.replace(JOB, checkpoints=summary, failures=(FAILURE,)))
+    assert lines[0] == "job j (Count) is RESTARTING: why"
+    told_in_all = "\n".join(lines)
+    assert "12 completed, 1 failed, 0 in progress" in told_in_all
+    assert "36 ms, 99 B, file:///j/chk-4" in told_in_all
+    assert "from file:///j/chk-3" in told_in_all
+    assert "2 RUNNING in 2 slots" in told_in_all
+    failures = told((FAILURE,))
+    assert failures[1].endswith("Count (1/2) failed on te-1: ValueError: bad\x1b[2J")
+    assert failures[2:] == ['      File "count.py", line 6', "        raise"]
+    assert described(JOB)[0] == lines[0]
+    assert told(()) == []
+
+
+def test_a_request_names_the_tasks_that_do_not_run() -> None:
+    assert not_running(msgspec.structs.replace(JOB, status=JobStatus.RUNNING)) == ""
+    waiting = msgspec.structs.replace(JOB, tasks={"RUNNING": 2, "SCHEDULED": 1}, reason="slots are missing")
+    assert not_running(waiting) == "; now 1 SCHEDULED: slots are missing"
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "text"),
+    [(0, "0 ms"), (450, "0.45 ms"), (36_000, "36 ms"), (999_900, "1 s"), (61_400_000, "1 min 1 s")],
+)
+def test_lengths_of_time_are_for_people(microseconds: int, text: str) -> None:
+    assert lasted(microseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 40, "5.0 TiB"), (1 << 60, "1048576.0 TiB")],
+)
+def test_sizes_are_for_people(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    "error", [CheckpointFailedError("j", "it expired"), SavepointKeptError("it expired")]
+)
+def test_what_was_not_done_is_one_line_with_a_code_of_its_own(error: Exception) -> None:
+    failure = explained(error)
+    assert failure is not None
+    assert (str(failure), failure.code) == ("it expired", ExitCode.SAVEPOINT)
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (
+            "stop j --target s3://",
+            "'s3://' is no place in storage: give a path, or a URI such as s3://bucket/directory",
+        ),
+        ("savepoint trigger j --target ", "'' is no place in storage"),
+        ("savepoint dispose ", "'' is no place in storage"),
+        ("run --allow-non-restored-state a:b", "--allow-non-restored-state is for -s PATH"),
+        ("run -D state.checkpoints.dir=here a:b", "state.checkpoints.dir is 'here': it may be a URI"),
+        ("checkpoints j --last 0", "Invalid value for '--last'"),
+    ],
+)
+def test_what_can_not_be_asked_for_is_told_before_anything_is(
+    command: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command.split(" "), "--bootstrap-servers", "localhost:1"]) == ExitCode.USAGE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("tailrace: ")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+def test_a_job_without_a_checkpoint_is_not_cancelled_to_keep_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = JobView("j", "job", JobStatus.RUNNING, None, S, None, {}, 1, 0, {}, None)
+    monkeypatch.setattr(commands, "_look", lambda *_: (None, job))
+    with pytest.raises(Failure) as raised:
+        commands._cancel_and_keep(Configuration({}), "j", Format.TEXT)
+    assert raised.value.code is ExitCode.SAVEPOINT
+    assert "`tailrace cancel j` ends it, and a later `run` begins anew" in str(raised.value)

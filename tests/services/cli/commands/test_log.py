@@ -1,0 +1,233 @@
+"""`tailrace log`, its export and import, on files: no Kafka runs here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tailrace.schemas.client import JobAccepted
+from tailrace.schemas.event import Event
+from tailrace.services.cli import main
+from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.formats import ArchiveFormat
+from tailrace.services.log import Codec
+from tailrace.services.log.memory import MemoryEventLog
+
+from ...snapshots.simulated_logs import LONG, history
+
+Run = Callable[..., tuple[int, list[str], str]]
+SIZE = len(history(LONG))
+
+
+def file_of(name: str | int, directory: Path) -> Path:
+    """An export of a history."""
+    log = MemoryEventLog(Codec("c1.log"), topic="c1.log")
+    log.append([Event(each.header, each.body) for each in history(name)])
+    path = directory / "history.avro"
+    export(log, "c1", Choice(0, log.end()), path, ArchiveFormat.AVRO)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a whole log."""
+    return file_of(LONG, tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    """(exit code, lines of stdout, stderr) of a command."""
+    monkeypatch.setenv("TAILRACE_CACHE_DIR", str(tmp_path / "cache"))
+
+    def run(*arguments: object) -> tuple[int, list[str], str]:
+        capsys.readouterr()
+        code = main([str(each) for each in arguments])
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out.splitlines(), err
+
+    return run
+
+
+def refused(run: Run, code: int, *arguments: object) -> str:
+    """The one line of a command that ends with a code."""
+    found, out, err = run(*arguments)
+    assert (found, out, err.count("\n")) == (code, [], 1), err
+    return err
+
+
+def test_a_file_is_told_as_a_log_is(whole: Path, run: Run) -> None:
+    code, lines, _ = run("log", "--file", whole)
+    assert (code, len(lines)) == (0, SIZE)
+    assert [int(line.split()[0]) for line in lines] == list(range(SIZE))
+
+
+def test_a_stretch_lies_between_two_places(whole: Path, run: Run) -> None:
+    _, lines, _ = run("log", "--file", whole, "--from", 10, "--to", 12, "-o", "json")
+    assert [json.loads(line)["offset"] for line in lines] == [10, 11, 12]
+    begin, end = "1970-01-01T00:16:40Z", "1970-01-01T00:16:40Z"
+    _, lines, _ = run("log", "--file", whole, "--from", begin, "--to", end, "-o", "json")
+    times = [each.header.time for each in history(LONG)]
+    later = next(i for i, time in enumerate(times) if time > 1_000_000_000)
+    assert [json.loads(line)["offset"] for line in lines] == list(range(later))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "why"),
+    [
+        (("--from", "yesterday"), 2, "is no place in a log: say an offset (4711), a time"),
+        (("--from", 99_999), 4, "offset 99999 is outside"),
+        (("--to", 99_999), 4, f"its last {SIZE - 1} ("),
+        (("--from", "-2d"), 0, ""),
+        (("--from", "1969-12-31"), 4, "is before"),
+        (("--from", 9, "--to", 3), 2, "--from 9 (offset 9) is behind --to 3 (offset 3)"),
+        (("--follow",), 2, "--follow and --file exclude each other"),
+        (("--cluster-id", "c1"), 2, "--file and --cluster-id exclude each other"),
+        (("--type", "RequestSlots"), 2, "did you mean RequestSlot"),
+        (("--job", "nothing"), 4, "the log has no job 'nothing'"),
+    ],
+)
+def test_what_can_not_be_told_is_said_in_a_line(
+    arguments: tuple[object, ...], code: int, why: str, whole: Path, run: Run
+) -> None:
+    found, _, err = run("log", "--file", whole, *arguments)
+    assert found == code
+    assert err.count("\n") == (code != 0)
+    assert why in err
+
+
+def test_a_job_is_meant_by_its_name_too(tmp_path: Path, run: Run) -> None:
+    scenario = "one_task_fails_and_is_restarted_alone"
+    path = file_of(scenario, tmp_path)
+    (job,) = (each.body for each in history(scenario) if isinstance(each.body, JobAccepted))
+    by_name = run("log", "--file", path, "--job", job.name)
+    assert by_name[:2] == run("log", "--file", path, "--job", job.job_id)[:2]
+    assert by_name[1]
+
+
+def test_options_of_a_subcommand_follow_its_name(whole: Path, tmp_path: Path, run: Run) -> None:
+    err = refused(run, 2, "log", "--file", whole, "export", tmp_path / "a.avro")
+    assert "--file stands before 'export'" in err
+
+
+@pytest.mark.parametrize("kind", list(ArchiveFormat))
+def test_a_file_is_exported_into_another(kind: ArchiveFormat, whole: Path, tmp_path: Path, run: Run) -> None:
+    path = tmp_path / f"copy.{kind}"
+    code, lines, _ = run("log", "export", path, "--file", whole)
+    assert code == 0
+    assert lines[0].startswith(f"{path}: {kind}, ")
+    assert lines[1].startswith(f"  {SIZE:,} entries, offsets 0 to {SIZE - 1}, ")
+    assert run("log", "--file", path) == run("log", "--file", whole)
+
+
+def test_the_file_may_be_named_by_to(whole: Path, tmp_path: Path, run: Run) -> None:
+    code, lines, _ = run(
+        "log", "export", "--to", tmp_path / "a.jsonl", "--to", 20, "--file", whole, "-o", "json"
+    )
+    assert code == 0
+    told = json.loads(lines[0])
+    assert (told["last"], told["entries"], told["whole"], told["format"]) == (20, 21, True, "jsonl")
+
+
+def test_a_selection_is_told_to_be_one(whole: Path, tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "part.parquet"
+    _, told, _ = run("log", "--file", whole, "--type", "SubmitTask", "-o", "json")
+    job = json.loads(told[0])["job"]
+    asked = ("--job", job, "--type", "SubmitTask")
+    _, told, _ = run("log", "--file", whole, *asked, "-o", "json")
+    code, lines, _ = run("log", "export", path, "--file", whole, *asked)
+    assert (code, lines[-1]) == (
+        0,
+        f"  a selection (of job {job}, of type SubmitTask): it can't be imported or replayed",
+    )
+    _, found, _ = run("log", "--file", path, "-o", "json")
+    assert [json.loads(each)["offset"] for each in found] == [json.loads(each)["offset"] for each in told]
+    assert found
+    assert f"is a selection (of job {job}, of type SubmitTask)" in refused(run, 10, "state", "--file", path)
+    assert "it can't" not in refused(run, 10, "log", "import", path, "--bootstrap-servers", "localhost:1")
+    assert "which job its events belong to" in refused(
+        run, 2, "log", "export", tmp_path / "b.avro", "--file", path, "--job", job
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ((), "no file is named"),
+        (
+            ("history",),
+            "the name of history says no format: end it with one of .avro, .jsonl, .parquet",
+        ),
+        (("/tmp", "--format", "avro", "--overwrite"), "/tmp is a directory: name the file"),
+        (("history.csv", "--format", "csv"), "there is no format 'csv': there are avro, jsonl, parquet"),
+        (("a.avro", "--to", "b.avro"), "'b.avro' is no place in a log"),
+        (("a.avro", "--to", "3", "--to", "4"), "--to 3 and --to 4 exclude each other"),
+    ],
+)
+def test_what_can_not_be_exported_is_said_in_a_line(
+    arguments: tuple[str, ...], why: str, whole: Path, run: Run
+) -> None:
+    assert why in refused(run, 2, "log", "export", *arguments, "--file", whole)
+
+
+def test_a_file_that_is_there_is_replaced_only_on_purpose(whole: Path, tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "a.avro"
+    path.write_text("dear")
+    err = refused(run, 2, "log", "export", path, "--file", whole)
+    assert f"{path} is there already: --overwrite replaces it" in err
+    assert path.read_text() == "dear"
+    assert run("log", "export", path, "--file", whole, "--overwrite")[0] == 0
+    assert path.read_bytes() == whole.read_bytes()
+
+
+def test_a_file_is_not_exported_over_itself(whole: Path, run: Run) -> None:
+    before = whole.read_bytes()
+    assert "can't be written over itself" in refused(
+        run, 2, "log", "export", whole, "--file", whole, "--overwrite", "--to", 5
+    )
+    assert whole.read_bytes() == before
+
+
+def test_a_damaged_file_is_told_and_read_up_to_there(whole: Path, tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "harmed.jsonl"
+    assert run("log", "export", path, "--file", whole)[0] == 0
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[31] = lines[31].replace(b'"offset"', b'"0ffset"')
+    path.write_bytes(b"".join(lines))
+    code, told, err = run("log", "--file", path)
+    assert (code, len(told), err.count("\n")) == (10, 30, 1)
+    assert "(line 32)" in err
+    assert "the last good offset is 29, and --to 29 (or --at) reads up to there" in err
+    code, told, _ = run("log", "--file", path, "--to", 29)
+    assert (code, len(told)) == (0, 30)
+    assert run("log", "export", tmp_path / "rescued.avro", "--file", path, "--to", 29)[0] == 0
+    assert run("state", "--file", path, "--at", 29)[0] == 0
+    refused(run, 10, "log", "export", tmp_path / "b.avro", "--file", path)
+    assert not (tmp_path / "b.avro").exists()
+    refused(run, 10, "log", "import", path, "--bootstrap-servers", "localhost:1")
+
+
+def test_what_is_no_event_is_passed_over_and_told_in_the_end(tmp_path: Path, run: Run) -> None:
+    log = MemoryEventLog(Codec("c1.log"), topic="c1.log")
+    log.append([Event(each.header, each.body) for each in history(LONG)[:20]])
+    foreign = bytearray(Codec("c1.log").encode(Event(history(LONG)[20].header, history(LONG)[20].body)))
+    foreign[4] ^= 1
+    log.append_values([bytes(foreign), b"hello"])
+    path = tmp_path / "a.avro"
+    export(log, "c1", Choice(0, log.end()), path, ArchiveFormat.AVRO)
+    code, lines, err = run("log", "--file", path)
+    assert (code, len(lines), err.count("\n")) == (0, 20, 1)
+    assert (
+        f"tailrace: passed over 2 values that are no event to this release in {path}, the first at offset 20 "
+        in err
+    )
+    assert "(unknown schema: fingerprint" in err
+
+
+def test_what_is_no_export_is_said_to_be_none(tmp_path: Path, run: Run) -> None:
+    assert "No such file" in refused(run, 10, "log", "--file", tmp_path / "nowhere.avro")
+    (tmp_path / "a.txt").write_text("hello")
+    assert "is no exported log" in refused(run, 10, "log", "--file", tmp_path / "a.txt")

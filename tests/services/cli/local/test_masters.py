@@ -1,0 +1,212 @@
+"""How many jobmanagers a cluster on this machine has, how they are called, and how they find ZooKeeper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.services import client
+from tailrace.services.cli import main
+from tailrace.services.cli.args.common_options import located
+from tailrace.services.cli.commands.cluster_status import leads
+from tailrace.services.cli.exit_codes import ExitCode, Failure
+from tailrace.services.cli.local import ClusterRecord, LocalCluster, Options
+from tailrace.services.cli.local.cluster_record import ProcessRecord, write_record
+from tailrace.services.cli.local.process_names import is_master, masters, taskexecutors
+from tailrace.services.cli.local.shutdown import end_in_order
+from tailrace.services.configuration import Configuration
+from tailrace.services.configuration.options.blob import BLOB_SECRET_FILE
+from tailrace.services.configuration.options.cluster import SKIPPED_OFFSETS
+from tailrace.services.configuration.options.high_availability import HIGH_AVAILABILITY, HighAvailability
+from tailrace.services.configuration.options.zookeeper import ZOOKEEPER_QUORUM
+from tailrace.services.core.feature_level import UnknownFeatureLevel
+from tailrace.services.log import LogTruncated, LogUnavailable
+
+ZOOKEEPER = {"high-availability.type": "zookeeper"}
+
+
+@given(st.lists(st.integers(1, 8) | st.none(), min_size=1, max_size=6))
+def test_starts_one_after_the_other_keep_all_names_and_add_what_is_missing(counts: list[int | None]) -> None:
+    known: list[str] = []
+    for count in counts:
+        names = masters(count, [*known, "taskexecutor-1"])
+        assert len(names) == max(count or 1, len(known))
+        assert len(set(names)) == len(names)
+        assert set(known) <= set(names)
+        assert all(map(is_master, names))
+        known = names
+    assert taskexecutors(1, known) == ["taskexecutor-1"]
+
+
+def test_a_lone_jobmanager_has_no_number() -> None:
+    assert masters(None, []) == masters(1, []) == ["jobmanager"]
+    assert masters(3, []) == ["jobmanager-1", "jobmanager-2", "jobmanager-3"]
+    assert masters(3, ["jobmanager"]) == ["jobmanager", "jobmanager-2", "jobmanager-3"]
+    assert masters(None, ["jobmanager-1", "jobmanager-2"]) == ["jobmanager-1", "jobmanager-2"]
+
+
+def test_more_than_one_without_an_election_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["cluster", "start", "--home", str(tmp_path / "home"), "--masters", "2"]
+    assert main(arguments) == ExitCode.USAGE
+    assert "2 jobmanagers need an election" in (err := capsys.readouterr().err)
+    assert "-D high-availability.type=zookeeper" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("ports", "hint"),
+    [("50100", "50100-50102"), ("50100,50200", "50100-50102"), ("50100-50101", "50100-50102")],
+)
+def test_more_than_there_are_ports_for_their_blob_servers_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ports: str, hint: str
+) -> None:
+    definitions = ["-D", "high-availability.type=zookeeper", "-D", f"blob.server.port={ports}"]
+    arguments = ["cluster", "start", "--home", str(tmp_path / "home"), "--masters", "3", *definitions]
+    assert main(arguments) == ExitCode.USAGE
+    err = capsys.readouterr().err
+    assert f"blob.server.port is {ports}: give a range such as {hint}, or 0 for free ones" in err
+    assert err.count("\n") == 1
+
+
+def record(tmp_path: Path, **more: object) -> ClusterRecord:
+    made = ClusterRecord("c", "k:1", False, **more)  # type: ignore[arg-type]
+    write_record(tmp_path, made)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        ({}, ZOOKEEPER, "high-availability.type none"),
+        (
+            {**ZOOKEEPER, "high-availability.zookeeper.quorum": "z:1"},
+            {**ZOOKEEPER, "high-availability.zookeeper.quorum": "z:2"},
+            "ZooKeeper at z:1",
+        ),
+    ],
+)
+def test_elections_cannot_change_while_a_cluster_runs(
+    tmp_path: Path, was: dict[str, str], now: dict[str, str], told: str
+) -> None:
+    record(tmp_path, high_availability=was)
+    values = {"home": str(tmp_path), "cluster.id": "c", "bootstrap.servers": "k:1", **now}
+    with pytest.raises(Failure, match=f"{told}: stop it first"):
+        LocalCluster(Configuration(values)).start(Options())
+
+
+def test_what_the_embedded_zookeeper_cannot_do_is_refused(tmp_path: Path) -> None:
+    values = {"home": str(tmp_path), **ZOOKEEPER, "high-availability.zookeeper.ssl.enabled": "true"}
+    with pytest.raises(Failure, match=r"ssl\.enabled is set"):
+        LocalCluster(Configuration(values)).start(Options())
+
+
+def test_a_jobmanager_that_joins_is_told_of_the_elections(tmp_path: Path) -> None:
+    elections = {**ZOOKEEPER, "high-availability.zookeeper.quorum": "z:1"}
+    record(tmp_path, high_availability=elections, embedded_zookeeper=True)
+    found = located(Configuration({"home": str(tmp_path)}))
+    assert found.get(HIGH_AVAILABILITY) is HighAvailability.ZOOKEEPER
+    assert found.get(ZOOKEEPER_QUORUM) == "z:1"
+    own = located(Configuration({"home": str(tmp_path), "high-availability.zookeeper.quorum": "z:2"}))
+    assert own.get(ZOOKEEPER_QUORUM) == "z:2"
+
+
+def test_who_talks_to_a_cluster_is_told_where_its_secret_is_and_what_it_passes_over(tmp_path: Path) -> None:
+    started = {"blob.secret-file": "/run/secret", "heartbeat.interval": "1 s", "log.skipped-offsets": "17"}
+    record(tmp_path, configuration=started)
+    found = located(Configuration({"home": str(tmp_path)}))
+    assert found.get(BLOB_SECRET_FILE) == "/run/secret"
+    assert found.get(SKIPPED_OFFSETS) == "17"
+    assert not found.has("heartbeat.interval")
+    own = located(Configuration({"home": str(tmp_path), "blob.secret-file": "/run/mine"}))
+    assert own.get(BLOB_SECRET_FILE) == "/run/mine"
+
+
+def test_who_ends_a_cluster_goes_by_what_its_start_said(tmp_path: Path) -> None:
+    started = {"schema.registry.url": "http://r:1", "log.skipped-offsets": "17"}
+    record(tmp_path, configuration=started)
+    found = LocalCluster.of(Configuration({"home": str(tmp_path), "log.skipped-offsets": "17,18"}))
+    assert found is not None
+    assert found.configuration.schema_registry_url == "http://r:1"
+    assert found.configuration.get(SKIPPED_OFFSETS) == "17,18"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [LogUnavailable("away"), LogTruncated("c.log", 0, 7), UnknownFeatureLevel(3, 9)],
+    ids=["not there", "without its head", "of a later release"],
+)
+def test_a_cluster_whose_log_can_not_be_read_is_ended_by_force(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(client.Client, "conversation", refuse)
+    told: list[str] = []
+    reached = Configuration({"bootstrap.servers": "127.0.0.1:1", "cluster.id": "c"})
+    end_in_order(reached, [], "because", told.append, suspend=False)
+    assert told == [f"the cluster can't be asked to end: {error}"]
+
+
+@pytest.mark.parametrize(
+    ("roles", "running", "stands", "told"),
+    [
+        (["dispatcher", "job_master/a", "job_master/b"], True, True, "dispatcher, 2 jobs"),
+        (["job_master/a"], True, None, "1 job"),
+        ([], True, True, "nothing: stands by"),
+        ([], True, False, "nothing"),
+        ([], None, None, "nothing"),
+        (["dispatcher"], False, None, "dispatcher (is gone)"),
+        (["dispatcher"], None, False, "dispatcher (is gone)"),
+    ],
+)
+def test_what_a_master_leads_is_told_in_a_few_words(
+    roles: list[str], running: bool | None, stands: bool | None, told: str
+) -> None:
+    assert leads({"leads": roles, "running": running, "stands_for_election": stands}) == told
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        ("127.0.0.1:1", "nobody answers at 127.0.0.1:1 (Connection refused): is it up, is the port right?"),
+        ("no-such-host.invalid:9092", "the host no-such-host.invalid is not known"),
+        ("127.0.0.1:99999", "nobody answers at 127.0.0.1:99999"),
+    ],
+)
+def test_a_kafka_that_is_not_there_is_told_before_anything_starts(
+    server: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    assert (
+        main(["cluster", "start", "--home", str(home), "--bootstrap-servers", server]) == ExitCode.UNREACHABLE
+    )
+    assert says in capsys.readouterr().err
+    assert not home.exists()
+
+
+def test_a_home_that_can_not_be_written_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "start", "--home", "/proc/nowhere"]) == ExitCode.PROCESS
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert "the cluster can't be started in /proc/nowhere" in err.splitlines()[-1]
+
+
+def test_what_is_missing_starts_with_the_id_and_the_number_that_the_cluster_was_started_with(
+    tmp_path: Path,
+) -> None:
+    names = ("jobmanager", "taskexecutor-1")
+    processes = tuple(ProcessRecord(pid=1 << 30, created=0.0, name=each, log="") for each in names)
+    made = record(tmp_path, processes=processes)
+    local = LocalCluster(Configuration({"home": str(tmp_path)}))
+    with pytest.raises(Failure, match="is called c, not other: leave its id out"):
+        LocalCluster(Configuration({"home": str(tmp_path), "cluster.id": "other"})).start(Options())
+    local.adopt(made)
+    assert local.configuration.cluster_id == "c"
+    assert local.task_executors(Options()) == ["taskexecutor-1"]
+    assert local.task_executors(Options(taskexecutors=2)) == ["taskexecutor-1", "taskexecutor-2"]

@@ -1,0 +1,97 @@
+"""What a client puts on the cluster's BlobServer before it submits a job, and what it does where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from services.blobs.conftest import LARGEST, StartServer
+from services.blobs.test_job_blobs import files
+from services.simulated_cluster.cluster import header
+
+from tailrace.schemas.event import EVERYONE, Event
+from tailrace.schemas.everyone import LeaderElected
+from tailrace.schemas.types import EntryPoint
+from tailrace.services.blobs.client import BlobClient
+from tailrace.services.blobs.garbage_collector import server_of
+from tailrace.services.blobs.keys import BlobKey
+from tailrace.services.client.blob_upload import find_server, upload
+from tailrace.services.configuration import Configuration
+from tailrace.services.core.role import DISPATCHER, RESOURCE_MANAGER
+from tailrace.services.log.memory import MemoryEventLog
+
+CONFIGURATION = Configuration({"blob.offload.minsize": "1 kb"})
+
+
+def elected(role: str, epoch: int, address: str | None) -> Event:
+    endpoints = {} if address is None else {"blob": address}
+    body = LeaderElected(role=role, epoch=epoch, address="host:1", session=str(epoch), endpoints=endpoints)
+    return Event(header(sender=role, recipient=EVERYONE, epoch=epoch), body)
+
+
+def program(*sizes: int) -> EntryPoint:
+    return EntryPoint(target="a:b", arguments=(), python_files=files(*sizes))
+
+
+def test_the_server_is_that_of_the_dispatchers_leader() -> None:
+    log = MemoryEventLog()
+    assert find_server(log) is None
+    log.append([elected(RESOURCE_MANAGER, 9, "other:1"), elected(DISPATCHER, 1, "first:1")])
+    assert find_server(log) == "first:1"
+    log.append([elected(DISPATCHER, 3, "second:1"), elected(DISPATCHER, 2, "too late:1")])
+    assert find_server(log) == "second:1"
+    log.append([elected(DISPATCHER, 4, None)])
+    assert find_server(log) is None
+
+
+def test_large_files_are_put_there_and_named(start: StartServer) -> None:
+    server, log = start(), MemoryEventLog()
+    log.append([elected(DISPATCHER, 1, server.address)])
+    what = program(5000, 10)
+    made, left = upload(what, "job", CONFIGURATION, log)
+    assert left is None
+    assert made.python_files[1] == what.python_files[1]
+    with BlobClient(server.address) as client:
+        key = BlobKey.parse(made.python_files[0].blob or "")
+        assert key.job_id == "job"
+        assert client.get_bytes(key) == what.python_files[0].content
+
+
+def test_small_files_do_not_even_ask_for_a_server() -> None:
+    log = MemoryEventLog()
+    log.close()
+    assert upload(program(10), "job", CONFIGURATION, log) == (program(10), None)
+
+
+def test_without_a_server_they_travel_along_with_the_reason(start: StartServer) -> None:
+    log = MemoryEventLog()
+    assert upload(program(5000), "job", CONFIGURATION, log) == (
+        program(5000),
+        "the cluster has no BlobServer",
+    )
+    server = start()
+    server.close()
+    log.append([elected(DISPATCHER, 1, server.address)])
+    what, left = upload(program(5000), "job", CONFIGURATION, log)
+    assert what == program(5000)
+    assert "can't be reached" in (left or "")
+
+
+def test_what_the_server_refuses_travels_along_with_the_reason(start: StartServer) -> None:
+    log = MemoryEventLog()
+    log.append([elected(DISPATCHER, 1, start().address)])
+    what, left = upload(program(LARGEST + 1), "job", CONFIGURATION, log)
+    assert what == program(LARGEST + 1)
+    assert "blob.size.max" in (left or "")
+
+
+def test_a_server_with_a_secret_takes_uploads_of_who_knows_it(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("correct horse battery staple\n")
+    knowing = CONFIGURATION.replace({"home": str(tmp_path), "blob.secret-file": str(tmp_path / "secret")})
+    log = MemoryEventLog()
+    with server_of(knowing) as server:
+        log.append([elected(DISPATCHER, 1, server.address)])
+        made, left = upload(program(5000), "job", knowing, log)
+        assert (made.python_files[0].content, left) == (b"", None)
+        made, left = upload(program(5000), "job", CONFIGURATION, log)
+    assert made == program(5000)
+    assert "set blob.secret-file" in (left or "")

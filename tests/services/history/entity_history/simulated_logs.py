@@ -1,0 +1,32 @@
+"""Histories for the laws: what simulated clusters say, by seed, and every scenario."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Sequence
+
+from tailrace.schemas.event import Record
+from tailrace.services.history.entity_history.event_annotator import Teller, Told
+
+from ...scenarios import SCENARIOS
+from ...simulated_cluster.chaos import Chaos
+
+SEEDS = (2, 3, 6, 10)
+HISTORIES = (*(f"seed {each}" for each in SEEDS), *SCENARIOS)
+
+
+@functools.cache
+def history(name: str) -> tuple[Record, ...]:
+    """The log of a scenario, or of `seed N`."""
+    if name in SCENARIOS:
+        return tuple(SCENARIOS[name]().log)
+    chaos = Chaos(random.Random(int(name.partition(" ")[2])))
+    chaos.run()
+    return tuple(chaos.world.log)
+
+
+def told(records: Sequence[Record]) -> tuple[Teller, list[Told]]:
+    """All of a log, and who told it."""
+    teller = Teller()
+    return teller, [teller.tell(record) for record in records]

@@ -1,0 +1,164 @@
+"""The story: a line for every event, with who, to whom, why, and what people need to know of it."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from tailrace.schemas.event import Record
+from tailrace.schemas.everyone import ConfigurationChanged, LeaderElected
+from tailrace.schemas.types import Header
+from tailrace.services.history import Entry, Fold, Wanted
+from tailrace.services.history.entity_history import aligned, columns, line
+
+from ...simulated_cluster.cluster import Cluster
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """A job that ran and finished, and one that was refused."""
+    cluster = Cluster()
+    cluster.start_master()
+    cluster.start_task_executor("te-1", 2)
+    cluster.settle()
+    cluster.submit("job-a")
+    cluster.settle()
+    cluster.submit("job-a", client="client/other")
+    cluster.finish_all()
+    cluster.settle()
+    return cluster
+
+
+def told(cluster: Cluster) -> list[Entry]:
+    fold = Fold()
+    return [fold.tell(record) for record in cluster.log]
+
+
+def of_type(entries: list[Entry], name: str) -> list[Entry]:
+    return [entry for entry in entries if entry.type == name]
+
+
+def test_every_event_is_told_once_in_order(cluster: Cluster) -> None:
+    entries = told(cluster)
+    assert [entry.record for entry in entries] == cluster.log
+    assert [columns(entry)[0] for entry in entries] == [str(record.offset) for record in cluster.log]
+
+
+def test_a_line_names_sender_recipient_type_cause_and_key_fields(cluster: Cluster) -> None:
+    (accepted,) = of_type(told(cluster), "task_executor.SlotsAccepted")
+    offset, _, who, name, cause, fields = columns(accepted)
+    assert who == "job_master/job-a -> task_executor/te-1"
+    assert name == "SlotsAccepted"
+    assert cause == f"<- {accepted.record.header.cause}"
+    assert fields.startswith("allocation_ids=[")
+    assert line(accepted).split()[0] == offset
+
+
+def test_what_the_addresses_say_is_not_repeated(cluster: Cluster) -> None:
+    (started,) = of_type(told(cluster), "job_master.StartJob")
+    assert "job_id=" not in columns(started)[5]
+
+
+def test_tasks_are_called_what_people_call_them(cluster: Cluster) -> None:
+    updates = of_type(told(cluster), "job_master.UpdateTaskExecutionState")
+    assert {update.task for update in updates} == {
+        "Source: Socket Stream -> Flat Map (1/1)",
+        "Window(TumblingProcessingTimeWindows(5000 ms)) -> Sink: Print (1/1)",
+    }
+    assert all(f'task="{update.task}"' in line(update) for update in updates)
+
+
+def test_long_ids_are_shortened_for_people_and_whole_for_machines(cluster: Cluster) -> None:
+    (request,) = of_type(told(cluster), "resource_manager.RequestSlot")
+    allocation_id = request.record.body.allocation_id  # type: ignore[attr-defined]
+    assert allocation_id not in line(request)
+    assert allocation_id[:8] in line(request)
+    assert request.as_data()["body"]["allocation_id"] == allocation_id
+
+
+def test_an_event_belongs_to_a_job_also_where_it_does_not_name_it(cluster: Cluster) -> None:
+    entries = told(cluster)
+    (answer,) = of_type(entries, "resource_manager.SlotRequestAccepted")
+    (freed,) = of_type(entries, "resource_manager.NotifySlotAvailable")
+    assert answer.job == freed.job == "job-a"
+    assert of_type(entries, "resource_manager.RegisterTaskExecutor")[0].job is None
+
+
+def test_as_data_is_json_and_complete(cluster: Cluster) -> None:
+    for entry in told(cluster):
+        data = json.loads(msgspec.json.encode(entry.as_data()))
+        assert data["offset"] == entry.record.offset
+        assert data["header"] == json.loads(msgspec.json.encode(entry.record.header))
+        assert set(data["body"]) == set(entry.record.body.__struct_fields__)
+
+
+def test_what_a_deposed_leader_says_is_marked(cluster: Cluster) -> None:
+    cluster.say(
+        "task_executor/te-1", "*", LeaderElected(role="task_executor/te-1", epoch=2, address="b", session="b")
+    )
+    body = cluster.said("UpdateTaskExecutionState")[0].body
+    cluster.say("task_executor/te-1", "job_master/job-a", body, epoch=1)
+    last = told(cluster)[-1]
+    assert last.ignored is not None
+    assert "epoch 1" in last.ignored
+    assert "IGNORED" in line(last)
+
+
+def test_what_is_no_legal_step_is_marked_with_the_reason(cluster: Cluster) -> None:
+    cluster.say("task_executor/te-1", "job_master/job-a", cluster.said("UpdateTaskExecutionState")[0].body)
+    last = told(cluster)[-1]
+    assert last.ignored is not None
+    assert "has ended" in last.ignored
+
+
+@pytest.mark.parametrize(
+    ("types", "expected"),
+    [
+        (["RequestSlot"], {"resource_manager.RequestSlot", "task_executor.RequestSlot"}),
+        (["task_executor.requestslot"], {"task_executor.RequestSlot"}),
+        (["JobRejected", "JobFinished"], {"client.JobRejected", "client.JobFinished"}),
+    ],
+)
+def test_filter_by_type(cluster: Cluster, types: list[str], expected: set[str]) -> None:
+    wanted = Wanted.of(types)
+    assert {entry.type for entry in told(cluster) if wanted.takes(entry)} == expected
+
+
+def test_filter_by_job_and_offset(cluster: Cluster) -> None:
+    entries = told(cluster)
+    submitted = of_type(entries, "dispatcher.SubmitJob")[0].record.offset
+    of_job = [entry for entry in entries if Wanted.of(job="job-a").takes(entry)]
+    assert of_job[0].record.offset == submitted
+    later = [entry for entry in entries if Wanted.of(job="job-a", start=submitted + 1).takes(entry)]
+    assert later == of_job[1:]
+    assert not [entry for entry in entries if Wanted.of(job="job-b").takes(entry)]
+
+
+def test_columns_line_up(cluster: Cluster) -> None:
+    lines = aligned(told(cluster))
+    places = {
+        text.index(" -> ") >= 0 and text.index(columns(entry)[3])
+        for text, entry in zip(lines, told(cluster), strict=True)
+    }
+    assert len(places) == 1
+
+
+@pytest.mark.parametrize("time", [0, 2**53, -1, 2**63 - 1, -(2**63)])
+def test_a_log_that_holds_any_time_and_any_text_is_told_without_harm(time: int) -> None:
+    """As a log may from before the Dispatcher refused such requests."""
+    body = LeaderElected(role="\x1b[2J", epoch=1, address="a\x07b", session="\u202e")
+    header = Header(event_id="e", time=time, sender="client/\x1b]0;title\n", sender_epoch=0, recipient="*")
+    told = line(Entry(Record(0, header, body), None))
+    assert told.isprintable()
+    assert "client/\\x1b]0;title\\n -> everyone" in told
+
+
+def test_a_long_configuration_is_cut_as_long_texts_are(cluster: Cluster) -> None:
+    configuration = {f"some.option-{number}": "a value" for number in range(30)}
+    offset = cluster.say("dispatcher", "*", ConfigurationChanged(configuration=configuration))
+    fields = columns(told(cluster)[offset])[-1]
+    assert fields.startswith("configuration=some.option-0:")
+    assert fields.endswith("...")
+    assert len(fields) < 200

@@ -1,0 +1,81 @@
+"""Simulated histories with what was known behind each event: what time travel is held against."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tailrace.schemas.event import Event
+from tailrace.services.core.leadership import LeadershipState
+from tailrace.services.core.replica import Replica
+from tailrace.services.log import Codec
+from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.snapshots.state_hash import StateHasher, whole
+
+from ..snapshots.simulated_logs import WALKS, history, quiet
+
+SEEDS = WALKS
+SHORT = 40
+"""Events: so many that a master leads, and a job may run."""
+
+
+class Live(msgspec.Struct, frozen=True):
+    """What the replica that folded all events one by one knew behind one of them."""
+
+    offset: int
+    states: Mapping[str, Any]
+    leadership: LeadershipState
+    awake: frozenset[str]
+    state_hash: str
+    time: int
+    """The highest of all events so far."""
+
+
+@functools.cache
+def live(seed: int) -> tuple[Live, ...]:
+    """A Live for each event."""
+    replica, found, time = quiet(), [], -1
+    hasher = StateHasher(replica)
+    for record in history(seed):
+        replica.apply(record)
+        time = max(time, record.header.time)
+        found.append(
+            Live(
+                record.offset,
+                dict(replica.states),
+                replica.leadership,
+                frozenset(replica.active_addresses),
+                whole(hasher.hashes()),
+                time,
+            )
+        )
+    return tuple(found)
+
+
+def events(seed: int) -> list[Event]:
+    """The history, to be appended."""
+    return [Event(each.header, each.body) for each in history(seed)]
+
+
+def log_of(some: list[Event]) -> MemoryEventLog:
+    """A log of them."""
+    log = MemoryEventLog(Codec("histories.log"), topic="histories.log")
+    log.append(some)
+    return log
+
+
+def differs(replica: Replica, from_: Live) -> str | None:
+    """In what, if in anything."""
+    if replica.offset != from_.offset:
+        return f"offset {replica.offset}, not {from_.offset}"
+    if replica.leadership != from_.leadership:
+        return "who leads"
+    if frozenset(replica.active_addresses) != from_.awake:
+        return f"awake: {frozenset(replica.active_addresses) ^ from_.awake}"
+    if replica.states.keys() != from_.states.keys():
+        return f"addresses: {replica.states.keys() ^ from_.states.keys()}"
+    wrong = [each for each, state in from_.states.items() if replica.states[each] != state]
+    return f"states: {', '.join(wrong)}" if wrong else None

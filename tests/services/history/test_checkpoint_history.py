@@ -1,0 +1,228 @@
+"""What the log tells of checkpoints: who acknowledged, what came of each, and what is still there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tailrace.schemas import job_master
+from tailrace.schemas.body import Body
+from tailrace.schemas.event import Record
+from tailrace.schemas.types import (
+    CheckpointFailureReason,
+    CheckpointMetrics,
+    CheckpointOptions,
+    CompletedCheckpoint,
+    ExecutionState,
+    RestoredCheckpoint,
+    SnapshotType,
+    SubtaskState,
+)
+from tailrace.services.history import Fold
+from tailrace.services.history.checkpoint_history import Checkpoints, CheckpointStatus, CheckpointView
+from tailrace.services.history.cluster_view import checkpoints
+from tailrace.services.job_master.state import JobMasterState
+
+from .. import scenarios_checkpoints
+from ..simulated_cluster.cluster import Cluster, header
+
+STORIES = [each for name, each in vars(scenarios_checkpoints).items() if name.startswith("a_")]
+
+NAMES = {"a": "Source (1/1)", "b": "Count (1/2)", "c": "Count (2/2)"}
+
+
+class Story:
+    """The checkpoints of job j; a millisecond passes from event to event."""
+
+    def __init__(self) -> None:
+        self.checkpoints = Checkpoints()
+        self.time = 0
+
+    def hear(self, body: Body) -> None:
+        self.time += 1_000
+        record = Record(self.time, header("job_master/j", "job_master/j", time=self.time), body)
+        self.checkpoints.note(record, lambda attempt: NAMES[attempt])
+
+    def trigger(
+        self, number: int, *, awaited: tuple[str, ...] = ("a", "b"), finished: tuple[str, ...] = ()
+    ) -> None:
+        options = CheckpointOptions(
+            snapshot_type=SnapshotType.CHECKPOINT, directory=f"file:///j/chk-{number}", shared="file:///s"
+        )
+        self.hear(
+            job_master.CheckpointTriggered(
+                job_id="j",
+                checkpoint_id=number,
+                options=options,
+                to_trigger=awaited[:1],
+                to_acknowledge=awaited,
+                finished=finished,
+            )
+        )
+
+    def acknowledge(self, number: int, attempt: str, size: int = 10) -> None:
+        self.hear(
+            job_master.AcknowledgeCheckpoint(
+                job_id="j",
+                execution_attempt_id=attempt,
+                checkpoint_id=number,
+                metrics=CheckpointMetrics(bytes_written=size),
+                subtask_state=SubtaskState(size=2 * size),
+            )
+        )
+
+    def complete(self, number: int) -> None:
+        done = CompletedCheckpoint(
+            checkpoint_id=number,
+            snapshot_type=SnapshotType.CHECKPOINT,
+            uri=f"file:///j/chk-{number}",
+            size=99,
+        )
+        self.hear(job_master.CheckpointCompleted(job_id="j", checkpoint=done))
+
+    def abort(self, number: int, reason: str = "too late") -> None:
+        kind = CheckpointFailureReason.CHECKPOINT_EXPIRED
+        self.hear(job_master.CheckpointAborted(job_id="j", checkpoint_id=number, failure=kind, reason=reason))
+
+    def only(self) -> CheckpointView:
+        (view,) = self.checkpoints.of("j").checkpoints
+        return view
+
+
+def test_a_checkpoint_from_its_trigger_to_its_end() -> None:
+    story = Story()
+    story.trigger(1, awaited=("a", "b"), finished=("c",))
+    view = story.only()
+    assert (view.status, view.triggered, view.ended) == (CheckpointStatus.IN_PROGRESS, 1_000, None)
+    assert view.waiting_for == ["Source (1/1)", "Count (1/2)"]
+    assert (view.acknowledged, len(view.subtasks)) == (1, 3)
+    story.acknowledge(1, "b")
+    story.acknowledge(1, "b", size=1_000)
+    assert story.only().waiting_for == ["Source (1/1)"]
+    assert story.only().bytes_written == 10
+    story.acknowledge(1, "a")
+    assert story.only().waiting_for == []
+    story.complete(1)
+    view = story.only()
+    assert (view.status, view.ended, view.size) == (CheckpointStatus.COMPLETED, 5_000, 99)
+    assert not view.discarded
+    assert story.checkpoints.summary("j").last == CheckpointView(
+        1, SnapshotType.CHECKPOINT, CheckpointStatus.COMPLETED, "file:///j/chk-1", 1_000, 5_000, size=99
+    )
+    story.hear(job_master.CheckpointDiscarded(job_id="j", checkpoint_id=1))
+    assert story.only().discarded
+
+
+def test_what_comes_late_or_is_said_of_others_changes_nothing() -> None:
+    story = Story()
+    story.trigger(1)
+    story.acknowledge(1, "a")
+    story.abort(1)
+    ended = story.checkpoints.of("j")
+    story.acknowledge(1, "b")
+    story.acknowledge(7, "b")
+    story.complete(1)
+    story.complete(7)
+    story.abort(1, "again")
+    story.hear(job_master.CheckpointDiscarded(job_id="k", checkpoint_id=1))
+    assert story.checkpoints.of("j") == ended
+    assert (ended.completed, ended.failed) == (0, 1)
+    assert ended.checkpoints[0].waiting_for == ["Count (1/2)"]
+    assert (ended.checkpoints[0].failure, ended.checkpoints[0].reason) == ("CHECKPOINT_EXPIRED", "too late")
+    assert story.checkpoints.of("k").checkpoints == ()
+
+
+def test_a_task_that_finishes_is_not_awaited_and_one_that_declines_says_why() -> None:
+    story = Story()
+    story.trigger(1)
+    story.hear(
+        job_master.UpdateTaskExecutionState(
+            job_id="j", execution_attempt_id="a", execution_state=ExecutionState.FINISHED
+        )
+    )
+    assert story.only().waiting_for == ["Count (1/2)"]
+    story.hear(
+        job_master.DeclineCheckpoint(
+            job_id="j", execution_attempt_id="b", checkpoint_id=1, reason="no space left"
+        )
+    )
+    assert story.only().subtasks[1].declined == "no space left"
+
+
+def test_what_a_job_began_with_is_the_last_that_was_said() -> None:
+    story = Story()
+    assert story.checkpoints.of("j").restored is None
+    found = RestoredCheckpoint(checkpoint_id=3, uri="file:///j/chk-3", generation=0)
+    story.hear(
+        job_master.CheckpointRestored(
+            job_id="j", checkpoint=found, passed_over={"file:///j/chk-4": "is torn"}
+        )
+    )
+    restored = story.checkpoints.of("j").restored
+    assert restored is not None
+    assert (restored.uri, restored.passed_over) == ("file:///j/chk-3", {"file:///j/chk-4": "is torn"})
+    story.hear(job_master.RestoreFailed(job_id="j", reason="nothing is left"))
+    restored = story.checkpoints.of("j").restored
+    assert restored is not None
+    assert restored.failure == "nothing is left"
+
+
+def test_of_a_long_life_the_counts_stay_and_the_last_thousand_and_what_is_in_storage() -> None:
+    story = Story()
+    for number in range(1, 1_502):
+        story.trigger(number, awaited=("a",))
+        story.acknowledge(number, "a")
+        story.complete(number)
+        if number > 5:
+            story.hear(job_master.CheckpointDiscarded(job_id="j", checkpoint_id=number - 1))
+    view = story.checkpoints.of("j")
+    assert view.completed == 1_501
+    numbers = [each.checkpoint_id for each in view.checkpoints]
+    assert numbers[:4] == [1, 2, 3, 4]
+    assert numbers[-990:] == list(range(512, 1_502))
+    assert len(numbers) <= 1_010
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: str(story.__name__))
+def test_what_is_told_is_what_the_job_masters_know_at_every_offset(story: Callable[[], Cluster]) -> None:
+    fold = Fold()
+    for record in story().log:
+        fold.tell(record)
+        for address, state in fold.replica.states.items():
+            if isinstance(state, JobMasterState) and state.terminated is None:
+                agree(fold, address.partition("/")[2], state)
+
+
+def test_what_a_job_master_takes_no_notice_of_is_not_told() -> None:
+    cluster = scenarios_checkpoints.a_job_goes_back_to_a_checkpoint()
+    fold = Fold()
+    for record in cluster.log:
+        fold.tell(record)
+    before = checkpoints(fold, "j1")
+    assert before.restored is not None
+    me = "job_master/j1"
+    stray = RestoredCheckpoint(checkpoint_id=9, uri="file:///j/chk-9", generation=0)
+    for body in (
+        job_master.CheckpointRestored(job_id="j1", checkpoint=stray),
+        job_master.RestoreFailed(job_id="j1", reason="nothing is left"),
+        job_master.CheckpointDiscarded(job_id="j1", checkpoint_id=1_000),
+    ):
+        for cause in (None, 0, len(cluster.log) - 1):
+            cluster.say(me, me, body, cause=cause)
+            fold.tell(cluster.log[-1])
+            assert checkpoints(fold, "j1") == before
+
+
+def agree(fold: Fold, job_id: str, state: JobMasterState) -> None:
+    view, known = checkpoints(fold, job_id), state.checkpoints
+    under_way = [each for each in view.checkpoints if each.status is CheckpointStatus.IN_PROGRESS]
+    assert {each.checkpoint_id for each in under_way} == set(known.pending)
+    for each in under_way:
+        awaited = {part.execution_attempt_id for part in each.subtasks if part.awaited}
+        assert awaited == set(known.pending[each.checkpoint_id].awaited)
+    complete = [each for each in view.checkpoints if each.status is CheckpointStatus.COMPLETED]
+    savepoints = [each.uri for each in complete if each.snapshot_type is SnapshotType.SAVEPOINT]
+    assert savepoints == [each.uri for each in known.savepoints]
+    in_storage = {each.uri for each in complete if not each.discarded}
+    assert {each.uri for each in known.completed} <= in_storage

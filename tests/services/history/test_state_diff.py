@@ -1,0 +1,93 @@
+"""Differences: applied to the first moment they give the second, and say nothing of what is the same."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.services.core.replica import Replica
+from tailrace.services.history.state_diff import Difference, DoesNotApply, apply, compare, difference
+from tailrace.services.history.time_travel import moment
+
+from ..snapshots.simulated_logs import quiet
+from .recorded_history import SEEDS, live
+
+
+def replica_at(seed: int, offset: int) -> Replica:
+    known, replica = live(seed)[offset], quiet()
+    replica.restore(known.states, known.leadership, known.offset)
+    return replica
+
+
+def as_json(value: object) -> bytes:
+    """With the order of keys."""
+    return msgspec.json.encode(value)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_applied_to_the_first_moment_it_gives_the_second(seed: int, data: st.DataObject) -> None:
+    """Forwards and backwards, hash included; also when it was written down and read between."""
+    offsets = st.integers(0, len(live(seed)) - 1)
+    a, b = (replica_at(seed, data.draw(offsets)) for _ in range(2))
+    first, second = moment(a), moment(b)
+    before = as_json(first)
+    found = difference(a, b)
+    assert as_json(apply(found, first)) == as_json(second)
+    read = msgspec.json.decode(as_json(found), type=Difference)
+    assert as_json(apply(read, first)) == as_json(second)
+    assert as_json(first) == before, "nothing was changed in place"
+    assert bool(found.changes) == (first.state_hash != second.state_hash)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_is_not_applied_to_another_moment(seed: int) -> None:
+    a, b = replica_at(seed, 30), replica_at(seed, 40)
+    with pytest.raises(DoesNotApply, match="begins at offset 30"):
+        apply(difference(a, b), moment(b))
+
+
+PLAIN: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 2) | st.floats(0, 2, width=16) | st.sampled_from("ab"),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc12"), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(before=PLAIN, after=PLAIN)
+def test_any_data_is_compared_to_the_type(before: Any, after: Any) -> None:
+    """1, 1.0 and True are equal in Python, and not in JSON."""
+    from tailrace.services.history.state_diff import _applied
+
+    before, after = ordered({"x": before}), ordered({"x": after})
+    kept, found = copy.deepcopy(before), before
+    changes = list(compare(before, after, ()))
+    for change in changes:
+        found = _applied(found, change, 0)
+    assert as_json(found) == as_json(after)
+    assert before == kept
+    assert bool(changes) == (as_json(before) != as_json(after))
+
+
+def ordered(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: ordered(value[key]) for key in sorted(value)}
+        case list():
+            return [ordered(each) for each in value]
+        case _:
+            return value
+
+
+def test_what_grew_at_an_end_of_a_list_is_all_that_is_told() -> None:
+    (change,) = compare([1, 2], [1, 2, 3], ("x",))
+    assert (change.at, change.before, change.after) == (2, [], [3])
+    (change,) = compare([1, 2, 3], [2, 3], ("x",))
+    assert (change.at, change.before, change.after) == (0, [1], [])
+    assert [each.path for each in compare([1, [2, 3], 4], [1, [2, 5], 4], ("x",))] == [("x", 1, 1)]

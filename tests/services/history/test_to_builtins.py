@@ -1,0 +1,43 @@
+"""States as data: what msgspec makes of them by itself, sorted, whatever is shared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from immutables import Map
+
+from tailrace.services.history.to_builtins import as_data
+
+from .recorded_history import SEEDS, live
+
+
+def plainly(value: object) -> Any:
+    """The same, without sharing anything."""
+    return ordered(msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=of_map))
+
+
+def of_map(value: object) -> Any:
+    assert isinstance(value, Map)
+    return {
+        "/".join(map(str, key)) if isinstance(key, tuple) else str(key): each for key, each in value.items()
+    }
+
+
+def ordered(value: Any) -> Any:
+    match value:
+        case dict():
+            keys = sorted(value, key=lambda key: (0, int(key), "") if key.isdecimal() else (1, 0, key))
+            return {key: ordered(value[key]) for key in keys}
+        case list() | tuple():
+            return [ordered(each) for each in value]
+        case _:
+            return value
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_data_is_all_that_a_state_holds_in_order(seed: int) -> None:
+    for known in live(seed)[::10]:
+        for state in (*known.states.values(), known.leadership):
+            assert msgspec.json.encode(as_data(state)) == msgspec.json.encode(plainly(state))

@@ -1,0 +1,133 @@
+"""Jobs of every shape that scheduling makes a difference between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from tailrace.schemas.types import JobGraph, Partitioner
+
+from ...graphs import edge, job_graph, source, vertex
+from .cluster import PROFILE, graph
+
+STRATEGIES: tuple[Mapping[str, str], ...] = (
+    {"restart-strategy.type": "none"},
+    {
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "2",
+        "restart-strategy.fixed-delay.delay": "1 s",
+    },
+    {
+        "restart-strategy.type": "fixed-delay",
+        "restart-strategy.fixed-delay.attempts": "100",
+        "restart-strategy.fixed-delay.delay": "0 s",
+    },
+    {
+        "restart-strategy.type": "failure-rate",
+        "restart-strategy.failure-rate.max-failures-per-interval": "2",
+        "restart-strategy.failure-rate.failure-rate-interval": "1 min",
+        "restart-strategy.failure-rate.delay": "1 s",
+    },
+    {},
+)
+"""The last is the default, exponential-delay."""
+
+
+def shared(parallelism: int) -> JobGraph:
+    """Two vertices in one sharing group, of different parallelism."""
+    return job_graph(source(), vertex("sink", parallelism=parallelism), edge("source", "sink"))
+
+
+def in_groups(parallelism: int) -> JobGraph:
+    """Two sharing groups: as many slots as the maxima of both."""
+    return job_graph(
+        source(),
+        vertex("sink", parallelism=parallelism, slot_sharing_group="other"),
+        edge("source", "sink"),
+    )
+
+
+def in_single_slots(parallelism: int) -> JobGraph:
+    """A slot for each subtask of the sink."""
+    return job_graph(
+        source(), vertex("sink", parallelism=parallelism, slot_sharing_group=""), edge("source", "sink")
+    )
+
+
+def co_located(parallelism: int) -> JobGraph:
+    """Middle and sink in the same slot, by subtask; the source shares with the first of them."""
+    return job_graph(
+        source(),
+        vertex("middle", parallelism=parallelism, co_location_group="together"),
+        vertex("sink", parallelism=parallelism, co_location_group="together"),
+        edge("source", "middle"),
+        edge("middle", "sink"),
+    )
+
+
+def with_profile(parallelism: int, cpu_cores: float = 1.0) -> JobGraph:
+    """The sink wants a slot of a certain size."""
+    profile = replace(PROFILE, cpu_cores=cpu_cores)
+    return job_graph(
+        source(),
+        vertex("sink", parallelism=parallelism, slot_sharing_group="large", resource_profile=profile),
+        edge("source", "sink"),
+    )
+
+
+def in_a_line(parallelism: int) -> JobGraph:
+    """Three vertices, one after the other."""
+    return job_graph(
+        source(),
+        vertex("middle", parallelism=parallelism),
+        vertex("sink", parallelism=parallelism),
+        edge("source", "middle", Partitioner.REBALANCE),
+        edge("middle", "sink", Partitioner.REBALANCE),
+    )
+
+
+def configured(job: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
+    """The same with settings of its own."""
+    return replace(job, configuration={**job.configuration, **configuration})
+
+
+def any_checkpointing(draw: random.Random) -> dict[str, str]:
+    """Settings of a job's checkpoints."""
+    key, settings = "execution.checkpointing", dict[str, str]()
+    if draw.random() < 0.7:
+        settings[f"{key}.interval"] = draw.choice(("100 ms", "1 s", "10 s"))
+    if draw.random() < 0.3:
+        settings[f"{key}.timeout"] = draw.choice(("1 s", "30 s"))
+    if draw.random() < 0.3:
+        settings[f"{key}.min-pause"] = draw.choice(("100 ms", "5 s"))
+    if draw.random() < 0.3:
+        settings[f"{key}.max-concurrent-checkpoints"] = str(draw.randint(2, 4))
+    if draw.random() < 0.3:
+        settings[f"{key}.tolerable-failed-checkpoints"] = str(draw.randint(0, 2))
+    if draw.random() < 0.5:
+        retention = draw.choice(("RETAIN_ON_CANCELLATION", "DELETE_ON_CANCELLATION"))
+        settings[f"{key}.externalized-checkpoint-retention"] = retention
+    if draw.random() < 0.5:
+        settings["state.checkpoints.num-retained"] = str(draw.randint(1, 3))
+    return settings
+
+
+def any_job(draw: random.Random) -> JobGraph:
+    """One of them, at parallelism 1 to 3."""
+    parallelism = draw.randint(1, 3)
+    shape = draw.choice(
+        (graph, graph, shared, in_groups, in_single_slots, co_located, with_profile, in_a_line)
+    )
+    job = (
+        with_profile(parallelism, draw.choice((1.0, 1.0, 2.0, 64.0)))
+        if shape is with_profile
+        else shape(parallelism)
+    )
+    configuration = dict(draw.choice(STRATEGIES))
+    if draw.random() < 0.25:
+        configuration["execution.schedule-mode"] = "LAZY_FROM_SOURCES"
+    if draw.random() < 0.5:
+        configuration.update(any_checkpointing(draw))
+    return configured(job, configuration)

@@ -1,0 +1,37 @@
+"""Whole clusters that go their way at random, by seed (`simulation_chaos`).
+
+`pytest tests/services/simulated_cluster/test_chaos.py --seed 1234` runs one seed again, whatever `--seeds` says. A
+failure leaves the log of its run in a file, which `python -m tests.log_checker` reads too.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ...log_checker import dump
+from .chaos import Chaos
+from .invariants import plain
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        option = metafunc.config.getoption
+        one, first, count = option("--seed"), option("--first-seed"), option("--seeds")
+        metafunc.parametrize("seed", [one] if one is not None else range(first, first + count))
+
+
+def test_the_laws_hold(seed: int) -> None:
+    chaos = Chaos(random.Random(seed))
+    try:
+        chaos.run()
+    except Exception as error:
+        path = Path(tempfile.gettempdir()) / f"tailrace-seed-{seed}.jsonl"
+        path.write_text("".join(f"{line}\n" for line in dump(plain(chaos.world.log))), "utf-8")
+        error.add_note(
+            f"again: pytest tests/services/simulated_cluster/test_chaos.py --seed {seed}\nits log: {path}"
+        )
+        raise

@@ -1,0 +1,147 @@
+"""The World that real roles talk in: who leads, who is gone, what happens when."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace.schemas.event import Record
+from tailrace.schemas.job_master import UpdateTaskExecutionState
+from tailrace.schemas.types import ExecutionState
+from tailrace.services.resource_manager.state import ResourceManagerState
+from tailrace.services.simulation.latencies import USUAL, Latencies, Work
+from tailrace.services.simulation.simulator import TalkWithoutEnd
+from tailrace.services.simulation.task_behavior import Alike
+from tailrace.services.simulation.task_events import registration
+from tailrace.services.task_executor import TaskExecutor
+
+from ..simulated_cluster.cluster import SECOND
+from .what_if.history_builder import BEGIN, Studio
+
+
+def names(studio: Studio) -> list[str]:
+    """Of the events, in order."""
+    return [each.body.AVRO_NAME.rpartition(".")[2] for each in studio.world.log]
+
+
+def said_by(studio: Studio, sender: str) -> list[Record]:
+    """What one address has said."""
+    return [each for each in studio.world.log if each.header.sender == sender]
+
+
+def test_time_jumps_to_what_happens_next() -> None:
+    studio = Studio(life=Alike(Latencies(), 10 * SECOND))
+    studio.start_workers("te-1")
+    studio.at(1, studio.submit, "j1", 2)
+    history = studio.run(100)
+    assert names(studio)[-1] == "ChannelsDeleted"
+    assert studio.world.now == BEGIN + 100 * SECOND
+    times = sorted({each.header.time for each in history.records})
+    starts = 1 * SECOND + USUAL[Work.CREATE_CHANNELS] + USUAL[Work.START_TASK]
+    assert BEGIN + starts + 10 * SECOND in times
+    assert times == sorted(times)
+
+
+def test_nothing_is_said_twice_and_nothing_is_owed_when_it_rests() -> None:
+    studio = Studio()
+    studio.start_workers("te-1", "te-2")
+    studio.at(1, studio.submit, "j1", 3)
+    studio.run(30)
+    assert studio.world.owed() == []
+    ids = [each.header.event_id for each in studio.world.log]
+    assert len(set(ids)) == len(ids)
+
+
+def test_what_roles_decide_in_one_turn_they_decide_from_one_state() -> None:
+    studio = Studio()
+    studio.start_workers("te-1")
+    studio.at(1, studio.submit, "j1", 2)
+    studio.run(30)
+    for each in studio.world.log:
+        assert each.header.decided_at is None or each.header.decided_at < each.offset
+        assert each.header.cause is None or each.header.cause < each.offset
+
+
+def test_the_dead_say_nothing_and_what_they_had_begun_does_not_happen() -> None:
+    studio = Studio()
+    studio.start_workers("te-1")
+    studio.at(1, studio.submit, "j1", 2)
+    # Tasks are submitted 100 ms later, and would run 300 ms after that.
+    studio.at(1.2, studio.workers.kill, "te-1", "killed", seen=True)
+    studio.run(30)
+    assert all(each.header.time < BEGIN + 1.2 * SECOND for each in said_by(studio, "task_executor/te-1"))
+    states = [each.body for each in studio.world.log if isinstance(each.body, UpdateTaskExecutionState)]
+    assert not states
+    assert "TaskExecutorLost" in names(studio)
+
+
+def test_who_is_paused_goes_on_where_he_was() -> None:
+    studio = Studio(life=Alike(Latencies(), 10 * SECOND))
+    studio.start_workers("te-1")
+    studio.at(1, studio.submit, "j1", 2)
+    studio.at(5, studio.workers.pause, "te-1")
+    studio.at(50, studio.workers.resume, "te-1")
+    studio.run(60)
+    ends = [
+        each.header.time
+        for each in said_by(studio, "task_executor/te-1")
+        if isinstance(each.body, UpdateTaskExecutionState)
+        and each.body.execution_state is ExecutionState.FINISHED
+    ]
+    assert ends
+    assert all(time == BEGIN + 50 * SECOND for time in ends)
+
+
+def test_a_new_leader_notices_who_has_gone_while_nobody_led() -> None:
+    studio = Studio()
+    studio.start_workers("te-1", "te-2")
+    studio.at(5, studio.world.kill, "master-1")
+    studio.at(6, studio.workers.kill, "te-1", "killed", seen=True)
+    studio.at(20, studio.start_master)
+    studio.run(30)
+    lost = [each for each in studio.world.log if each.body.AVRO_NAME.endswith("WorkerLost")]
+    assert [each.header.time // SECOND for each in lost] == [1_020]
+    manager = studio.replica.states["resource_manager"]
+    assert isinstance(manager, ResourceManagerState)
+    assert list(manager.workers) == ["te-2"]
+
+
+def test_a_process_that_returns_goes_on_with_its_tasks() -> None:
+    studio = Studio({"taskmanager.restart-grace": "10 s"}, Alike(Latencies(), 20 * SECOND))
+    studio.start_workers("te-1")
+    studio.at(1, studio.submit, "j1", 1)
+    studio.at(11.4, studio.workers.kill, "te-1", "killed", seen=True)
+    studio.at(15, studio.start_workers, "te-1")
+    studio.run(60)
+    assert "TaskExecutorLost" not in names(studio)
+    finished = [each for each in studio.world.log if each.body.AVRO_NAME.endswith("JobFinished")]
+    # 10 s before it died, 10 s after it had started again.
+    assert [each.header.time for each in finished] == [
+        pytest.approx(BEGIN + (15 + 0.3 + 10) * SECOND, abs=0.1 * SECOND)
+    ]
+
+
+def test_talk_without_end_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    studio = Studio()
+    studio.start_workers("te-1")
+    studio.run(1)
+    monkeypatch.setattr(TaskExecutor, "decide", lambda *_: [registration("te-1", 2)])
+    monkeypatch.setattr("tailrace.services.simulation.simulator.MOST_TURNS", 30)
+    studio.at(2, studio.submit, "j1", 1)
+    with pytest.raises(TalkWithoutEnd, match="talk without end at offset"):
+        studio.run(3)
+
+
+def test_latencies_are_learnt_and_the_same_for_the_same_seed() -> None:
+    studio = Studio(life=Alike(Latencies(fixed={Work.START_TASK: 700_000}), SECOND))
+    studio.start_workers("te-1")
+    studio.at(1, studio.submit, "j1", 2)
+    history = studio.run(10)
+    learnt = Latencies(3)
+    for each in history.records:
+        learnt.see(each)
+    assert learnt.take(Work.START_TASK, "x") == 700_000
+    assert learnt.take(Work.CREATE_CHANNELS, "x") == USUAL[Work.CREATE_CHANNELS]
+    assert learnt.take(Work.BOOT, "x") == USUAL[Work.BOOT]
+    assert [learnt.take(Work.REGISTER, n) for n in range(9)] == [
+        learnt.take(Work.REGISTER, n) for n in range(9)
+    ]

@@ -1,0 +1,232 @@
+"""Histories in which more goes wrong that no role decides: storage, heartbeats, programs, masters."""
+
+from __future__ import annotations
+
+import random
+
+from tailrace.schemas import dispatcher, job_master, resource_manager, task_executor
+from tailrace.schemas.body import Body
+from tailrace.schemas.types import CheckpointFailureReason, ExecutionState
+from tailrace.services.core.role import (
+    JOB_MASTER,
+    RESOURCE_MANAGER,
+    TASK_EXECUTOR,
+    Instruction,
+    OutgoingEvent,
+    Time,
+    address,
+)
+from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint, WriteMetadata
+from tailrace.services.job_master.state import JobMasterState
+from tailrace.services.resource_manager.instructions import StartWorkerProcess
+from tailrace.services.resource_manager.state import ResourceManagerState
+from tailrace.services.task_executor.state import TaskExecutorState
+
+from ...simulated_cluster.cluster import SECOND
+from .history_builder import RECORDED_S, MemoryHistory, Plan, Studio, any_plan
+
+
+def troubled_history(seed: int) -> MemoryHistory:
+    """As `any_history`, with trouble."""
+    draw = random.Random(f"trouble/{seed}")
+    often = draw.choice((0.0, 0.05, 0.3))
+
+    def told(instruction: Instruction, now: Time) -> tuple[Time, Body | None] | None:
+        return storage_fails(random.Random(f"{seed}/{instruction.key}"), instruction, often)
+
+    plan = any_plan(seed, trouble=draw.choice((0.0, 0.1, 0.3)), told=told)
+    for _ in range(draw.randint(1, 6)):
+        draw.choice(
+            (
+                pauses,
+                unheard_by_a_job,
+                master_unheard,
+                task_gone,
+                slots_differ,
+                report_differs,
+                torn,
+                savepoint,
+                boot_fails,
+            )
+        )(plan, draw)
+    if draw.random() < 0.3:
+        masters_die(plan, draw)
+    return plan.studio.run(RECORDED_S)
+
+
+def storage_fails(
+    draw: random.Random, instruction: Instruction, often: float
+) -> tuple[Time, Body | None] | None:
+    """What a shell answers where storage or Kafka does not do what it should."""
+    if draw.random() >= often:
+        return None
+    after = int(draw.uniform(0.01, 5) * SECOND)
+    match instruction:
+        case WriteMetadata(job_id=job_id, pending=pending):
+            body = job_master.CheckpointAborted(
+                job_id=job_id,
+                checkpoint_id=pending.checkpoint_id,
+                failure=CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
+                reason="the disk is full",
+            )
+            return after, body
+        case FindCheckpoint(job_id=job_id) if draw.random() < 0.3:
+            return after, job_master.RestoreFailed(job_id=job_id, reason="it can't be read")
+        case CreateChannels(job_id=job_id) if draw.random() < 0.2:
+            return after, job_master.ChannelsFailed(job_id=job_id, reason="it is not allowed")
+        case StartWorkerProcess(resource_id=resource_id):
+            lost = resource_manager.WorkerLost(
+                resource_id=resource_id, instance_id=None, exited=True, reason="it can't be started"
+            )
+            return after, lost
+        case _:
+            return after, None
+
+
+def pauses(plan: Plan, draw: random.Random) -> None:
+    """A TaskExecutor is not heard for a while, which is noticed or not."""
+    if plan.workers:
+        studio, name, time = plan.studio, draw.choice(plan.workers), draw.uniform(5, 90)
+        length = draw.uniform(1, 40)
+        studio.at(time, studio.workers.pause, name)
+        if draw.random() < 0.7:
+            studio.at(time + length * 0.8, studio.workers.unheard, name, "no heartbeat")
+        studio.at(time + length, studio.workers.resume, name)
+
+
+def unheard_by_a_job(plan: Plan, draw: random.Random) -> None:
+    """A JobMaster does not hear a TaskExecutor any more."""
+    number, job_id = draw.random(), draw.choice(plan.jobs)
+
+    def happens() -> None:
+        state = _job(plan.studio, job_id)
+        if state is not None and state.connections:
+            name = sorted(state.connections)[int(number * len(state.connections))]
+            body = job_master.HeartbeatTimedOut(resource_id=name, reason="no heartbeat")
+            _say(plan.studio, address(JOB_MASTER, job_id), body)
+
+    plan.studio.at(draw.uniform(5, 90), happens)
+
+
+def master_unheard(plan: Plan, draw: random.Random) -> None:
+    """A TaskExecutor does not hear a master any more."""
+    if plan.workers:
+        own = address(TASK_EXECUTOR, draw.choice(plan.workers))
+        peer = draw.choice((RESOURCE_MANAGER, *(address(JOB_MASTER, each) for each in plan.jobs)))
+        body = task_executor.HeartbeatTimedOut(peer=peer, reason="no heartbeat")
+        plan.studio.at(draw.uniform(5, 90), _say, plan.studio, own, body)
+
+
+def task_gone(plan: Plan, draw: random.Random) -> None:
+    """A task runs no more, and its TaskExecutor has not said so."""
+    number, job_id = draw.random(), draw.choice(plan.jobs)
+
+    def happens() -> None:
+        state = _job(plan.studio, job_id)
+        running = [] if state is None else [
+            each for each in state.executions.values() if each.state is ExecutionState.RUNNING
+        ]  # fmt: skip
+        if running:
+            found = sorted(running, key=lambda each: each.execution_attempt_id)[int(number * len(running))]
+            attempts = (found.execution_attempt_id,)
+            plan.studio.attempts.vanish(job_id, attempts)
+            body = job_master.TasksContradicted(
+                resource_id=found.resource_id or "",
+                execution_attempt_ids=attempts,
+                reason="two reports say so",
+            )
+            _say(plan.studio, address(JOB_MASTER, job_id), body)
+
+    plan.studio.at(draw.uniform(5, 90), happens)
+
+
+def slots_differ(plan: Plan, draw: random.Random) -> None:
+    """A JobMaster is said not to believe in a slot that the TaskExecutor holds for it."""
+    number, wanted = draw.random(), draw.choice(plan.workers or ["worker-1"])
+
+    def happens() -> None:
+        own = address(TASK_EXECUTOR, wanted)
+        state = plan.studio.replica.states.get(own)
+        slots = [] if not isinstance(state, TaskExecutorState) else [
+            each for each in state.slots.slots.values() if each.held and each.allocation_id and each.job_id
+        ]  # fmt: skip
+        if slots:
+            slot = slots[int(number * len(slots))]
+            body = task_executor.AllocatedSlotsContradicted(
+                job_id=slot.job_id or "", missing=(), surplus=(slot.allocation_id or "",)
+            )
+            _say(plan.studio, own, body)
+
+    plan.studio.at(draw.uniform(5, 90), happens)
+
+
+def report_differs(plan: Plan, draw: random.Random) -> None:
+    """A TaskExecutor is said to hold nothing."""
+    wanted = draw.choice(plan.workers or ["worker-1"])
+
+    def happens() -> None:
+        manager = plan.studio.replica.states.get(RESOURCE_MANAGER)
+        state = plan.studio.replica.states.get(address(TASK_EXECUTOR, wanted))
+        if isinstance(manager, ResourceManagerState) and isinstance(state, TaskExecutorState):
+            known = manager.workers.get(wanted)
+            if known is not None:
+                body = resource_manager.SlotReportContradicted(
+                    resource_id=wanted, instance_id=known.instance_id, slots=tuple(state.slots.report(wanted))
+                )
+                _say(plan.studio, RESOURCE_MANAGER, body)
+
+    plan.studio.at(draw.uniform(5, 90), happens)
+
+
+def torn(plan: Plan, draw: random.Random) -> None:
+    """Files of a job's newest checkpoint are damaged; nobody notices yet."""
+    job_id = draw.choice(plan.jobs)
+
+    def happens() -> None:
+        state = _job(plan.studio, job_id)
+        if state is not None and state.checkpoints.completed:
+            plan.studio.storage.torn.add(state.checkpoints.completed[-1].uri)
+
+    plan.studio.at(draw.uniform(20, 90), happens)
+
+
+def savepoint(plan: Plan, draw: random.Random) -> None:
+    """A client asks for one, or for a job to end with one, or has one disposed of."""
+    studio, job_id = plan.studio, draw.choice(plan.jobs)
+    requests: tuple[Body, ...] = (
+        dispatcher.TriggerSavepoint(job_id=job_id, directory=None),
+        dispatcher.StopWithSavepoint(job_id=job_id, directory=None, drain=draw.random() < 0.5),
+        dispatcher.TriggerCheckpoint(job_id=job_id),
+        dispatcher.DisposeSavepoint(path="memory://savepoints/none"),
+    )
+    studio.at(draw.uniform(5, 90), studio.request, draw.choice(requests))
+
+
+def boot_fails(plan: Plan, draw: random.Random) -> None:
+    """A worker's process ends before it has registered."""
+    number = draw.randint(1, 4)
+    plan.studio.at(draw.uniform(5, 60), plan.studio.masters.boot_fails, f"worker-{number}", "exit code 1")
+
+
+def masters_die(plan: Plan, draw: random.Random) -> None:
+    """All masters die; after a while others take over."""
+    studio, time = plan.studio, draw.uniform(10, 90)
+
+    def die() -> None:
+        session = studio.world.session(RESOURCE_MANAGER)
+        if session is not None:
+            studio.world.kill(session)
+
+    studio.at(time, die)
+    studio.at(time + draw.uniform(2, 15), studio.start_master)
+
+
+def _job(studio: Studio, job_id: str) -> JobMasterState | None:
+    state = studio.replica.states.get(address(JOB_MASTER, job_id))
+    return state if isinstance(state, JobMasterState) else None
+
+
+def _say(studio: Studio, role_address: str, body: Body) -> None:
+    """A shell says it of its own role, if that is there."""
+    if role_address in studio.replica.states:
+        studio.world.say(role_address, OutgoingEvent(role_address, body, None))

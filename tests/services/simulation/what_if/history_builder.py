@@ -1,0 +1,257 @@
+"""Histories for what-ifs: a simulated cluster that is told what happens to it, by hand or by a seed."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailrace.schemas import dispatcher
+from tailrace.schemas.body import Body
+from tailrace.schemas.event import Event, Record
+from tailrace.schemas.job_master import StartJob
+from tailrace.schemas.types import ExecutionState, Header, JobGraph, Origin
+from tailrace.services.core.replica import Replica
+from tailrace.services.core.role import TASK_EXECUTOR, Time
+from tailrace.services.history.archive.exporter import Choice, export
+from tailrace.services.history.archive.formats import ArchiveFormat
+from tailrace.services.log import Codec
+from tailrace.services.log.memory import MemoryEventLog
+from tailrace.services.simulation.checkpoint_storage import DIRECTORIES, SimulatedStorage
+from tailrace.services.simulation.latencies import Latencies, Work
+from tailrace.services.simulation.master_effects import Masters, Told
+from tailrace.services.simulation.simulated_tasks import Attempts
+from tailrace.services.simulation.simulator import World
+from tailrace.services.simulation.task_behavior import Alike, Contribution, End, Life, Start, Subtask
+from tailrace.services.simulation.task_executors import TaskExecutors
+from tailrace.services.task_executor.state import Task
+
+from ...simulated_cluster.cluster import SECOND, graph, new_replica
+from ...simulated_cluster.jobs import any_job, configured
+
+BEGIN = 1_000 * SECOND
+RECORDED_S = 300
+
+
+class RandomLife:
+    """Tasks that take their time, fail now and then, and finish: the same for the same seed."""
+
+    def __init__(
+        self, seed: int, *, failures: float = 0.3, mean_s: float = 20.0, trouble: float = 0.0
+    ) -> None:
+        """`trouble`: how often parts in checkpoints are declined or do not come, and failures lose their progress."""
+        self._seed = seed
+        self._failures = failures
+        self._mean_s = mean_s
+        self._trouble = trouble
+
+    def start(self, task: Task, now: Time) -> Start:
+        draw = random.Random(f"{self._seed}/start/{task.execution_attempt_id}")
+        return Start(int(draw.uniform(0.1, 0.6) * SECOND))
+
+    def stop(self, task: Task, now: Time) -> Time:
+        # No two at the same moment: which of them is heard first would be anybody's guess.
+        draw = random.Random(f"{self._seed}/stop/{task.execution_attempt_id}")
+        return int(draw.uniform(0.02, 0.08) * SECOND)
+
+    def end(self, subtask: Subtask, ended: int) -> End | None:
+        draw = random.Random(f"{self._seed}/end/{subtask}/{ended}")
+        after = int(draw.expovariate(1 / self._mean_s) * SECOND)
+        if ended < 2 and draw.random() < self._failures:
+            if draw.random() < self._trouble:
+                return End(after, ExecutionState.FAILED, "its changelog is gone", progress_lost=True)
+            return End(after, ExecutionState.FAILED, "it broke")
+        return End(after)
+
+    def contribution(self, task: Task, checkpoint_id: int, now: Time) -> Contribution:
+        what = task.execution_attempt_id, checkpoint_id
+        draw = random.Random(f"{self._seed}/part/{what}")
+        after, kind = int(draw.uniform(0.01, 0.05) * SECOND), draw.random()
+        if kind < self._trouble:
+            return Contribution(after, "it can't be written")
+        return Contribution(after if kind < 1 - self._trouble / 3 else 10_000 * SECOND)
+
+
+class Varying(Latencies):
+    """Workers take their time, each its own."""
+
+    def take(self, work: Work, *what: object) -> Time:
+        factor = 1.0
+        if work in (Work.START_WORKER, Work.BOOT, Work.REGISTER):
+            factor = random.Random(f"{work}/{what}").uniform(0.3, 3)
+        return int(super().take(work, *what) * factor)
+
+
+class Studio:
+    """A cluster in a World; what happens is foretold with `at`."""
+
+    def __init__(
+        self,
+        configuration: Mapping[str, str] | None = None,
+        life: Life | None = None,
+        seed: int = 0,
+        told: Told = lambda *_: None,
+        latencies: Latencies | None = None,
+    ) -> None:
+        """`told`: what masters' shells answer, where that is not the usual."""
+        self.replica = new_replica(on_illegal=lambda *_: None)
+        workers: list[TaskExecutors] = []
+
+        def on_event(record: Record, changed: Sequence[str]) -> None:
+            for each in workers:
+                each.folded(record)
+
+        self.world = World(self.replica, cluster="studio", now=BEGIN, on_event=on_event)
+        latencies = latencies or Latencies(seed)
+        storage = self.storage = SimulatedStorage()
+        attempts = Attempts(self.world, life or Alike(latencies), storage)
+        self.attempts = attempts
+        self.workers = TaskExecutors(self.world, attempts, latencies)
+        workers.append(self.workers)
+        self.masters = Masters(self.world, self.workers, latencies, storage, told=told)
+        self.world.shells = {TASK_EXECUTOR: attempts, **dict.fromkeys(Masters.KINDS, self.masters)}
+        self._sessions = self._requests = 0
+        self.configuration = {**DIRECTORIES, **(configuration or {})}
+        self.start_master()
+
+    def start_master(self) -> None:
+        """A jobmanager takes the lead."""
+        self._sessions += 1
+        session = f"master-{self._sessions}"
+        for role in ("dispatcher", "resource_manager"):
+            self.world.elect(role, session, "sim")
+        if self._sessions == 1:
+            self.masters.configure(self.configuration)
+
+    def start_workers(self, *resource_ids: str, slots: int = 2) -> None:
+        for each in resource_ids:
+            self.workers.start(each, slots, delay=10_000)
+
+    def request(self, body: Body) -> None:
+        """A client's."""
+        self._requests += 1
+        header = Header(
+            event_id=f"request-{self._requests}",
+            time=self.world.now,
+            sender="client/test",
+            sender_epoch=0,
+            recipient="dispatcher",
+            origin=Origin(topic="studio.submissions", partition=0, offset=self._requests - 1),
+        )
+        self.world.hear(Event(header, body))
+
+    def submit(self, job_id: str, job_graph: JobGraph | int = 1) -> None:
+        found = graph(job_graph) if isinstance(job_graph, int) else job_graph
+        self.request(dispatcher.SubmitJob(job_id=job_id, job_graph=found))
+
+    def at(self, seconds: float, what: object, *arguments: object, **named: object) -> None:
+        """Seconds after the beginning."""
+        self.world.at(BEGIN + int(seconds * SECOND), functools.partial(what, *arguments, **named))  # type: ignore[arg-type]
+
+    def run(self, seconds: float) -> MemoryHistory:
+        """The history up to that many seconds after the beginning; the place is its end."""
+        self.world.run(BEGIN + int(seconds * SECOND))
+        return MemoryHistory(tuple(self.world.log))
+
+
+class MemoryHistory:
+    """A History over a list of events, seen from behind `offset`."""
+
+    cluster = "studio"
+
+    def __init__(self, records: Sequence[Record], offset: int | None = None) -> None:
+        self.records = tuple(records)
+        self.offset = len(self.records) - 1 if offset is None else offset
+
+    def at(self, offset: int) -> MemoryHistory:
+        return MemoryHistory(self.records, offset)
+
+    def replica(self) -> Replica:
+        replica = new_replica(on_illegal=lambda *_: None)
+        for each in self.records[: self.offset + 1]:
+            replica.apply(each)
+        return replica
+
+    def before(self) -> Iterable[Sequence[Record]]:
+        return [self.records[: self.offset + 1]]
+
+    def after(self) -> Iterable[Sequence[Record]]:
+        return [self.records[self.offset + 1 :]]
+
+    def start_of(self, job_id: str) -> StartJob | None:
+        for each in self.records:
+            if isinstance(each.body, StartJob) and each.body.job_id == job_id:
+                return each.body
+        return None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A cluster, and what will happen to it."""
+
+    studio: Studio
+    draw: random.Random
+    workers: list[str]
+    jobs: list[str]
+
+
+def any_history(seed: int) -> MemoryHistory:
+    """A cluster to which things happen: jobs come and are cancelled, tasks fail, TaskExecutors die, return and leave,
+    masters change."""
+    return any_plan(seed).studio.run(RECORDED_S)
+
+
+def any_plan(seed: int, *, trouble: float = 0.0, told: Told = lambda *_: None) -> Plan:
+    """Of `any_history`; `trouble`: as of RandomLife, `told`: as of Studio."""
+    draw, interval = random.Random(seed), "execution.checkpointing.interval"
+    configuration = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "5"}
+    if active := draw.random() < 0.3:
+        configuration |= {"resourcemanager.mode": "active", "slotmanager.number-of-slots.max": "6"}
+    if draw.random() < 0.5:
+        configuration["cluster.evenly-spread-out-slots"] = "true"
+    if draw.random() < 0.4:
+        configuration["taskmanager.restart-grace"] = "5 s"
+    if draw.random() < 0.5:
+        configuration["heartbeat.timeout"] = "20 s"
+        configuration["heartbeat.interval"] = "5 s"
+    if draw.random() < 0.4:
+        configuration[interval] = draw.choice(("5 s", "20 s"))
+    life = RandomLife(seed, failures=draw.choice((0.0, 0.2, 0.5)), trouble=trouble)
+    studio = Studio(configuration, life, seed, told, Varying(seed))
+    names = [] if active else [f"te-{number}" for number in range(draw.randint(1, 4))]
+    studio.start_workers(*names, slots=draw.randint(1, 3))
+    jobs = [f"j{number}" for number in range(draw.randint(1, 5))]
+    for job in jobs:
+        made = any_job(draw)
+        if made.configuration.get(interval) in ("100 ms", "1 s"):
+            # There would be nothing but checkpoints.
+            made = configured(made, {interval: "10 s"})
+        studio.at(draw.uniform(1, 60), studio.submit, job, made)
+    if draw.random() < 0.5:
+        studio.at(draw.uniform(5, 90), studio.request, dispatcher.CancelJob(job_id=draw.choice(jobs)))
+    for name in names:
+        fate = draw.choice(("lives", "lives", "dies", "dies silently", "returns", "leaves"))
+        time = draw.uniform(5, 90)
+        match fate:
+            case "dies" | "dies silently":
+                studio.at(time, studio.workers.kill, name, "killed", seen=fate == "dies")
+            case "returns":
+                studio.at(time, studio.workers.kill, name, "killed", seen=True)
+                studio.at(time + draw.uniform(1, 10), studio.start_workers, name)
+            case "leaves":
+                studio.at(time, studio.workers.leave, name, "asked to stop")
+            case _:
+                pass
+    if draw.random() < 0.3:
+        studio.at(draw.uniform(10, 90), studio.start_master)
+    return Plan(studio, draw, names, jobs)
+
+
+def write(history: MemoryHistory, path: Path) -> Path:
+    """As a file that `tailrace log export` would have written."""
+    log = MemoryEventLog(Codec("studio.log"), topic="studio.log")
+    log.append([Event(each.header, each.body) for each in history.records])
+    export(log, history.cluster, Choice(0, log.end()), path, ArchiveFormat.AVRO)
+    return path

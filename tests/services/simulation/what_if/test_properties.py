@@ -1,0 +1,294 @@
+"""The laws of what-ifs, over simulated histories and any place in them."""
+
+from __future__ import annotations
+
+import functools
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tailrace.schemas import dispatcher
+from tailrace.schemas.event import Event, Record
+from tailrace.services.core.role import RESOURCE_MANAGER, TASK_EXECUTOR, address, kind_of
+from tailrace.services.history.archive.file_log import FileLog
+from tailrace.services.history.replay import DecisionCheck
+from tailrace.services.log import Codec
+from tailrace.services.log.event_log import read_to_end
+from tailrace.services.resource_manager.state import ResourceManagerState
+from tailrace.services.simulation.what_if.outcome_metrics import Measure
+from tailrace.services.simulation.what_if.scenario import Scenario
+from tailrace.services.simulation.what_if.scenario_parser import parse_scenario
+from tailrace.services.simulation.what_if.what_if import WhatIf, what_if
+from tailrace.services.snapshots.builder import all_roles
+from tailrace.services.task_executor.state import TaskExecutorState
+from tailrace.services.task_executor.task_slot_table import TaskSlotState
+
+from ...scenarios import SCENARIOS, walk
+from ...simulated_cluster.cluster import SECOND
+from ...simulated_cluster.invariants import INDEXES, violations
+from .fault_histories import troubled_history
+from .history_builder import BEGIN, RECORDED_S, MemoryHistory, RandomLife, Studio, any_history
+
+END = BEGIN + RECORDED_S * SECOND
+GOLDEN = Path(__file__).parents[3] / "golden" / "0.1.0"
+laws = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+_CODEC = Codec("what-if.log")
+
+
+@functools.lru_cache(64)
+def history_of(seed: int) -> MemoryHistory:
+    """One that was recorded up to END; every other one has trouble that no role decided."""
+    return troubled_history(seed) if seed % 2 else any_history(seed)
+
+
+def time_at(history: MemoryHistory, offset: int) -> int:
+    """Of the state behind an offset."""
+    return max((each.header.time for each in history.records[: offset + 1]), default=BEGIN)
+
+
+def between_turns(history: MemoryHistory, offset: int) -> int:
+    """The next offset at which nobody is in the middle of what he has decided to say."""
+    records = history.records
+    while offset + 1 < len(records):
+        one, next_ = records[offset].header, records[offset + 1].header
+        if not next_.decided or (one.decided_at, one.time) != (next_.decided_at, next_.time):
+            break
+        offset += 1
+    return offset
+
+
+def at_rest(history: MemoryHistory, offset: int) -> int:
+    """The last offset of that moment: what happens at one moment may happen in another order."""
+    records = history.records
+    while offset + 1 < len(records) and records[offset + 1].header.time <= time_at(history, offset):
+        offset += 1
+    return offset
+
+
+def any_scenario(draw: random.Random, history: MemoryHistory) -> Scenario:
+    """Some changes; names may be of nobody at that time, which is no mistake."""
+    workers = sorted({each.body.resource_id for each in history.records if hasattr(each.body, "resource_id")})
+    jobs = sorted({each.body.job_id for each in history.records if hasattr(each.body, "job_id")})
+    lines = ["until: 2 min", f"seed: {draw.randint(0, 9)}"]
+    lines.append(f"tasks: {{run: {draw.choice(('as-recorded', 'forever', '20 s'))}}}")
+    lines.append(f"configuration: {{slot.request.timeout: {draw.choice((5, 60))} s}}")
+    lines.append("events:")
+    lines.append(f"- {{at: {draw.randint(0, 60)} s, join: {{count: {draw.randint(1, 3)}, slots: 2}}}}")
+    lines.append(f"- {{at: {draw.randint(0, 60)} s, kill_leader: dispatcher, for: {draw.randint(0, 9)} s}}")
+    if workers:
+        silent = draw.choice(("true", "false"))
+        lines.append(f"- {{at: {draw.randint(0, 60)} s, kill: {draw.choice(workers)}, silent: {silent}}}")
+    if jobs:
+        lines.append(f"- {{at: {draw.randint(0, 60)} s, cancel: {draw.choice(jobs)}}}")
+        lines.append(f"- {{at: {draw.randint(0, 60)} s, submit: {{like: {draw.choice(jobs)}}}}}")
+    return parse_scenario("\n".join(lines))
+
+
+def changed(seed: int, place: float) -> tuple[MemoryHistory, WhatIf]:
+    """A history at a place, and what a scenario makes of it."""
+    history = history_of(seed)
+    offset = between_turns(history, int(place * (len(history.records) - 1)))
+    at = history.at(offset)
+    # A job that is submitted behind the place has no graph before: any job can be like one that was ever started.
+    return at, what_if(at, any_scenario(random.Random(f"{seed}/{place}"), history))
+
+
+def encoded(records: tuple[Record, ...]) -> list[bytes]:
+    """As the log has them."""
+    return _CODEC.encode_all([Event(each.header, each.body) for each in records])
+
+
+places = st.floats(0, 1)
+seeds = st.integers(0, 500)
+
+
+@laws
+@given(seeds, places)
+def test_the_same_seed_and_scenario_make_the_same_log(seed: int, place: float) -> None:
+    _, once = changed(seed, place)
+    _, again = changed(seed, place)
+    assert encoded(once.log) == encoded(again.log)
+    assert once.would == again.would
+
+
+@settings(laws, max_examples=30)
+@given(seeds, places)
+def test_without_changes_it_happens_again_as_it_did(seed: int, place: float) -> None:
+    history = history_of(seed)
+    offset = at_rest(history, int(place * (len(history.records) - 1)))
+    found = what_if(history.at(offset), Scenario(until=END - time_at(history, offset)))
+    if found.really is None:
+        return
+    as_it_was(found, slack=SECOND)
+    if seed % 2 == 0:
+        # Who dies in the moment in which he speaks may say what he owes: slots are given back that were not.
+        assert found.really.used_time() == pytest.approx(
+            sum(step * length for step, length in used_until(found.would, found.really.end)),
+            rel=0.05,
+            abs=5 * SECOND,
+        )
+
+
+def as_it_was(found: WhatIf, *, slack: int) -> None:
+    """What would have been is what really was: ends, restarts, and, but for `slack`, times."""
+    assert found.really is not None
+    then = {each.job_id: each for each in found.really.jobs}
+    now = {each.job_id: each for each in found.would.jobs}
+    assert {job: (each.status, each.restarts) for job, each in then.items()} == {
+        job: (each.status, each.restarts) for job, each in now.items()
+    }
+    for job, each in then.items():
+        again = now[job]
+        assert (each.ended or 0) == pytest.approx(again.ended or 0, abs=slack)
+        assert (each.ran or 0) == pytest.approx(again.ran or 0, abs=slack)
+        if each.ended is not None:
+            # Who waits still waits for as long as one looks on.
+            assert each.waited == pytest.approx(again.waited, abs=2 * slack)
+            assert each.interrupted == pytest.approx(again.interrupted, abs=2 * slack)
+
+
+def used_until(outcome: object, end: int) -> list[tuple[int, int]]:
+    """(slots in use, for how long), up to a time."""
+    slots = outcome.slots  # type: ignore[attr-defined]
+    ends = [step.time for step in slots[1:]] + [end]
+    return [(step.used, max(0, min(until, end) - step.time)) for step, until in zip(slots, ends, strict=True)]
+
+
+@laws
+@given(seeds, places)
+def test_in_the_end_nothing_is_owed_and_the_states_are_sound(seed: int, place: float) -> None:
+    history, found = changed(seed, place)
+    replica = history.replica()
+    for record in found.log:
+        replica.apply(record)
+    manager = replica.states.get(RESOURCE_MANAGER)
+    registered = manager.workers if isinstance(manager, ResourceManagerState) else {}
+    alive = {address(TASK_EXECUTOR, each) for each in registered}
+    for each in replica.active_addresses:
+        state = replica.states[each]
+        INDEXES[type(state)](state)
+        led = replica.leadership.leader(each) is not None
+        if led and (kind_of(each) != TASK_EXECUTOR or each in alive):
+            assert not replica.role(each).decide(state, found.would.end), each
+    held = [
+        slot.allocation_id
+        for state in replica.states.values()
+        if isinstance(state, TaskExecutorState) and address(TASK_EXECUTOR, state.resource_id) in alive
+        for slot in state.slots.slots.values()
+        if slot.state is TaskSlotState.ACTIVE
+    ]
+    assert len(held) == len(set(held)), "an allocation holds two slots"
+    wrong = violations((*history.records[: history.offset + 1], *found.log), settled=False)
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+@laws
+@given(seeds, places)
+def test_what_roles_decide_in_it_they_decide_again(seed: int, place: float) -> None:
+    history, found = changed(seed, place)
+    check = DecisionCheck(all_roles())
+    differences = []
+    for record in (*history.records[: history.offset + 1], *found.log):
+        differences += check.tell(record)
+    check.finish()
+    assert not differences, "\n".join(differences[0].told())
+
+
+@laws
+@given(seeds, places)
+def test_the_timeline_counts_what_the_states_have(seed: int, place: float) -> None:
+    history, found = changed(seed, place)
+    replica = history.replica()
+    # Of each time, the state behind its last event.
+    at: dict[int, tuple[int, int, dict[str, int]]] = {}
+
+    def look(time: int) -> None:
+        state = replica.states.get(RESOURCE_MANAGER)
+        slots = state.slot_manager.slots if isinstance(state, ResourceManagerState) else None
+        if slots is None:
+            at[time] = 0, 0, {}
+            return
+        by_job: dict[str, int] = {}
+        for _, slot in slots.total():
+            if slot.state.value != "FREE":
+                by_job[slot.job_id or ""] = by_job.get(slot.job_id or "", 0) + 1
+        at[time] = len(list(slots.total())), sum(by_job.values()), by_job
+
+    look(found.would.start)
+    for record in found.log:
+        replica.apply(record)
+        look(max(record.header.time, found.would.start))
+    for step in found.would.slots:
+        assert (step.total, step.used, step.by_job) == at[step.time]
+        assert sum(step.by_job.values()) == step.used
+    told = {step.time: step for step in found.would.slots}
+    last = found.would.slots[0]
+    for time in sorted(at):
+        last = told.get(time, last)
+        assert (last.total, last.used, last.by_job) == at[time], "a change is missing"
+
+
+@functools.cache
+def golden(name: str) -> tuple[Record, ...]:
+    """The log of a scenario, as this version said it."""
+    log = FileLog.open(GOLDEN / f"{name}.avro")
+    try:
+        return tuple(each for batch in read_to_end(log) for each in batch)
+    finally:
+        log.close()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_without_changes_the_golden_logs_happen_again(name: str) -> None:
+    records = golden(name)
+    end = max(each.header.time for each in records)
+    for offset in range(-1, len(records) - 1, 6):
+        history = MemoryHistory(records, -1)
+        history = history.at(between_turns(history, offset) if offset >= 0 else -1)
+        begin = time_at(history, history.offset) if offset >= 0 else records[0].header.time
+        found = what_if(history, Scenario(until=end - begin))
+        if found.really is not None:
+            as_it_was(found, slack=SECOND)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_it_goes_on_from_histories_in_which_everything_goes_wrong(seed: int) -> None:
+    """Lies, zombies, echoes: what came of them is not always known, but roles go on from any state."""
+    log = walk(seed).log
+    offset = random.Random(seed).randint(-1, len(log) - 1)
+    found = what_if(MemoryHistory(log, offset), parse_scenario("until: 2 min"))
+    assert found.would.end == found.would.start + 120 * SECOND
+
+
+@pytest.mark.parametrize("suspend", [True, False])
+@pytest.mark.parametrize("mode", ["standalone", "active"])
+def test_the_end_of_a_cluster_and_its_next_start_happen_again(mode: str, suspend: bool) -> None:
+    studio = Studio({"resourcemanager.mode": mode}, RandomLife(3, failures=0.0, mean_s=60))
+    workers = () if mode == "active" else ("te-1", "te-2")
+    studio.start_workers(*workers)
+    studio.at(2, studio.submit, "j1", 2)
+    studio.at(30, studio.request, dispatcher.ShutDownCluster(reason="maintenance", suspend=suspend))
+    studio.at(60, studio.start_master)
+    studio.at(61, studio.start_workers, *workers)
+    studio.at(70, studio.submit, "j2", 1)
+    history = studio.run(RECORDED_S)
+    for offset in range(-1, len(history.records) - 1, 20):
+        begin = time_at(history, offset) if offset >= 0 else history.records[0].header.time
+        found = what_if(history.at(offset), Scenario(until=END - begin))
+        assert found.really is not None
+        assert {each.job_id: each.status for each in found.really.jobs} == {
+            each.job_id: each.status for each in found.would.jobs
+        }
+
+
+def test_time_that_is_measured_does_not_go_back() -> None:
+    history = history_of(1).at(10)
+    replica = history.replica()
+    measure = Measure(replica, BEGIN + 10**12)
+    for record in history.records[11:40]:
+        measure.see(record, replica.apply(record))
+    times = [step.time for step in measure.outcome(0).slots]
+    assert times == sorted(set(times))

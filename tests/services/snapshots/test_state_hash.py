@@ -1,0 +1,103 @@
+"""state_hash(log[:n]) is one thing: from the start, from any snapshot, in any batches, in any process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.services.core.replica import Replica
+from tailrace.services.snapshots.snapshot_file import pack, unpack
+from tailrace.services.snapshots.state_hash import StateHasher, whole
+
+from .simulated_logs import HISTORIES, history, quiet
+
+ROOT = Path(__file__).parents[3]
+
+
+def hash_of(replica: Replica) -> str:
+    return whole(StateHasher(replica).hashes())
+
+
+def hashes_along(name: str | int) -> list[str]:
+    """By one hasher that looks after each event."""
+    replica = quiet()
+    hasher = StateHasher(replica)
+    found = []
+    for record in history(name):
+        replica.apply(record)
+        found.append(whole(hasher.hashes()))
+    return found
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+@settings(max_examples=4, deadline=None)
+@given(data=st.data())
+def test_from_the_start_and_from_any_snapshot_it_is_the_same(name: str | int, data: st.DataObject) -> None:
+    log = history(name)
+    cut = data.draw(st.integers(1, len(log)))
+    end = data.draw(st.integers(cut, len(log)))
+    whole_way, first = quiet(), quiet()
+    for record in log[:end]:
+        whole_way.apply(record)
+    for record in log[:cut]:
+        first.apply(record)
+    header, file = pack(first, cluster="c", event_id=log[cut - 1].header.event_id, fingerprint="f", time=0)
+    assert header.state_hash == hash_of(first)
+    second = quiet()
+    unpack(file, cluster="c", fingerprint="f").restore(second)
+    assert (second.offset, hash_of(second)) == (first.offset, header.state_hash)
+    assert sorted(second.active_addresses) == sorted(first.active_addresses)
+    changed = [sorted(second.apply(record)) for record in log[cut:end]]
+    third = quiet()
+    for record in log[:cut]:
+        third.apply(record)
+    assert changed == [sorted(third.apply(record)) for record in log[cut:end]]
+    assert hash_of(second) == hash_of(whole_way)
+    assert second.states == whole_way.states
+    assert second.leadership == whole_way.leadership
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_what_a_hasher_remembers_makes_no_difference(name: str | int) -> None:
+    replica = quiet()
+    for record in history(name):
+        replica.apply(record)
+    assert hashes_along(name)[-1] == hash_of(replica)
+
+
+def test_every_change_changes_it_and_nothing_else_does() -> None:
+    for name in ("a_job_finishes", 1):
+        replica, before, last = quiet(), hash_of(quiet()), None
+        for record, now in zip(history(name), hashes_along(name), strict=True):
+            leadership = replica.leadership
+            changed = bool(replica.apply(record)) or replica.leadership != leadership
+            assert changed or now == before, record
+            before, last = now, record
+        assert last is not None
+
+
+def test_it_is_the_same_in_another_process() -> None:
+    script = (
+        "from tests.services.snapshots.test_state_hash import hashes_along\n"
+        "print(hashes_along('a_job_finishes')[-1], hashes_along(2)[-1])\n"
+    )
+    # Masters that take the lead and lose it in a simulation say so on stdout too, before.
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        .stdout.splitlines()[-1]
+        .split()
+        for seed in ("1", "2")
+    ]
+    assert said[0] == said[1] == [hashes_along("a_job_finishes")[-1], hashes_along(2)[-1]]
