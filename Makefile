@@ -37,10 +37,11 @@ setup: .make/venv warm  ## The virtual environment, the pinned packages, the jar
 check: lint unit  ## What needs no servers: lint and unit tests
 
 .PHONY: lint
-lint: .make/venv  ## ruff, ruff format, mypy --strict, and that what is generated is in step
+lint: .make/venv  ## ruff, mypy --strict, the direction of imports, and that generated files are up to date
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(addprefix -p tailrace.,$(PACKAGES))
+	$(BIN)/lint-imports --no-logo --no-cache
 	cd .links && ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache $(addprefix -p ,$(CHECKED))
 	$(BIN)/python -m tailrace.schemas.generate --check
 	$(BIN)/python -m tailrace.services.configuration.document --check
